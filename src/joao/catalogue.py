@@ -1,0 +1,30 @@
+"""The names under which the members of a family are known to recipes and to the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def snake_case(name: str) -> str:
+    """
+    >>> snake_case("NodeDrop")
+    'node_drop'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def catalogue(base: type[T], namespace: Mapping[str, Any]) -> dict[str, type[T]]:
+    """The concrete subclasses of ``base`` among a folder's imports, by their names in snake case.
+
+    A folder's ``__init__`` calls it with ``globals()``, so that an import is all a new member needs.
+    """
+    members = {
+        snake_case(value.__name__): value
+        for value in namespace.values()
+        if isinstance(value, type) and issubclass(value, base) and value is not base
+    }
+    return dict(sorted(members.items()))

@@ -1,0 +1,165 @@
+r"""Node features by rule.
+
+======================== ====================================================================================
+``labels``               one-hot node labels
+``attributes``           continuous attributes, each column shifted and scaled to mean 0 and deviation 1 over
+                         the graphs it was made for; a column of zeros and ones stays as it is
+``labels_and_attributes``  both, side by side
+``degree``               one-hot degree; degrees above ``max_degree`` count as ``max_degree``
+``constant``             1
+``auto``                 labels and attributes, whichever there are; without either, ``degree``
+======================== ====================================================================================
+
+A rule is fixed on one data set and then applied to any other, so that graphs seen later get the same columns.
+Features are made once, on the graphs as read: an augmentation does not recompute degrees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.data.base import Dataset
+from joao.errors import UserError, nearest
+from joao.graphs import GraphStore
+
+RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant")
+
+
+@dataclass(frozen=True)
+class Features:
+    """A rule fixed on a data set.
+
+    Attributes:
+        rule: one of :data:`RULES`, never ``auto``.
+        vocabulary: the known values of each label column.
+        shift, scale: of each attribute column.
+        max_degree: where degrees are capped.
+    """
+
+    rule: str
+    vocabulary: tuple[tuple[int | str, ...], ...] = ()
+    shift: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    max_degree: int = 64
+
+    @classmethod
+    def fixed_on(cls, dataset: Dataset, rule: str = "auto", max_degree: int = 64) -> Features:
+        """Chooses the columns that ``rule`` gives on ``dataset``."""
+        if rule not in RULES:
+            raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
+        if rule == "auto":
+            rule = _best_available(dataset)
+        uses_labels, uses_attributes = "labels" in rule, "attributes" in rule
+        if uses_labels and dataset.node_labels is None:
+            raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
+        if uses_attributes and dataset.node_attributes is None:
+            raise UserError(
+                f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'."
+            )
+        vocabulary: list[tuple[int | str, ...]] = []
+        shift: list[float] = []
+        scale: list[float] = []
+        if uses_labels and dataset.node_labels is not None:
+            vocabulary = [tuple(np.unique(column).tolist()) for column in dataset.node_labels.T]
+        if uses_attributes and dataset.node_attributes is not None:
+            for column in dataset.node_attributes.T.astype(np.float64):
+                binary = bool(np.isin(column, (0.0, 1.0)).all())
+                shift.append(0.0 if binary else float(column.mean()))
+                scale.append(1.0 if binary else float(column.std()) or 1.0)
+        return cls(rule, tuple(vocabulary), tuple(shift), tuple(scale), max_degree)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Features:
+        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
+        return cls(
+            rule=fields["rule"],
+            vocabulary=tuple(tuple(column) for column in fields["vocabulary"]),
+            shift=tuple(fields["shift"]),
+            scale=tuple(fields["scale"]),
+            max_degree=fields["max_degree"],
+        )
+
+    def columns(self, dataset: Dataset) -> torch.Tensor:
+        """``(N, d)`` features of the nodes of ``dataset``; bytes where every column is one-hot."""
+        if self.rule == "constant":
+            return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
+        if self.rule == "degree":
+            degrees = torch.from_numpy(np.minimum(dataset.degrees, self.max_degree))
+            return _one_hot(degrees, self.max_degree + 1)
+        parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
+        given = [part for part in parts if part is not None]
+        return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
+
+    def unknown_labels(self, dataset: Dataset) -> int:
+        """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns."""
+        if not self.vocabulary or dataset.node_labels is None:
+            return 0
+        columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)
+        return sum(int((~np.isin(column, np.asarray(known))).sum()) for column, known in columns)
+
+    def _label_columns(self, dataset: Dataset) -> torch.Tensor | None:
+        if not self.vocabulary:
+            return None
+        width = 0 if dataset.node_labels is None else dataset.node_labels.shape[1]
+        if width != len(self.vocabulary) or dataset.node_labels is None:
+            raise UserError(
+                f"{dataset.name}: {width} columns of node labels; the features expect {len(self.vocabulary)}."
+            )
+        parts = []
+        for column, known in zip(dataset.node_labels.T, self.vocabulary, strict=True):
+            if column.dtype.kind != np.asarray(known).dtype.kind:
+                raise UserError(
+                    f"{dataset.name}: node labels such as {column[0]!r} are of another type than the known ones, "
+                    f"such as {known[0]!r}."
+                )
+            parts.append(_codes_one_hot(column, known))
+        return torch.cat(parts, dim=1)
+
+    def _attribute_columns(self, dataset: Dataset) -> torch.Tensor | None:
+        if not self.shift:
+            return None
+        width = 0 if dataset.node_attributes is None else dataset.node_attributes.shape[1]
+        if width != len(self.shift) or dataset.node_attributes is None:
+            raise UserError(
+                f"{dataset.name}: {width} columns of node attributes; the features expect {len(self.shift)}."
+            )
+        attributes = torch.from_numpy(dataset.node_attributes)
+        return (attributes - torch.tensor(self.shift)) / torch.tensor(self.scale)
+
+
+def make_store(dataset: Dataset, features: Features) -> GraphStore:
+    """Packs the graphs of ``dataset``, with ``features`` on their nodes, for batching."""
+    return GraphStore(
+        x=features.columns(dataset),
+        source=torch.from_numpy(dataset.source),
+        target=torch.from_numpy(dataset.target),
+        first_node=torch.from_numpy(dataset.first_node),
+        first_edge=torch.from_numpy(dataset.first_edge),
+        edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr),
+    )
+
+
+def _best_available(dataset: Dataset) -> str:
+    given = [
+        what
+        for what, data in (("labels", dataset.node_labels), ("attributes", dataset.node_attributes))
+        if data is not None
+    ]
+    return "_and_".join(given) or "degree"
+
+
+def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
+    columns = torch.zeros(codes.numel(), width, dtype=torch.uint8)
+    return columns.scatter_(1, codes[:, None], 1)
+
+
+def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
+    values = np.asarray(known)
+    codes = np.minimum(np.searchsorted(values, column), len(values) - 1)
+    is_known = torch.from_numpy(values[codes] == column)
+    return _one_hot(torch.from_numpy(codes), len(values)) * is_known[:, None]

@@ -1,0 +1,183 @@
+"""The two values that hold graphs between the readers and the loss.
+
+Both keep every undirected edge as its two directions, sorted by target and then by source, with neither
+loops nor repeats. The adjacency matrix is therefore symmetric and its CSR form can be read off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+def _first_of_each(sizes: Tensor) -> Tensor:
+    """``(G,)`` sizes to ``(G + 1,)`` offsets."""
+    return torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
+
+
+def _ranges(starts: Tensor, sizes: Tensor) -> Tensor:
+    """Concatenates ``start, start + 1, ..., start + size - 1`` over all ranges."""
+    offsets = torch.cumsum(sizes, 0) - sizes
+    total = int(sizes.sum())
+    shift = torch.repeat_interleave(starts - offsets, sizes, output_size=total)
+    return torch.arange(total, device=starts.device) + shift
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """Some graphs, side by side, as plain tensors.
+
+    Attributes:
+        x: ``(N, d)`` node features.
+        source: ``(E,)`` where each directed edge starts.
+        target: ``(E,)`` where it ends; ascending.
+        graph_of_node: ``(N,)`` ascending.
+        num_graphs: a graph may be without edges, never without nodes.
+        edge_attr: ``(E, k)`` or None.
+    """
+
+    x: Tensor
+    source: Tensor
+    target: Tensor
+    graph_of_node: Tensor
+    num_graphs: int
+    edge_attr: Tensor | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """Directed edges: twice the undirected ones."""
+        return self.source.numel()
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def edge_index(self) -> Tensor:
+        """``(2, E)``, as torch-geometric's convolutions take it."""
+        return torch.stack([self.source, self.target])
+
+    @cached_property
+    def nodes_per_graph(self) -> Tensor:
+        """``(G,)``"""
+        return torch.bincount(self.graph_of_node, minlength=self.num_graphs)
+
+    @cached_property
+    def first_node(self) -> Tensor:
+        """``(G + 1,)`` offsets of the graphs in the list of nodes."""
+        return _first_of_each(self.nodes_per_graph)
+
+    @cached_property
+    def first_edge(self) -> Tensor:
+        """``(N + 1,)`` offsets of the nodes in the list of edges by target: the CSR row pointer."""
+        return _first_of_each(torch.bincount(self.target, minlength=self.num_nodes))
+
+    def keep_nodes(self, keep: Tensor) -> GraphBatch:
+        """The subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
+        kept_edges = (keep[self.source] & keep[self.target]).nonzero().squeeze(1)
+        new_number = torch.cumsum(keep, 0) - 1
+        return replace(
+            self,
+            x=self.x[keep],
+            source=new_number[self.source[kept_edges]],
+            target=new_number[self.target[kept_edges]],
+            graph_of_node=self.graph_of_node[keep],
+            edge_attr=None if self.edge_attr is None else self.edge_attr[kept_edges],
+        )
+
+    def keep_edges(self, keep: Tensor) -> GraphBatch:
+        """The same nodes with only the edges where ``keep`` ``(E,)`` is true."""
+        kept = keep.nonzero().squeeze(1)
+        return replace(
+            self,
+            source=self.source[kept],
+            target=self.target[kept],
+            edge_attr=None if self.edge_attr is None else self.edge_attr[kept],
+        )
+
+
+def concatenate(batches: list[GraphBatch]) -> GraphBatch:
+    """The graphs of all batches, in order, as one batch."""
+    nodes = _first_of_each(torch.tensor([batch.num_nodes for batch in batches])).tolist()
+    graphs = _first_of_each(torch.tensor([batch.num_graphs for batch in batches])).tolist()
+    edge_attr = [batch.edge_attr for batch in batches if batch.edge_attr is not None]
+    return GraphBatch(
+        x=torch.cat([batch.x for batch in batches]),
+        source=torch.cat([b.source + shift for b, shift in zip(batches, nodes, strict=False)]),
+        target=torch.cat([b.target + shift for b, shift in zip(batches, nodes, strict=False)]),
+        graph_of_node=torch.cat(
+            [b.graph_of_node + shift for b, shift in zip(batches, graphs, strict=False)]
+        ),
+        num_graphs=graphs[-1],
+        edge_attr=torch.cat(edge_attr) if edge_attr else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStore:
+    """All graphs of a data set, packed: a few long tensors and the offsets of the graphs in them.
+
+    It has no place for labels, so none can reach pre-training.
+
+    Attributes:
+        x: ``(N, d)`` node features; one-hot columns may be bytes, and become floats in a batch.
+        source, target: ``(E,)`` node numbers *inside their graph*.
+        first_node: ``(G + 1,)`` offsets of the graphs in ``x``.
+        first_edge: ``(G + 1,)`` offsets of the graphs in ``source`` and ``target``.
+        edge_attr: ``(E, k)`` or None.
+    """
+
+    x: Tensor
+    source: Tensor
+    target: Tensor
+    first_node: Tensor
+    first_edge: Tensor
+    edge_attr: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.first_node.numel() - 1
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device | str) -> GraphStore:
+        """The whole store on another device."""
+        return GraphStore(
+            x=self.x.to(device),
+            source=self.source.to(device),
+            target=self.target.to(device),
+            first_node=self.first_node.to(device),
+            first_edge=self.first_edge.to(device),
+            edge_attr=None if self.edge_attr is None else self.edge_attr.to(device),
+        )
+
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        """The graphs numbered ``graphs`` ``(g,)``, in that order, by index selection."""
+        sizes = self.first_node[graphs + 1] - self.first_node[graphs]
+        edge_sizes = self.first_edge[graphs + 1] - self.first_edge[graphs]
+        nodes = _ranges(self.first_node[graphs], sizes)
+        edges = _ranges(self.first_edge[graphs], edge_sizes)
+        new_first = torch.cumsum(sizes, 0) - sizes
+        shift = torch.repeat_interleave(new_first, edge_sizes, output_size=edges.numel())
+        numbers = torch.arange(graphs.numel(), device=graphs.device)
+        x = self.x[nodes]
+        return GraphBatch(
+            x=x.float() if x.dtype == torch.uint8 else x,
+            source=self.source[edges] + shift,
+            target=self.target[edges] + shift,
+            graph_of_node=torch.repeat_interleave(numbers, sizes, output_size=nodes.numel()),
+            num_graphs=graphs.numel(),
+            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
+        )
