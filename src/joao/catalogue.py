@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 def snake_case(name: str) -> str:
@@ -17,7 +15,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def catalogue(base: type[T], namespace: Mapping[str, Any]) -> dict[str, type[T]]:
+def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[Any]]:
     """The concrete subclasses of ``base`` among a folder's imports, by their names in snake case.
 
     A folder's ``__init__`` calls it with ``globals()``, so that an import is all a new member needs.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -40,13 +42,35 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
     Returns:
         ``(N,)`` ranks. Items ranked below k are a uniform choice of k items without replacement.
     """
-    # float64: in float32 the fractional part would shrink to a few bits behind a large group number.
     uniform = torch.rand(
         group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator
     )
-    order = torch.argsort(group_of_item + uniform)
+    order = order_within_groups(uniform, group_of_item)
     first_of_group = torch.cumsum(items_per_group, 0) - items_per_group
     position = torch.arange(order.numel(), device=order.device)
-    rank = torch.empty_like(order)
-    rank[order] = position - first_of_group[group_of_item]
-    return rank
+    position -= first_of_group.index_select(0, group_of_item)
+    return torch.empty_like(order).index_copy_(0, order, position)
+
+
+def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
+    """The order ``(N,)`` that sorts items by ascending group and, inside each group, by ascending value."""
+    if values.device.type != "cpu":
+        order = torch.argsort(values)
+        return order[torch.argsort(group_of_item[order], stable=True)]
+    # numpy sorts numbers in a third of torch's time, and short integers in a tenth.
+    by_value = np.argsort(values.numpy())
+    groups = group_of_item.numpy()
+    if groups.size and groups[-1] < 2**16:
+        groups = groups.astype(np.uint16)
+    return torch.from_numpy(by_value[np.argsort(groups[by_value], kind="stable")])
+
+
+@contextmanager
+def seeded(seed: int, purpose: str) -> Iterator[None]:
+    """Lets code that draws from torch's global generator, such as ``nn.Linear``, draw from a named one.
+
+    The global generator is as before afterwards.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, purpose))
+        yield

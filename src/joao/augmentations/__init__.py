@@ -1,1 +1,11 @@
+"""The pool of augmentations. A new one is a file, and a line here."""
 
+from joao.augmentations.attribute_mask import AttributeMask as AttributeMask
+from joao.augmentations.base import Augmentation as Augmentation
+from joao.augmentations.edge_perturb import EdgePerturb as EdgePerturb
+from joao.augmentations.identity import Identity as Identity
+from joao.augmentations.node_drop import NodeDrop as NodeDrop
+from joao.augmentations.subgraph import Subgraph as Subgraph
+from joao.catalogue import catalogue
+
+AUGMENTATIONS: dict[str, type[Augmentation]] = catalogue(Augmentation, globals())

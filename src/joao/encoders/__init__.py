@@ -1,1 +1,9 @@
+"""The family of encoders. A new one is a file, and a line here."""
 
+from joao.catalogue import catalogue
+from joao.encoders.base import Encoder as Encoder
+from joao.encoders.convolutions import Convolutions as Convolutions
+from joao.encoders.gin import Gin as Gin
+
+# A user's own module comes without a name: it is wrapped in joao.encoders.module.ModuleEncoder.
+ENCODERS: dict[str, type[Encoder]] = catalogue(Encoder, globals())

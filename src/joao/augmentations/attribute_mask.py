@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+
+from joao.augmentations.base import Augmentation, choose_nodes
+from joao.errors import UserError
+from joao.graphs import GraphBatch
+
+
+@final
+@dataclass(frozen=True)
+class AttributeMask(Augmentation):
+    r"""Replaces the features of some nodes.
+
+    In :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph, all features become
+
+    - ``fill="noise"``: independent draws of :math:`N(0.5, 0.5^2)`, as in the paper's unsupervised setting;
+    - ``fill="mean"``: the mean over the graph's nodes, as in its semi-supervised setting.
+    """
+
+    fill: str = "noise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fill not in ("noise", "mean"):
+            raise UserError(f"AttributeMask: fill must be 'noise' or 'mean', got '{self.fill}'.")
+
+    def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
+        masked = choose_nodes(batch, self.strength, generator).nonzero().squeeze(1)
+        x = batch.x.clone()
+        if self.fill == "noise":
+            fill = torch.empty(masked.numel(), x.shape[1], dtype=x.dtype, device=x.device)
+            x[masked] = fill.normal_(0.5, 0.5, generator=generator)
+        else:
+            total = x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
+            mean = total / batch.nodes_per_graph[:, None]
+            x[masked] = mean[batch.graph_of_node[masked]]
+        return replace(batch, x=x)

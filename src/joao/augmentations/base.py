@@ -1,0 +1,53 @@
+"""What an augmentation is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from joao.errors import UserError
+from joao.graphs import GraphBatch, rows
+from joao.randomness import random_rank
+
+
+@dataclass(frozen=True)
+class Augmentation(ABC):
+    r"""A random change of every graph of a batch.
+
+    Every augmentation is *pure* (its input is not changed), *reproducible* (all randomness comes from the
+    generator), *local* (no graph appears, vanishes, loses its last node or is joined to another), *graded*
+    (strength 0 changes nothing) and keeps undirected graphs undirected, edges sorted as :class:`GraphBatch`
+    wants them, and edge attributes with their edges.
+
+    Args:
+        strength: the share :math:`s` of nodes or edges that change, in [0, 1).
+    """
+
+    strength: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < 1:
+            raise UserError(f"{type(self).__name__}: strength must be in [0, 1), got {self.strength}.")
+
+    @abstractmethod
+    def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
+        """The changed graphs; ``generator`` is on the device of ``batch``."""
+
+
+def choose_nodes(batch: GraphBatch, share: float, generator: torch.Generator) -> Tensor:
+    r"""Marks :math:`\lfloor \text{share} \cdot n \rfloor` uniformly chosen nodes of each graph, ``(N,)``."""
+    chosen_per_graph = share_of(batch.nodes_per_graph, share)
+    rank = random_rank(batch.graph_of_node, batch.nodes_per_graph, generator)
+    return rank < rows(chosen_per_graph, batch.graph_of_node)
+
+
+def share_of(counts: Tensor, share: float) -> Tensor:
+    r""":math:`\lfloor \text{share} \cdot \text{count} \rfloor`, for shares as people write them.
+
+    >>> share_of(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
+    [3, 5]
+    """
+    return torch.floor(counts.double() * share + 1e-9).long()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
+from torch import Tensor
+
+from joao.augmentations.base import Augmentation, share_of
+from joao.errors import UserError
+from joao.graphs import GraphBatch, rows
+from joao.randomness import order_within_groups, random_rank
+
+
+@final
+@dataclass(frozen=True)
+class Subgraph(Augmentation):
+    r"""Keeps a connected part of each graph, grown from a random node.
+
+    From a uniformly drawn start, a uniformly drawn node of the frontier (the nodes next to those already taken)
+    is added again and again, until :math:`n - \lfloor s n \rfloor` nodes are taken; when a component is
+    exhausted, growth goes on from a uniformly drawn node not yet taken.
+
+    Args:
+        keep: the share of nodes to keep, :math:`\max(1, \lfloor \text{keep} \cdot n \rfloor)` of them, where it
+            is not :math:`1 - s` (GraphCL keeps 0.2). Strength 0 still changes nothing.
+    """
+
+    keep: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise UserError(f"Subgraph: keep must be in (0, 1], got {self.keep}.")
+
+    def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
+        if self.strength == 0:
+            return batch
+        num_nodes = batch.nodes_per_graph
+        if self.keep is None:
+            num_kept = num_nodes - share_of(num_nodes, self.strength)
+        else:
+            num_kept = share_of(num_nodes, self.keep).clamp(min=1)
+        order = order_within_groups(growth_time(batch, generator), batch.graph_of_node)
+        position = torch.arange(batch.num_nodes, device=batch.device) - rows(batch.first_node, batch.graph_of_node)
+        kept = rows(order, (position < rows(num_kept, batch.graph_of_node)).nonzero().squeeze(1))
+        mask = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
+        mask[kept] = True
+        return batch.keep_nodes(mask)
+
+
+def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
+    r"""When random growth reaches each node, ``(N,)``: its order inside a graph is the order of growth.
+
+    Growth by uniformly drawn frontier nodes is first-passage percolation: with independent waiting times
+    :math:`w_v \sim \mathrm{Exp}(1)` on the *nodes*,
+
+    .. math:: t_{root} = 0, \qquad t_v = w_v + \min_{u \sim v} t_u .
+
+    At any moment the remaining waiting times of the frontier are again independent and exponential (they have no
+    memory), so the next node is uniform on the frontier. Of the components of a graph, each is rooted at its
+    first node in a uniformly random order of the graph's nodes, and is reached in the order of these roots,
+    which is what drawing uniformly from the nodes not yet taken gives.
+    """
+    rank = random_rank(batch.graph_of_node, batch.nodes_per_graph, generator)
+    waiting = torch.empty(batch.num_nodes, dtype=torch.float64, device=batch.device)
+    waiting.exponential_(generator=generator)
+    # The components of a graph must not mix: each starts later than all growth before it can have ended.
+    start = rank * (waiting.sum() + 1)
+    solve = shortest_times if batch.device.type == "cpu" else swept_times
+    return solve(batch, start, waiting)
+
+
+def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
+    """Solves the equation of :func:`growth_time` by Dijkstra's algorithm, on a CPU.
+
+    Args:
+        batch: the graphs.
+        start: ``(N,)`` when growth would begin at each node; the first of a component is its root.
+        waiting: ``(N,)``.
+    """
+    steps = csr_array(
+        (rows(waiting, batch.source).numpy(), batch.source.numpy(), batch.first_edge.numpy()),
+        shape=(batch.num_nodes, batch.num_nodes),
+    )
+    num_components, component = connected_components(steps, connection="strong")
+    latest_first = np.argsort(start.numpy())[::-1]
+    roots = np.empty(num_components, dtype=np.int64)
+    roots[component[latest_first]] = latest_first  # of repeated places, the last value stays: the earliest start
+    growth = dijkstra(steps, indices=roots, min_only=True)
+    return start[roots[component]] + torch.from_numpy(growth)
+
+
+def swept_times(batch: GraphBatch, start: Tensor, waiting: Tensor, sweeps_per_check: int = 8) -> Tensor:
+    """Solves the equation of :func:`growth_time` by sweeps over all edges until nothing changes, on any device.
+
+    Every node starts on its own; the earliest start of a component overtakes all others on the way.
+    """
+    time = start.clone()
+    arrival_waiting = rows(waiting, batch.target)
+    while True:
+        before = time.clone()
+        for _ in range(sweeps_per_check):
+            arrival = rows(time, batch.source) + arrival_waiting
+            time.scatter_reduce_(0, batch.target, arrival, "amin")
+        if torch.equal(before, time):
+            return time

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from joao.encoders._neighbours import add_neighbours
+from joao.encoders.base import Encoder, sum_nodes
+from joao.errors import UserError
+from joao.graphs import GraphBatch
+
+
+@final
+class Gin(Encoder):
+    r"""The graph isomorphism network of the paper's unsupervised setting.
+
+    Layer by layer,
+
+    .. math:: x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(x_v + \sum_{u \sim v} x_u)\big)\Big)
+
+    with a two-layer MLP; the embedding of a graph is, for every layer, the sum over its nodes, side by side.
+    Linear layers start Xavier-uniform with zero bias. Edge attributes are not used.
+    """
+
+    def __init__(self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3) -> None:
+        super().__init__()
+        if width < 1 or layers < 1:
+            raise UserError(f"Gin: width and layers must be at least 1, got {width} and {layers}.")
+        widths = [num_features] + [width] * layers
+        self.mlps = nn.ModuleList(_mlp(before, width) for before in widths[:-1])
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
+        self.num_dimensions = width * layers
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        x, pooled = batch.x, []
+        for mlp, norm in zip(self.mlps, self.norms, strict=True):
+            x = norm(torch.relu(mlp(add_neighbours(x, batch))))
+            pooled.append(sum_nodes(x, batch))
+        return torch.cat(pooled, dim=1)
+
+
+def _mlp(num_inputs: int, width: int) -> nn.Sequential:
+    mlp = nn.Sequential(nn.Linear(num_inputs, width), nn.ReLU(), nn.Linear(width, width))
+    for layer in (mlp[0], mlp[2]):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return mlp

@@ -1,0 +1,76 @@
+"""Projection heads: what stands between the embedding and the loss, and is thrown away after pre-training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from joao.catalogue import catalogue
+
+
+class Heads(nn.Module, ABC):
+    """Projects embeddings of views, knowing which augmentation made each view.
+
+    Args:
+        num_dimensions: of the embeddings and of their projections.
+        num_augmentations: in the pool.
+    """
+
+    @abstractmethod
+    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
+        """Projects ``embeddings`` ``(G, d)`` of views.
+
+        Args:
+            embeddings: one row a view.
+            augmentation: the pool's number of the augmentation that made all the views, or of each, ``(G,)``.
+        """
+
+
+@final
+class SharedHead(Heads):
+    """One head for all views: JOAO, and GraphCL."""
+
+    def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
+        super().__init__()
+        self.head = _head(num_dimensions)
+
+    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
+        projected: Tensor = self.head(embeddings)
+        return projected
+
+
+@final
+class HeadPerAugmentation(Heads):
+    """The view made by augmentation i goes through head i: JOAOv2 (Section 3.3).
+
+    The heads are modules of their own, so that a head that was not used has no gradient, rather than a gradient of
+    zero: Adam then leaves it alone, where it would otherwise go on moving it by momentum.
+    """
+
+    def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(_head(num_dimensions) for _ in range(num_augmentations))
+
+    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
+        if isinstance(augmentation, int):
+            projected: Tensor = self.heads[augmentation](embeddings)
+            return projected
+        projected = torch.empty_like(embeddings)
+        for number in augmentation.unique().tolist():
+            views = (augmentation == number).nonzero().squeeze(1)
+            projected = projected.index_copy(0, views, self.heads[number](embeddings[views]).to(projected.dtype))
+        return projected
+
+
+def _head(width: int) -> nn.Sequential:
+    head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+    for layer in (head[0], head[2]):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return head
+
+
+HEADS: dict[str, type[Heads]] = catalogue(Heads, globals())

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from joao.errors import UserError
+from joao.objectives.base import Objective
+
+
+@final
+@dataclass(frozen=True)
+class NtXent(Objective):
+    r"""The contrastive loss (Eq. 3): views of one graph agree, views of different graphs do not.
+
+    With :math:`S_{nm} = \cos(z_n, z'_m) / T` for a batch of B graphs,
+
+    .. math:: \ell = \frac{1}{B} \sum_n \Big[ -S_{nn} + \log \sum_{m \neq n} \exp S_{nm} \Big] .
+
+    The paper writes no temperature and keeps :math:`m = n` in the sum; its figures were made in the form above
+    (deviation 1). The cosine of a zero vector is 0.
+
+    Args:
+        temperature: :math:`T`.
+        positive_in_denominator: whether :math:`m = n` stays in the sum, as in the textbook form.
+        symmetric: whether the roles of the views are exchanged as well and the two losses averaged.
+    """
+
+    temperature: float = 0.2
+    positive_in_denominator: bool = False
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise UserError(f"NtXent: temperature must be positive, got {self.temperature}.")
+
+    def __call__(self, first: Tensor, second: Tensor) -> Tensor:
+        if first.shape[-2] < 2:
+            raise UserError("NtXent: a batch of one graph has no negatives. Use batches of two graphs or more.")
+        similarity = _unit(first.float()) @ _unit(second.float()).mT / self.temperature
+        loss = self._one_way(similarity)
+        return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
+
+    def _one_way(self, similarity: Tensor) -> Tensor:
+        positive = similarity.diagonal(dim1=-2, dim2=-1)
+        if not self.positive_in_denominator:
+            itself = torch.eye(similarity.shape[-1], dtype=torch.bool, device=similarity.device)
+            similarity = similarity.masked_fill(itself, -torch.inf)
+        return (torch.logsumexp(similarity, dim=-1) - positive).mean(dim=-1)
+
+
+def _unit(z: Tensor) -> Tensor:
+    norm = z.norm(dim=-1, keepdim=True)
+    return z / norm.masked_fill(norm == 0, 1)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor
+
+from joao.errors import UserError
+from joao.policies._simplex import project_onto_simplex
+from joao.policies.base import Policy, checked_prior
+
+
+@final
+class Maximiser(Policy):
+    r"""The exact solution of JOAO's lower level at every update, instead of one step towards it.
+
+    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic, so its maximiser over the simplex is
+
+    .. math:: p = \mathrm{Proj}(u + \ell / \gamma)
+
+    which is where :class:`MinMax` lands with a step of :math:`1 / \gamma`. It has no memory of earlier losses.
+
+    Args:
+        gamma: how strongly the prior holds; above 0.
+        prior: ``(K, K)`` law that the table starts from and is drawn to; uniform if None.
+    """
+
+    learns = True
+
+    def __init__(
+        self, augmentations: Sequence[str], gamma: float = 0.1, prior: Sequence[Sequence[float]] | None = None
+    ) -> None:
+        super().__init__(augmentations)
+        if gamma <= 0:
+            raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
+        self.gamma = gamma
+        self.prior = checked_prior(prior, len(self.augmentations))
+        self.probabilities = self.prior
+
+    def update(self, pair_losses: Tensor) -> None:
+        losses = pair_losses.detach().to("cpu", self.prior.dtype)
+        self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)

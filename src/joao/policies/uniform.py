@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor
+
+from joao.policies.base import Policy, uniform_table
+
+
+@final
+class Uniform(Policy):
+    """Every pair of the pool, equally likely, always."""
+
+    def __init__(self, augmentations: Sequence[str]) -> None:
+        super().__init__(augmentations)
+        self.probabilities = uniform_table(len(self.augmentations))
+
+    def update(self, pair_losses: Tensor) -> None:
+        pass
