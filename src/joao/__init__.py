@@ -1,3 +1,44 @@
-"""Graph contrastive learning that chooses its own augmentations."""
+"""Graph contrastive learning that chooses its own augmentations.
+
+>>> import joao
+>>> model = joao.JOAO(epochs=2).fit(joao.read("MUTAG"))
+>>> model.transform(joao.read("MUTAG")).shape
+(188, 96)
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from joao.augmentations import Augmentation as Augmentation
+    from joao.data import Dataset as Dataset
+    from joao.data import read as read
+    from joao.encoders import Encoder as Encoder
+    from joao.errors import JoaoNotice as JoaoNotice
+    from joao.errors import UserError as UserError
+    from joao.estimator import JOAO as JOAO
+    from joao.graphs import GraphBatch as GraphBatch
+    from joao.pair_table import PairTable as PairTable
+
+_HOME = {
+    "Augmentation": "joao.augmentations",
+    "Dataset": "joao.data",
+    "Encoder": "joao.encoders",
+    "GraphBatch": "joao.graphs",
+    "JOAO": "joao.estimator",
+    "JoaoNotice": "joao.errors",
+    "PairTable": "joao.pair_table",
+    "UserError": "joao.errors",
+    "read": "joao.data",
+}
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name on first use, so that ``import joao`` and ``joao --help`` need not wait for torch."""
+    if name in _HOME:
+        import importlib
+
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'joao' has no attribute '{name}'")

@@ -59,18 +59,18 @@ class HeadPerAugmentation(Heads):
             projected: Tensor = self.heads[augmentation](embeddings)
             return projected
         projected = torch.empty_like(embeddings)
-        for number in augmentation.unique().tolist():
+        for number in torch.unique(augmentation).tolist():
             views = (augmentation == number).nonzero().squeeze(1)
             projected = projected.index_copy(0, views, self.heads[number](embeddings[views]).to(projected.dtype))
         return projected
 
 
 def _head(width: int) -> nn.Sequential:
-    head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
-    for layer in (head[0], head[2]):
+    layers = [nn.Linear(width, width), nn.Linear(width, width)]
+    for layer in layers:
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)
-    return head
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1])
 
 
 HEADS: dict[str, type[Heads]] = catalogue(Heads, globals())

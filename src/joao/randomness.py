@@ -42,9 +42,7 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
     Returns:
         ``(N,)`` ranks. Items ranked below k are a uniform choice of k items without replacement.
     """
-    uniform = torch.rand(
-        group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator
-    )
+    uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator)
     order = order_within_groups(uniform, group_of_item)
     first_of_group = torch.cumsum(items_per_group, 0) - items_per_group
     position = torch.arange(order.numel(), device=order.device)

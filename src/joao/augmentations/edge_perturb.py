@@ -92,7 +92,5 @@ def _join(batch: GraphBatch, first: Tensor, second: Tensor, attr: Tensor | None)
         batch,
         source=merged(batch.source, source),
         target=merged(batch.target, target),
-        edge_attr=None
-        if batch.edge_attr is None or attr is None
-        else merged(batch.edge_attr, torch.cat([attr, attr])),
+        edge_attr=None if batch.edge_attr is None or attr is None else merged(batch.edge_attr, torch.cat([attr, attr])),
     )

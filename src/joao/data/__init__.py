@@ -1,1 +1,20 @@
+"""Readers of graphs, and node features by rule."""
 
+from typing import TYPE_CHECKING, Any
+
+from joao.data.base import Dataset as Dataset
+from joao.data.sources import listing as listing
+from joao.data.sources import read as read
+
+if TYPE_CHECKING:
+    from joao.data.features import Features as Features
+    from joao.data.features import make_store as make_store
+
+
+def __getattr__(name: str) -> Any:
+    """Loads features on first use: they need torch, which takes seconds that a listing should not wait for."""
+    if name in ("Features", "make_store"):
+        from joao.data import features
+
+        return getattr(features, name)
+    raise AttributeError(f"module 'joao.data' has no attribute '{name}'")

@@ -52,15 +52,15 @@ class Features:
         """Chooses the columns that ``rule`` gives on ``dataset``."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
+        if max_degree < 1:
+            raise UserError(f"features: max_degree must be at least 1, got {max_degree}.")
         if rule == "auto":
             rule = _best_available(dataset)
         uses_labels, uses_attributes = "labels" in rule, "attributes" in rule
         if uses_labels and dataset.node_labels is None:
             raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
         if uses_attributes and dataset.node_attributes is None:
-            raise UserError(
-                f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'."
-            )
+            raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
         vocabulary: list[tuple[int | str, ...]] = []
         shift: list[float] = []
         scale: list[float] = []
@@ -70,7 +70,8 @@ class Features:
             for column in dataset.node_attributes.T.astype(np.float64):
                 binary = bool(np.isin(column, (0.0, 1.0)).all())
                 shift.append(0.0 if binary else float(column.mean()))
-                scale.append(1.0 if binary else float(column.std()) or 1.0)
+                constant = column.min() == column.max()  # its deviation may come out as 1e-17, not 0
+                scale.append(1.0 if binary or constant else float(column.std()))
         return cls(rule, tuple(vocabulary), tuple(shift), tuple(scale), max_degree)
 
     @classmethod

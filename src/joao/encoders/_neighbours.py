@@ -13,9 +13,7 @@ from joao.graphs import GraphBatch
 with warnings.catch_warnings():
     # torch says once per process that CSR tensors are in beta and go unchecked; here, nobody needs to hear it.
     warnings.filterwarnings("ignore", message="Sparse")
-    torch.sparse_csr_tensor(
-        torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1)
-    )
+    torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1))
 
 
 def add_neighbours(x: Tensor, batch: GraphBatch) -> Tensor:
@@ -23,7 +21,7 @@ def add_neighbours(x: Tensor, batch: GraphBatch) -> Tensor:
 
     The adjacency matrix of undirected graphs is its own transpose, so the gradient is the same product again.
     """
-    summed: Tensor = _SymmetricProduct.apply(x, adjacency(batch, x.dtype))
+    summed: Tensor = _SymmetricProduct.apply(x, adjacency(batch, x.dtype))  # type: ignore[no-untyped-call]
     return summed
 
 
@@ -40,12 +38,12 @@ def adjacency(batch: GraphBatch, dtype: torch.dtype) -> Tensor:
 
 class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(ctx: Any, x: Tensor, matrix: Tensor) -> Tensor:
         ctx.matrix = matrix
         return torch.addmm(x, matrix, x)
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cuda")
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return torch.addmm(gradient, ctx.matrix, gradient), None

@@ -64,7 +64,7 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
             module: nn.Module = kind(before, after, **options)
         except (TypeError, ValueError, AssertionError, AttributeError) as error:
             raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({error}). Give a function that builds it."
+                f"Convolutions: {name} needs more than numbers of columns ({error}). Give a function."
             ) from error
         return module
 

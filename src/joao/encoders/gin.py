@@ -41,8 +41,8 @@ class Gin(Encoder):
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:
-    mlp = nn.Sequential(nn.Linear(num_inputs, width), nn.ReLU(), nn.Linear(width, width))
-    for layer in (mlp[0], mlp[2]):
+    layers = [nn.Linear(num_inputs, width), nn.Linear(width, width)]
+    for layer in layers:
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)
-    return mlp
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1])

@@ -38,15 +38,15 @@ class ModuleEncoder(Encoder):
         for name in required:
             if name not in ARGUMENTS:
                 raise UserError(
-                    f"encoder: forward of {type(module).__name__} wants '{name}'. It may want {', '.join(ARGUMENTS)}."
+                    f"encoder: forward of {type(module).__name__} wants '{name}'. Known: {', '.join(ARGUMENTS)}."
                 )
         was_training = module.training
         shape = self.eval()(example).shape
         self.train(was_training)
         if len(shape) != 2 or shape[0] != example.num_graphs:
             raise UserError(
-                f"encoder: {type(module).__name__} returned {tuple(shape)} for {example.num_graphs} graphs; one row a "
-                "graph is wanted. Pool the nodes, for instance with torch_geometric.nn.global_add_pool."
+                f"encoder: {type(module).__name__} returned {tuple(shape)} for {example.num_graphs} graphs; one row "
+                "a graph is wanted. Pool the nodes, for instance with torch_geometric.nn.global_add_pool."
             )
         self.num_dimensions = shape[1]
 

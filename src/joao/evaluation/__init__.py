@@ -1,1 +1,1 @@
-
+"""How good embeddings are: downstream protocols, the baselines beside them, and their uncertainty."""

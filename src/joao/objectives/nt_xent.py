@@ -53,4 +53,5 @@ class NtXent(Objective):
 
 def _unit(z: Tensor) -> Tensor:
     norm = z.norm(dim=-1, keepdim=True)
-    return z / norm.masked_fill(norm == 0, 1)
+    unit: Tensor = z / norm.masked_fill(norm == 0, 1)
+    return unit

@@ -14,7 +14,7 @@ from joao.policies.base import Policy, checked_prior
 class Maximiser(Policy):
     r"""The exact solution of JOAO's lower level at every update, instead of one step towards it.
 
-    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic, so its maximiser over the simplex is
+    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic; its maximiser over the simplex is
 
     .. math:: p = \mathrm{Proj}(u + \ell / \gamma)
 

@@ -1,0 +1,3 @@
+from joao.cli.main import run
+
+run()

@@ -1,0 +1,112 @@
+"""What several commands have in common: options, output and progress."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from joao.data import Dataset
+
+DataRoot = Annotated[
+    str | None,
+    typer.Option("--data-root", envvar="JOAO_DATA", help="Folder where data sets are looked up by name."),
+]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def all_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Output:
+    """Text for people, or one JSON object for programs, on standard output; notices and progress on standard error."""
+
+    def __init__(self, quiet: bool, as_json: bool = False) -> None:
+        self.quiet = quiet
+        self.as_json = as_json
+
+    def say(self, text: str = "") -> None:
+        if not self.quiet and not self.as_json:
+            typer.echo(text)
+
+    def notice(self, text: str) -> None:
+        if not self.quiet:
+            typer.echo(f"joao: note: {text}", err=True)
+
+    def result(self, value: dict[str, Any]) -> None:
+        if self.as_json:
+            typer.echo(json.dumps(value))
+
+    def table(self, header: Sequence[str], lines: Sequence[Sequence[str]], title: str = "") -> None:
+        if self.quiet or self.as_json:
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        shown = Table(title=title or None, title_justify="left")
+        for number, heading in enumerate(header):
+            shown.add_column(heading, justify="left" if number < 1 else "right", no_wrap=True)
+        for line in lines:
+            shown.add_row(*line)
+        console = Console()
+        # A table that is not for a terminal is as wide as it needs to be.
+        console.print(shown, width=None if console.is_terminal else 200)
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Bar]:
+        """A bar with rate and time left, on standard error, where that is a terminal."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
+            yield Bar(progress, progress.add_task(what, total=total, note=""))
+
+
+class Bar:
+    """One line of progress."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
+
+    def advance(self, note: str = "") -> None:
+        self._progress.update(self._task, advance=1, note=note)
+
+
+def read_data(source: str, data_root: str | None, output: Output) -> Dataset:
+    """Reads a data set and passes its notices on."""
+    from joao.data import read
+
+    dataset = read(source, data_root)
+    for notice in dataset.notices:
+        output.notice(notice)
+    return dataset
+
+
+def free_path(path: Path) -> Path:
+    """``path``, or the first of ``path-2``, ``path-3``, ... that does not exist yet."""
+    number = 1
+    candidate = path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, free_path, read_data
+
+if TYPE_CHECKING:
+    from joao.data import Dataset
+    from joao.experiment import Trained
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    source: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Labelled graphs; the run's own.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Record to write.", show_default="RUN/evaluation.json")] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
+    unscaled: Annotated[bool, typer.Option("--unscaled", help="Do not standardise (as published).")] = False,
+    shuffle_labels: Annotated[
+        bool, typer.Option("--shuffle-labels", help="Check: with labels in random order the score must be chance.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a run: SVM, ten folds, five partitions, beside chance, a histogram and the untrained encoder."""
+    from joao.files import check_new
+
+    if out is not None:
+        check_new(out)
+    output = Output(quiet, as_json)
+    from joao.experiment import load_run
+
+    trained = load_run(run, device=device)
+    dataset = read_data(source or trained.recipe.data, data_root, output)
+    score(
+        trained,
+        dataset,
+        out or free_path(run / "evaluation.json"),
+        output,
+        num_folds=folds,
+        standardise=not unscaled,
+        shuffle_labels=shuffle_labels,
+        device=device,
+        jobs=jobs or all_cores(),
+    )
+    output.say(f"Next: joao embed {run} {source or trained.recipe.data} --out embeddings.npz")
+
+
+def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> None:
+    """Scores with a progress bar, writes the record and prints its figures."""
+    from joao.files import write_json
+    from joao.reporting.tables import NAMES, with_deviation
+    from joao.scoring import evaluate
+
+    num_folds = options.get("num_folds", 10)
+    with output.progress("scoring", 3 * 5 * num_folds) as bar:
+        record = evaluate(trained, dataset, on_fold=lambda fold, accuracy: bar.advance(), **options)
+    write_json(record_path, record)
+    lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
+    for key, name in (("histogram", NAMES["histogram"]), ("untrained", NAMES["untrained"]), ("run", "this run")):
+        scores = record[key]
+        lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
+    labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
+    output.say(
+        f"{dataset.name}: {len(dataset)} graphs, {len(dataset.class_names)} classes. One encoder, scored by an SVM on "
+        f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}.{labels}"
+    )
+    output.table(["", "accuracy %"], lines)
+    for baseline in ("untrained", "histogram"):
+        gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
+        output.say(
+            f"Gain over {NAMES[baseline]}: {gain['mean']:+.2f} points "
+            f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
+        )
+    output.say(f"Record: {record_path}")
+    output.result(record)

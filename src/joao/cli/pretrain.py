@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, read_data
+from joao.errors import UserError
+
+if TYPE_CHECKING:
+    from joao.data import Dataset
+    from joao.experiment import Trained
+    from joao.recipe import Recipe
+
+
+def pretrain(
+    source: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Name or path of the graphs.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an unfinished run.")] = None,
+    method: Annotated[str | None, typer.Option(help="joao (default), joaov2, graphcl or uniform.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: training.epochs=50")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Short for --set training.seed=N.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set training.epochs=N.")] = None,
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pre-train an encoder on graphs, without labels, and learn which augmentations to use.
+
+    DATA is the name of a TU data set, or a path: a TU zip or folder, .graphml, .csv or .jsonl.
+    """
+    output = Output(quiet, as_json)
+    if resume is not None:
+        if source or out or recipe or settings or method or seed is not None or epochs is not None:
+            raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
+        from joao.run import Run
+
+        run = Run.open(resume)
+        dataset = read_data(run.recipe.data, data_root, output)
+        train(
+            run.recipe,
+            dataset,
+            resume,
+            output,
+            resume=True,
+            device=device,
+            precision=run.info.precision,
+            checkpoint_every=checkpoint_every,
+        )
+        return
+    if out is None:
+        raise UserError("pretrain: say where the run shall be written: --out RUN.")
+    from joao.recipe import make_recipe, read_table, with_settings
+    from joao.run import check_new_folder
+
+    check_new_folder(out)
+    table = read_table(recipe) if recipe else {}
+    if source:
+        table["data"] = source
+    if method:
+        table["method"] = method
+    short = {"training.seed": seed, "training.epochs": epochs}
+    all_settings = [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    made = make_recipe(with_settings(table, all_settings), place=str(recipe) if recipe else "recipe")
+    if not made.data:
+        raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
+    dataset = read_data(made.data, data_root, output)
+    train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
+
+
+def train(
+    recipe: Recipe,
+    dataset: Dataset,
+    folder: Path,
+    output: Output,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    precision: str = "32-true",
+    checkpoint_every: int = 5,
+) -> Trained:
+    """Trains with a progress bar, draws the learned table and says what came out."""
+    from joao.experiment import pretrain
+    from joao.reporting.figures import draw_policy
+    from joao.training.pretrain import EpochMetrics
+
+    output.say(f"Pre-training on {dataset.name}: {len(dataset)} graphs, {recipe.training.epochs} epochs, no labels.")
+    with output.progress("pre-training", recipe.training.epochs) as bar:
+
+        def on_epoch(epoch: EpochMetrics) -> None:
+            bar.advance(f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} graphs/s")
+
+        trained = pretrain(
+            recipe,
+            dataset,
+            folder=folder,
+            resume=resume,
+            device=device,
+            precision=precision,
+            checkpoint_every=checkpoint_every,
+            on_epoch=on_epoch,
+        )
+    last = trained.metrics[-1]
+    policy = trained.policy
+    draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", folder / "policy.png")
+    leading = ", ".join(f"{first} + {second} {share:.2f}" for first, second, share in policy.top(3))
+    seconds = sum(epoch.seconds for epoch in trained.metrics)
+    output.say(f"Loss {last.loss:.4f} after {last.epoch} epochs, {seconds:.1f} s.")
+    output.say(f"Leading pairs: {leading}. Picture: {folder / 'policy.png'}")
+    output.result(
+        {
+            "run": str(folder),
+            "loss": last.loss,
+            "epochs": last.epoch,
+            "seconds": seconds,
+            "augmentations": list(policy.names),
+            "probabilities": last.probabilities,
+        }
+    )
+    output.say(f"Next: joao evaluate {folder}, or joao embed {folder} DATA --out embeddings.npz")
+    return trained

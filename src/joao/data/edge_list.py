@@ -1,0 +1,126 @@
+"""Reads graphs from a table of edges (``.csv``, ``.csv.gz``).
+
+The first line names the columns, in any order. ``graph``, ``source`` and ``target`` must be there::
+
+    graph,source,target,weight,label
+    water,O,H1,0.5,polar
+    water,O,H2,0.5,polar
+    argon,Ar,,,inert
+
+``label`` is optional: the class of the graph, the same in all its rows or empty. Every further column, such as
+``weight``, holds numbers and becomes an edge attribute. Nodes are any text and belong to their graph. A row with an
+empty target declares a node, which needs no edge. An edge is undirected and may be listed once or twice. Graphs
+come in the order of their first rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from joao.data._text import base_name, text_lines
+from joao.data.base import Dataset, make_dataset
+from joao.errors import UserError
+
+_REQUIRED = ("graph", "source", "target")
+
+
+@dataclass
+class _Graph:
+    """What the rows of one graph have said so far; edges by the order of the nodes' first mention."""
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    attributes: list[list[float]] = field(default_factory=list)
+    label: str | None = None
+
+    def node(self, name: str) -> int:
+        return self.nodes.setdefault(name, len(self.nodes))
+
+
+def read_edge_list(path: Path) -> Dataset:
+    """Reads the graphs whose edges are the rows of ``path``."""
+    rows = _rows(path)
+    columns = _header(path, next(rows, (1, []))[1])
+    extra = [name for name in columns if name not in (*_REQUIRED, "label")]
+    graphs: dict[str, _Graph] = {}
+    for line, cells in rows:
+        if len(cells) != len(columns):
+            raise UserError(f"{path}:{line}: {len(cells)} cells where the header has {len(columns)}.")
+        _add(graphs, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), extra, f"{path}:{line}")
+    found = list(graphs.values())
+    sizes = np.array([len(graph.nodes) for graph in found], dtype=np.int64)
+    shifts = np.cumsum(sizes) - sizes
+    edges = [np.array(g.edges, dtype=np.int64).reshape(-1, 2) + shift for g, shift in zip(found, shifts, strict=True)]
+    ends = np.concatenate(edges) if edges else np.zeros((0, 2), dtype=np.int64)
+    attributes = [row for graph in found for row in graph.attributes]
+    return make_dataset(
+        base_name(path),
+        sizes,
+        (ends[:, 0], ends[:, 1]),
+        edge_attr=np.array(attributes).reshape(-1, len(extra)) if extra else None,
+        graph_labels=_labels(found) if "label" in columns else None,
+        tell_directed=False,
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of every row that is not blank."""
+    reader = csv.reader(text_lines(path), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    missing = [name for name in _REQUIRED if name not in columns]
+    if missing:
+        found = ", ".join(columns)[:200] or "an empty file"
+        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(_REQUIRED)}; found: {found}.")
+    repeated = [name for name in columns if columns.count(name) > 1]
+    if repeated:
+        raise UserError(f"{path}:1: column '{repeated[0]}' is there twice.")
+    return columns
+
+
+def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place: str) -> None:
+    for name in ("graph", "source"):
+        if not row[name]:
+            raise UserError(f"{place}: column '{name}' is empty.")
+    graph = graphs.setdefault(row["graph"], _Graph())
+    source = graph.node(row["source"])
+    if row["target"]:
+        graph.edges.append((source, graph.node(row["target"])))
+        graph.attributes.append([_number(row[name], name, place) for name in extra])
+    label = row.get("label", "")
+    if label and graph.label not in (None, label):
+        raise UserError(f"{place}: graph '{row['graph']}' has label '{label}' here and '{graph.label}' above.")
+    graph.label = label or graph.label
+
+
+def _number(cell: str, column: str, place: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{place}: column '{column}': '{cell[:40]}' is not a number, as an edge attribute must be.")
+    return number
+
+
+def _labels(graphs: list[_Graph]) -> list[int | str | None]:
+    """Whole numbers where all of them are, so that 10 sorts behind 2."""
+    texts = [graph.label for graph in graphs]
+    try:
+        return [None if text is None else int(text) for text in texts]
+    except ValueError:
+        return list(texts)

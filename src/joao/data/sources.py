@@ -1,0 +1,158 @@
+"""The one way in: names, files and graphs in memory.
+
+=============================================== ==========================================================
+a name such as ``"NCI1"``                       a TU data set, see :func:`read`
+a zip file or folder in the TU layout           :mod:`joao.data.tu`
+``.graphml``, or a folder of such files         :mod:`joao.data.networkx_graphs`
+``.csv``, ``.csv.gz``                           :mod:`joao.data.edge_list`
+``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.jsonl`
+a list of ``Data``, a torch-geometric data set  :mod:`joao.data.geometric`
+a list of networkx graphs                       :mod:`joao.data.networkx_graphs`
+=============================================== ==========================================================
+
+>>> dataset = read("MUTAG")
+>>> len(dataset), dataset.class_names
+(188, ('-1', '1'))
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from joao.data import _download
+from joao.data._objects import from_objects
+from joao.data.base import Dataset
+from joao.data.edge_list import read_edge_list
+from joao.data.jsonl import read_jsonl
+from joao.data.networkx_graphs import read_graphml
+from joao.data.tu import holds_tu, read_tu
+from joao.errors import UserError
+
+READERS: dict[str, Callable[[Path], Dataset]] = {
+    ".zip": read_tu,
+    ".graphml": read_graphml,
+    ".csv": read_edge_list,
+    ".csv.gz": read_edge_list,
+    ".jsonl": read_jsonl,
+    ".jsonl.gz": read_jsonl,
+}
+# fmt: off
+WELL_KNOWN = (
+    "AIDS", "BZR", "COIL-DEL", "COIL-RAG", "COLLAB", "COLORS-3", "COX2", "Cuneiform", "DBLP_v1", "DD",
+    "DHFR", "ENZYMES", "FRANKENSTEIN", "Fingerprint", "IMDB-BINARY", "IMDB-MULTI", "KKI", "Letter-high",
+    "Letter-low", "Letter-med", "MSRC_21", "MSRC_21C", "MSRC_9", "MUTAG", "Mutagenicity", "NCI1",
+    "NCI109", "OHSU", "PROTEINS", "PROTEINS_full", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "Peking_1",
+    "REDDIT-BINARY", "REDDIT-MULTI-12K", "REDDIT-MULTI-5K", "SYNTHETIC", "SYNTHETICnew", "Synthie",
+    "TRIANGLES", "deezer_ego_nets", "github_stargazers", "reddit_threads", "twitch_egos",
+)
+# fmt: on
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+BUNDLED = Path(__file__).parent / "bundled"
+_SUBFOLDERS = ("", "tu", "tu_dev", "TUDataset")
+
+
+def read(source: Any, root: str | os.PathLike[str] | None = None) -> Dataset:
+    """Reads graphs.
+
+    Args:
+        source: anything in the table above, or a :class:`Dataset`, which is returned. A bare name is looked for
+            under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``), in
+            the package, in the working folder, among earlier downloads, and then downloaded. A path is anything
+            with a slash or a suffix: write ``./NAME`` for a folder whose name is also that of a data set.
+        root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
+    """
+    if isinstance(source, Dataset):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        return from_objects(source)
+    text = os.fspath(source)
+    if isinstance(source, str) and _NAME.fullmatch(source):
+        return _read_name(source, _root(root))
+    if not text:
+        raise UserError("an empty name. Give a data set's name or a path.")
+    return _read_path(Path(text).expanduser())
+
+
+def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
+    """The names that :func:`read` finds without a download: under ``root``, in the package, downloaded before."""
+    folders = [*_folders(_root(root)), BUNDLED, _download.cache_folder()]
+    entries = (entry for folder in folders if folder.is_dir() for entry in folder.iterdir())
+    names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if holds_tu(entry)}
+    return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
+
+
+def _root(root: str | os.PathLike[str] | None) -> Path | None:
+    place = "data root" if root is not None else "JOAO_DATA"
+    given = os.fspath(root) if root is not None else os.environ.get("JOAO_DATA")
+    if not given:
+        return None
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{place}: {folder} is not a folder.")
+    return folder
+
+
+def _folders(root: Path | None) -> Iterator[Path]:
+    if root is not None:
+        yield from (root / subfolder for subfolder in _SUBFOLDERS)
+
+
+def _read_name(name: str, root: Path | None) -> Dataset:
+    candidates = [path for folder in _folders(root) for path in (folder / f"{name}.zip", folder / name)]
+    candidates += [BUNDLED / f"{name}.zip", Path(name), _download.cache_folder() / f"{name}.zip"]
+    for path in candidates:
+        if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or holds_tu(path)):
+            return _read_path(path)
+    if Path(name).is_file():
+        return _read_path(Path(name))
+    return read_tu(_downloaded(name, root))
+
+
+def _downloaded(name: str, root: Path | None) -> Path:
+    close = _nearest_name(name, root)
+    try:
+        if close is not None and _bare(close) == _bare(name):
+            raise UserError("a known one is spelled otherwise")
+        return _download.download(name)
+    except UserError as error:
+        looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
+        guess = f" Did you mean '{close}'?" if close else ""
+        raise UserError(
+            f"{name}: no such data set {looked}, and {error}.{guess} "
+            f"A copy can be put at ROOT/{name}.zip, with ROOT given by JOAO_DATA or --data-root."
+        ) from error
+
+
+def _read_path(path: Path) -> Dataset:
+    if path.is_dir():
+        if any(path.glob("*.graphml")):
+            return read_graphml(path)
+        if holds_tu(path):
+            return read_tu(path)
+        inside = sorted(entry.stem for entry in path.glob("*.zip"))
+        cure = f" To read one of {', '.join(inside)}, give its name and this folder as root." if inside else ""
+        raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{cure}")
+    suffix = next((suffix for suffix in READERS if path.name.lower().endswith(suffix)), None)
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder.")
+    if suffix is None:
+        raise UserError(f"{path}: unknown kind of file. Known: {', '.join(READERS)}, and folders.")
+    return READERS[suffix](path)
+
+
+def _nearest_name(name: str, root: Path | None) -> str | None:
+    """The known name most like ``name``; None where ``name`` is known itself, or like none of them."""
+    if name in WELL_KNOWN:
+        return None
+    known = {_bare(other): other for other in (*WELL_KNOWN, *listing(root))}
+    close = difflib.get_close_matches(_bare(name), known, n=1)
+    return known[close[0]] if close else None
+
+
+def _bare(name: str) -> str:
+    return re.sub("[-_]", "", name).casefold()

@@ -1,0 +1,231 @@
+"""JOAO as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from joao.augmentations import Augmentation
+from joao.catalogue import snake_case
+from joao.data import read
+from joao.data.base import Dataset
+from joao.errors import JoaoNotice, UserError
+from joao.experiment import OwnParts, load_run, pretrain
+from joao.objectives import Objective
+from joao.pair_table import PairTable
+from joao.recipe import METHODS, POOL, Recipe, make_recipe
+from joao.training.pretrain import EpochMetrics
+
+
+class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns, without labels, to turn graphs into vectors, and which augmentations to learn from.
+
+    Graphs are a list of torch-geometric ``Data``, a torch-geometric data set, a list of networkx graphs, or
+    anything else that :func:`joao.read` takes.
+
+    Args:
+        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl`` or ``uniform``.
+        features: how node features are made, see :mod:`joao.data.features`.
+        augmentations: the pool: names, tables of name and options, or objects of one's own; None is all five.
+        strength: of the augmentations that are given by name alone.
+        encoder: a name, a table of name and options, or a module of one's own, which is copied.
+        objective: a name, a table, or an object of one's own.
+        policy: a name or a table; None is the method's own.
+        gamma: how strongly the policy's prior holds, for a policy that has one.
+        epochs, batch_size, learning_rate: of the training.
+        random_state: seed of everything random; None draws one.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
+
+    Attributes:
+        policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
+        drawn_: the share of graphs shown under each pair over the whole training, likewise (the paper's Figure 3).
+        history_: what each epoch showed.
+        encoder_: the trained torch module.
+
+    >>> import joao
+    >>> embeddings = joao.JOAO(epochs=2).fit_transform(joao.read("MUTAG"))
+    >>> embeddings.shape
+    (188, 96)
+    """
+
+    def __init__(
+        self,
+        method: str = "joao",
+        *,
+        features: str = "auto",
+        augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
+        strength: float = 0.2,
+        encoder: str | Mapping[str, Any] | nn.Module = "gin",
+        objective: str | Mapping[str, Any] | Objective = "nt_xent",
+        policy: str | Mapping[str, Any] | None = None,
+        gamma: float = 0.1,
+        epochs: int = 20,
+        batch_size: int = 128,
+        learning_rate: float = 0.01,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+    ) -> None:
+        self.method = method
+        self.features = features
+        self.augmentations = augmentations
+        self.strength = strength
+        self.encoder = encoder
+        self.objective = objective
+        self.policy = policy
+        self.gamma = gamma
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Pre-trains on the graphs ``X``. ``y`` is there for pipelines and not looked at."""
+        dataset = dataclasses.replace(_graphs(X), classes=None, class_names=())
+        self.trained_ = pretrain(
+            self._recipe(),
+            dataset,
+            device=self.device,
+            precision=self.precision,
+            own=OwnParts(
+                augmentations=self._own_augmentations(),
+                encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
+                objective=self.objective if isinstance(self.objective, Objective) else None,
+            ),
+        )
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on."""
+        check_is_fitted(self)
+        dataset = _graphs(X)
+        unknown = self.trained_.info.features.unknown_labels(dataset)
+        if unknown:
+            warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=2)
+        embeddings: NDArray[np.float32] = self.trained_.embed(dataset).numpy()
+        return embeddings
+
+    @property
+    def policy_(self) -> PairTable:
+        """The learned probabilities of augmentation pairs."""
+        check_is_fitted(self)
+        return self.trained_.policy
+
+    @property
+    def drawn_(self) -> PairTable:
+        """The share of graphs shown under each pair, over the whole training."""
+        check_is_fitted(self)
+        return self.trained_.drawn
+
+    @property
+    def history_(self) -> Sequence[EpochMetrics]:
+        """What each epoch showed."""
+        check_is_fitted(self)
+        return self.trained_.metrics
+
+    @property
+    def encoder_(self) -> nn.Module:
+        """The trained torch module."""
+        check_is_fitted(self)
+        return self.trained_.encoder
+
+    def save(self, folder: str | Path) -> None:
+        """Writes a run folder, as ``joao pretrain`` does."""
+        check_is_fitted(self)
+        self.trained_.save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
+        """A fitted transformer from a run folder; ``encoder`` is needed where the run had one of its owner's."""
+        trained = load_run(Path(folder), device=device, own=OwnParts(encoder=encoder))
+        recipe = trained.recipe
+        loaded = cls(
+            _method_of(recipe),
+            features=recipe.features,
+            augmentations=[part.table() for part in recipe.augmentations],
+            encoder=encoder or recipe.encoder.table(),
+            objective=recipe.objective.table(),
+            policy=recipe.policy.table(),
+            epochs=recipe.training.epochs,
+            batch_size=recipe.training.batch_size,
+            learning_rate=recipe.training.learning_rate,
+            random_state=recipe.training.seed,
+            device=device,
+            precision=trained.info.precision,
+        )
+        loaded.trained_ = trained
+        return loaded
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns of the embeddings, for ``set_output``."""
+        check_is_fitted(self)
+        return np.array([f"joao{i}" for i in range(self.trained_.encoder.num_dimensions)], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "trained_")
+
+    def _recipe(self) -> Recipe:
+        policy: Any = self.policy if self.policy is not None else METHODS.get(self.method, {}).get("policy", "")
+        if policy in ("min_max", "maximiser"):
+            policy = {"name": policy, "gamma": self.gamma}
+        training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
+        pool = self.augmentations or POOL
+        own = self._own_augmentations() is not None
+        return make_recipe(
+            {
+                "method": self.method,
+                "features": self.features,
+                "strength": self.strength,
+                "augmentations": list(POOL if own else pool),
+                "encoder": "gin" if isinstance(self.encoder, nn.Module) else self.encoder,
+                "objective": "nt_xent" if isinstance(self.objective, Objective) else self.objective,
+                "policy": policy or "min_max",
+                "training": {**training, "seed": seed},
+            },
+            place="JOAO",
+        )
+
+    def _own_augmentations(self) -> dict[str, Augmentation] | None:
+        """The pool as objects, if any of its members is one; members given by name are built."""
+        if not any(isinstance(member, Augmentation) for member in self.augmentations or ()):
+            return None
+        pool: dict[str, Augmentation] = {}
+        for member in self.augmentations or ():
+            if not isinstance(member, Augmentation):
+                raise UserError(f"JOAO: augmentations are all names or all objects; {member!r} is not an object.")
+            name = snake_case(type(member).__name__)
+            pool[name if name not in pool else repr(member)] = member
+        return pool
+
+
+def _graphs(X: Any) -> Dataset:
+    dataset = read(X)
+    for notice in dataset.notices:
+        warnings.warn(notice, JoaoNotice, stacklevel=3)
+    return dataset
+
+
+def _method_of(recipe: Recipe) -> str:
+    """The method whose heads a recipe has; its policy is given beside it."""
+    return "joaov2" if recipe.heads.name == "head_per_augmentation" else "joao"

@@ -1,0 +1,251 @@
+"""From recipe and data to a trained encoder: the only place that builds objects from names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from joao.augmentations import AUGMENTATIONS, Augmentation
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.encoders import ENCODERS, Encoder
+from joao.encoders.module import ModuleEncoder
+from joao.errors import UserError
+from joao.graphs import GraphStore
+from joao.heads import HEADS
+from joao.objectives import OBJECTIVES, Objective
+from joao.pair_table import PairTable
+from joao.policies import POLICIES
+from joao.provenance import machine, versions
+from joao.randomness import seeded, torch_generator
+from joao.recipe import Recipe, pool_name
+from joao.run import Run, RunInfo
+from joao.training.checkpoint import restore, state_of
+from joao.training.model import calibrate, embed
+from joao.training.pretrain import EpochMetrics, Method, Pretraining
+
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """A user's own objects, which take the place of the recipe's parts of that kind."""
+
+    augmentations: Mapping[str, Augmentation] | None = None
+    encoder: nn.Module | None = None
+    objective: Objective | None = None
+
+    def described(self) -> dict[str, str]:
+        """What takes the place of the recipe's parts, in words."""
+        return {each.name: repr(own) for each in fields(self) if (own := getattr(self, each.name)) is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A pre-trained encoder with what is needed to use it, and to know how it came about."""
+
+    recipe: Recipe
+    info: RunInfo
+    encoder: Encoder
+    weights: Mapping[str, Tensor] = field(repr=False)
+    metrics: Sequence[EpochMetrics] = field(repr=False)
+
+    @property
+    def policy(self) -> PairTable:
+        """The probabilities of augmentation pairs at the end."""
+        return PairTable.of(self.info.pool, self.metrics[-1].probabilities)
+
+    @property
+    def drawn(self) -> PairTable:
+        """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
+        counts = np.sum([epoch.drawn for epoch in self.metrics], axis=0)
+        return PairTable.of(self.info.pool, counts / counts.sum())
+
+    def embed(self, dataset: Dataset) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features."""
+        store = make_store(dataset, self.info.features)
+        if (0 if store.edge_attr is None else store.edge_attr.shape[1]) != self.info.num_edge_features:
+            raise UserError(
+                f"{dataset.name}: {0 if store.edge_attr is None else store.edge_attr.shape[1]} columns of edge "
+                f"attributes; the encoder was trained with {self.info.num_edge_features}."
+            )
+        device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
+        return embed(self.encoder, store.to(device))
+
+    def save(self, folder: Path) -> Run:
+        """Writes a run folder."""
+        run = Run.create(folder, self.recipe, self.info)
+        for metrics in self.metrics:
+            run.append(metrics)
+        return run.finish(self.weights)
+
+
+def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None) -> Method:
+    """The objects a recipe names, with weights from its seed."""
+    own = own or OwnParts()
+    pool = own.augmentations or {
+        pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
+    }
+    with seeded(recipe.training.seed, "weights"):
+        encoder = _encoder(recipe, store, own.encoder)
+        heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
+    return Method(
+        augmentations=pool,
+        encoder=encoder,
+        heads=heads,
+        objective=own.objective or OBJECTIVES[recipe.objective.name](**recipe.objective.options),
+        policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
+    )
+
+
+def _encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> Encoder:
+    if own is None:
+        kind: Any = ENCODERS[recipe.encoder.name]
+        encoder: Encoder = kind(*_widths(store), **recipe.encoder.options)
+        return encoder
+    own = copy.deepcopy(own)
+    if isinstance(own, Encoder):
+        return own
+    example = store.batch(torch.arange(min(len(store), 4)))
+    return ModuleEncoder(own, example)
+
+
+def _widths(store: GraphStore) -> tuple[int, int]:
+    return store.num_features, 0 if store.edge_attr is None else store.edge_attr.shape[1]
+
+
+def pretrain(
+    recipe: Recipe,
+    dataset: Dataset,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    precision: str = "32-true",
+    checkpoint_every: int = 5,
+    own: OwnParts | None = None,
+    on_epoch: Callable[[EpochMetrics], None] = lambda metrics: None,
+) -> Trained:
+    """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
+
+    Args:
+        recipe: see :mod:`joao.recipe`.
+        dataset: the graphs.
+        folder: of the run to write; None writes nothing.
+        resume: whether ``folder`` is an unfinished run to go on with.
+        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
+        checkpoint_every: epochs from one checkpoint to the next.
+        own: objects that replace parts of the recipe.
+        on_epoch: told what each epoch showed.
+    """
+    fabric = make_fabric(device, precision)
+    features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+    store = make_store(dataset, features)
+    method = build_method(recipe, store, own)
+    training = Pretraining(store, method, recipe.training, fabric)
+    run, metrics = None, []
+    if folder is not None and resume:
+        run = Run.open(folder)
+        if run.info.fingerprint != dataset.fingerprint:
+            raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
+        restore(training, run.read_checkpoint())
+        metrics = run.metrics()
+    info = RunInfo(
+        data=dataset.name,
+        fingerprint=dataset.fingerprint,
+        num_graphs=len(dataset),
+        pool=tuple(method.augmentations),
+        num_features=store.num_features,
+        num_edge_features=_widths(store)[1],
+        features=features,
+        versions=versions(),
+        machine=machine(fabric.device),
+        precision=precision,
+        own=(own or OwnParts()).described(),
+    )
+    if folder is not None and run is None:
+        run = Run.create(folder, recipe, info)
+    for epoch in training.run():
+        metrics.append(epoch)
+        if run is not None:
+            run.append(epoch)
+            if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
+                run.write_checkpoint(state_of(training))
+        on_epoch(epoch)
+    weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
+    weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
+    if run is not None:
+        run.finish(weights)
+    method.encoder.eval()
+    return Trained(recipe, info, method.encoder, weights, metrics)
+
+
+def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:
+    """A finished run, ready to embed graphs."""
+    run = Run.open(folder)
+    weights = run.weights()
+    if "encoder" in run.info.own and (own is None or own.encoder is None):
+        raise UserError(
+            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...)."
+        )
+    store = _example_store(run.info)
+    method = build_method(run.recipe, store, own)
+    encoder_weights = {
+        name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
+    }
+    try:
+        method.encoder.load_state_dict(encoder_weights)
+    except RuntimeError as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+    method.encoder.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, method.encoder, weights, run.metrics())
+
+
+def untrained(recipe: Recipe, dataset: Dataset, features: Features, *, device: str = "auto") -> Tensor:
+    """Embeddings by the recipe's encoder with its initial weights and calibrated normalisation."""
+    store = make_store(dataset, features)
+    encoder = build_method(recipe, store).encoder
+    store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
+    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+    return embed(encoder, store)
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` as a torch device."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"device: must be auto, cpu or cuda, got '{name}'.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device: cuda was asked for, but torch sees no GPU. Use --device cpu.")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def make_fabric(device: str, precision: str) -> Fabric:
+    """Lightning's handle on one device."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
+    kind = pick_device(device).type
+    if kind == "cpu" and precision == "16-mixed":
+        raise UserError("precision: 16-mixed needs a GPU. Use bf16-mixed or 32-true on a CPU.")
+    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
+
+
+def _example_store(info: RunInfo) -> GraphStore:
+    """Two graphs of one edge, with as many columns as the run's data."""
+    return GraphStore(
+        x=torch.zeros(4, info.num_features),
+        source=torch.tensor([1, 0, 1, 0]),
+        target=torch.tensor([0, 1, 0, 1]),
+        first_node=torch.tensor([0, 2, 4]),
+        first_edge=torch.tensor([0, 2, 4]),
+        edge_attr=torch.zeros(4, info.num_edge_features) if info.num_edge_features else None,
+    )

@@ -1,0 +1,52 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from joao.errors import UserError
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Writes ``content`` aside and renames it into place; an existing file is replaced whole or not at all."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes ``value`` as JSON that a person can read."""
+    write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def check_new(path: Path, *, overwrite: bool = False) -> None:
+    """Refuses an output that exists or that has no folder to be written into, before any work is done."""
+    if path.exists() and not overwrite:
+        raise UserError(f"{path}: exists already. Choose another name or remove it first.")
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, not a file.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: its folder {path.parent} does not exist.")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path}: its folder {path.parent} cannot be written to.")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,54 @@
+"""Where a result comes from: versions, machine and command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from joao import __version__
+
+PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy", "scipy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Versions of joao, Python and the packages that decide results."""
+    found = {"joao": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine(device: torch.device | str) -> dict[str, Any]:
+    """Processor, cores, threads and, where one is used, the GPU."""
+    found: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.device(device).type,
+    }
+    if torch.device(device).type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def command() -> str:
+    """The command line, without the place where the program lies."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,285 @@
+"""A recipe: everything that decides a pre-training, in one TOML file.
+
+.. code-block:: toml
+
+    data = "MUTAG"
+    features = "auto"
+    augmentations = [{ name = "node_drop", strength = 0.2 }, { name = "subgraph", strength = 0.2 }]
+
+    [encoder]
+    name = "gin"
+    width = 32
+
+    [training]
+    epochs = 20
+
+What is not said has its default; a recipe written beside a run says everything. A part may be its name alone
+(``encoder = "gin"``), and ``strength = 0.3`` at the top is the strength of every augmentation that has none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from joao.augmentations import AUGMENTATIONS
+from joao.data.features import RULES
+from joao.encoders import ENCODERS
+from joao.errors import UserError, nearest
+from joao.heads import HEADS
+from joao.objectives import OBJECTIVES
+from joao.policies import POLICIES
+from joao.training.pretrain import Schedule
+
+CATALOGUES: dict[str, dict[str, type[Any]]] = {
+    "encoder": dict(ENCODERS),
+    "heads": dict(HEADS),
+    "objective": dict(OBJECTIVES),
+    "policy": dict(POLICIES),
+}
+
+# The paper's order of rows and columns.
+POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
+
+METHODS: dict[str, dict[str, Any]] = {
+    "joao": {"policy": "min_max", "heads": "shared_head"},
+    "joaov2": {"policy": "min_max", "heads": "head_per_augmentation"},
+    "graphcl": {"policy": "rule_pool", "heads": "shared_head"},
+    "uniform": {"policy": "uniform", "heads": "shared_head"},
+}
+
+_SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
+
+# Given by the experiment, not by the recipe.
+_GIVEN = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A member of a family by its name, with its options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def table(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A checked and complete recipe; make one with :func:`make_recipe` or :func:`read_recipe`."""
+
+    data: str
+    features: str
+    max_degree: int
+    augmentations: tuple[Part, ...]
+    encoder: Part
+    heads: Part
+    objective: Part
+    policy: Part
+    training: Schedule
+
+    def table(self) -> dict[str, Any]:
+        """As nested dictionaries, complete."""
+        return {
+            "data": self.data,
+            "features": self.features,
+            "max_degree": self.max_degree,
+            "augmentations": [part.table() for part in self.augmentations],
+            **{family: getattr(self, family).table() for family in CATALOGUES},
+            "training": dataclasses.asdict(self.training),
+        }
+
+    def toml(self) -> str:
+        """As the text of a TOML file."""
+        top, tables = [], []
+        for key, value in self.table().items():
+            if isinstance(value, dict):
+                lines = [f"{name} = {_toml_value(each)}" for name, each in value.items() if each is not None]
+                tables.append("\n".join([f"[{key}]", *lines]))
+            else:
+                top.append(f"{key} = {_toml_value(value)}")
+        return "\n\n".join(["\n".join(top), *tables]) + "\n"
+
+
+def read_recipe(path: Path, settings: Sequence[str] = (), **top: Any) -> Recipe:
+    """Reads a recipe and applies ``key=value`` settings, such as ``training.epochs=5`` or ``policy=uniform``."""
+    return make_recipe(with_settings({**read_table(path), **top}, settings), place=str(path))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The unchecked content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not TOML ({error}).") from error
+
+
+def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """A copy of ``table`` with ``key=value`` settings, dots reaching into parts.
+
+    >>> with_settings({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
+    {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
+    """
+    result = dict(table)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting}: must have the form key=value, for example training.epochs=5.")
+        value = _parsed(text)
+        first, dot, second = key.partition(".")
+        if not dot:
+            result[first] = value
+            continue
+        part = result.get(first, {})
+        if isinstance(part, str):
+            part = {"name": part}
+        if not isinstance(part, Mapping):
+            raise UserError(f"--set {setting}: '{first}' has no keys inside it. Set it whole: {first}=[...].")
+        result[first] = {**part, second: value}
+    return result
+
+
+def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
+    """Checks nested dictionaries and fills in what they leave out. ``place`` begins every complaint."""
+    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength"]
+    for key in table:
+        if key not in known:
+            inside = f"training.{key}" if key in _SCHEDULE else ""
+            cure = f"Did you mean '{inside}'?" if inside else nearest(key, known)
+            raise UserError(f"{place}: unknown key '{key}'. {cure}")
+    method = table.get("method", "joao")
+    if method not in METHODS:
+        raise UserError(f"{place}: unknown method '{method}'. {nearest(str(method), METHODS)}")
+    defaults = {"encoder": "gin", "objective": "nt_xent", **METHODS[method]}
+    parts = {}
+    for family, members in CATALOGUES.items():
+        value = table.get(family, defaults[family])
+        if isinstance(value, Mapping) and "name" not in value:
+            value = {"name": defaults[family], **value}
+        parts[family] = _part(value, members, f"{place}: {family}")
+    features = _checked(table.get("features", "auto"), str, f"{place}: features")
+    if features not in RULES:
+        raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
+    return Recipe(
+        data=_checked(table.get("data", ""), str, f"{place}: data"),
+        features=features,
+        max_degree=_checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
+        augmentations=_pool(table.get("augmentations", POOL), table.get("strength"), place),
+        training=Schedule(**_options(Schedule, table.get("training", {}), f"{place}: training")),
+        **parts,
+    )
+
+
+def _pool(entries: Any, strength: Any, place: str) -> tuple[Part, ...]:
+    place = f"{place}: augmentations"
+    if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
+        raise UserError(f"{place}: must be a list of names or tables, got {entries!r}.")
+    pool = []
+    for entry in entries:
+        if strength is not None and isinstance(entry, str):
+            entry = {"name": entry, "strength": strength}
+        elif strength is not None and isinstance(entry, Mapping):
+            entry = {"strength": strength, **entry}
+        pool.append(_part(entry, AUGMENTATIONS, place))
+    if len({pool_name(part, pool) for part in pool}) < len(pool):
+        raise UserError(f"{place}: two members are the same. Leave one out or give it another strength.")
+    return tuple(pool)
+
+
+def pool_name(part: Part, pool: Sequence[Part]) -> str:
+    """How a member is called in tables: its name, with its options where the pool has several of that name."""
+    if sum(other.name == part.name for other in pool) == 1:
+        return part.name
+    options = ", ".join(f"{name}={value}" for name, value in part.options.items() if value is not None)
+    return f"{part.name}({options})"
+
+
+def _part(value: Any, members: Mapping[str, type[Any]], place: str) -> Part:
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        raise UserError(f"{place}: must be a name or a table with a name, got {value!r}.")
+    name = value["name"]
+    if name not in members:
+        family = place.rpartition(": ")[2].removesuffix("s")
+        raise UserError(f"{place}: unknown {family} '{name}'. {nearest(name, members)}")
+    options = {key: option for key, option in value.items() if key != "name"}
+    return Part(name, _options(members[name], options, f"{place}: {name}"))
+
+
+def _options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
+    """The complete options of a class: those given, checked, and the defaults of the others."""
+    if not isinstance(given, Mapping):
+        raise UserError(f"{place}: must be a table, got {given!r}.")
+    parameters = {
+        name: parameter for name, parameter in inspect.signature(member).parameters.items() if name not in _GIVEN
+    }
+    for key in given:
+        if key not in parameters:
+            raise UserError(f"{place}: unknown key '{key}'. {nearest(key, parameters) if parameters else ''}".rstrip())
+    hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
+    return {
+        name: _checked(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
+        for name, parameter in parameters.items()
+    }
+
+
+def _checked(value: Any, hint: Any, place: str) -> Any:
+    """``value`` as the type that ``hint`` wants, or a complaint."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        if value is None and len(choices) < len(typing.get_args(hint)):
+            return None
+        hint = next((choice for choice in choices if choice in (str, float, int, bool)), choices[0])
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if hint in (bool, str) and isinstance(value, hint):
+        return value
+    if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
+        inside = typing.get_args(hint)[0]
+        return [_checked(each, inside, place) for each in value]
+    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, "a list")
+    raise UserError(f"{place} must be {wanted}, got {value!r}.")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _toml_value(value: Any) -> str:
+    """
+    >>> _toml_value([{"name": "a", "keep": None}, True, 0.1])
+    '[{ name = "a" }, true, 0.1]'
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(_escaped(character) for character in value)
+        return f'"{escaped}"'
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{key} = {_toml_value(each)}" for key, each in value.items() if each is not None)
+        return f"{{ {inside} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(each) for each in value)}]"
+    return repr(value)
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\u{ord(character):04x}"

@@ -1,0 +1,117 @@
+"""Records to tables, each cell beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from joao.evaluation.statistics import Gain, paired_gain, sample_std
+from joao.files import write_file
+from joao.reporting.paper import Published, unsupervised
+from joao.reproduce import BASELINES, grid, read_record
+
+NAMES = {
+    "histogram": "label and degree histogram",
+    "untrained": "untrained encoder, calibrated",
+    "graphcl": "GraphCL (rule pool)",
+    "uniform": "uniform",
+    "joao": "JOAO",
+    "joaov2": "JOAOv2",
+    "joaov2_joao_budget": "JOAOv2, JOAO's budget",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method on a data set: accuracies in percent, over seeds."""
+
+    dataset: str
+    method: str
+    mean: float
+    std: float | None
+    num_seeds: int
+    gain: Gain | None
+    paper: Published | None
+
+    @property
+    def name(self) -> str:
+        method, inductive, _ = self.method.partition("-inductive")
+        return NAMES.get(method, method) + (", inductive" if inductive else "")
+
+
+def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Summarises records of cells; the gain is over the untrained encoder on the same folds."""
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for record in records:
+        cell, scores = record["cell"], record["scores"]
+        method = cell["method"] + ("-inductive" if cell["inductive"] else "")
+        folds = scores["partitions"][0]["accuracies"]
+        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = [100 * share for share in folds]
+    result = []
+    for (dataset, method), by_seed in groups.items():
+        means = [float(np.mean(folds)) for folds in by_seed.values()]
+        result.append(
+            Row(
+                dataset=dataset,
+                method=method,
+                mean=float(np.mean(means)),
+                std=sample_std(means),
+                num_seeds=len(means),
+                gain=_gain(by_seed, groups.get((dataset, "untrained"), {})) if method != "untrained" else None,
+                paper=unsupervised(method, dataset),
+            )
+        )
+    return result
+
+
+def _gain(ours: Mapping[int, list[float]], baseline: Mapping[int, list[float]]) -> Gain | None:
+    seeds = sorted(set(ours) & set(baseline))
+    if not seeds:
+        return None
+    return paired_gain([ours[seed] for seed in seeds], [baseline[seed] for seed in seeds])
+
+
+def cells_of(row: Row) -> list[str]:
+    """A row as text: data, method, accuracy, gain, paper, difference to the paper."""
+    paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
+    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
+    gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
+    return [row.dataset, row.name, with_deviation(row.mean, row.std), str(row.num_seeds), gain, paper, difference]
+
+
+HEADER = ["data", "method", "accuracy %", "seeds", "gain over untrained (95 %)", "paper", "difference"]
+
+
+def with_deviation(mean: float, std: float | None) -> str:
+    """
+    >>> with_deviation(87.345, 1.02)
+    '87.34 ± 1.02'
+    """
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table as Markdown.
+
+    >>> print(markdown(["a", "b"], [["1", "2"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    marks = ["---"] * len(header)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, marks, *lines])
+
+
+def write_tables(records: Path) -> Path:
+    """Makes ``table.md`` from all records in the folder; the only way in which it comes about."""
+    found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
+    order = {name: number for number, name in enumerate([*grid()["datasets"], *BASELINES, *grid()["methods"]])}
+    found.sort(key=lambda record: (order[record["cell"]["dataset"]], order[record["cell"]["method"]]))
+    lines = [cells_of(row) for row in rows(found)]
+    path = records / "table.md"
+    write_file(path, "# Unsupervised: accuracy of an SVM on frozen embeddings\n\n" + markdown(HEADER, lines) + "\n")
+    return path

@@ -1,0 +1,187 @@
+"""A run is a folder.
+
+=========================  =========================================================================================
+``recipe.toml``            the complete recipe
+``run.json``               features, names and shape of the data, versions, machine, and whether it is finished
+``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
+``weights.safetensors``    encoder and heads, once it is finished
+``checkpoint.safetensors`` everything needed to go on, until it is finished
+=========================  =========================================================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from joao.data.features import Features
+from joao.errors import UserError
+from joao.files import write_file, write_json
+from joao.recipe import Recipe, read_recipe
+from joao.training.pretrain import EpochMetrics
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run must know beside its recipe.
+
+    Attributes:
+        data: name of the data set.
+        fingerprint: of its graphs.
+        num_graphs: it was trained on.
+        pool: the names of the augmentations, in the order of the tables.
+        num_features, num_edge_features: columns of ``x`` and ``edge_attr``.
+        features: how ``x`` was made.
+        versions, machine: see :mod:`joao.provenance`.
+        precision: of the training.
+        own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
+        finished: whether the weights are final.
+    """
+
+    data: str
+    fingerprint: str
+    num_graphs: int
+    pool: tuple[str, ...]
+    num_features: int
+    num_edge_features: int
+    features: Features
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    precision: str = "32-true"
+    own: Mapping[str, str] = field(default_factory=dict)
+    finished: bool = False
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that has been opened, or made."""
+
+    folder: Path
+    recipe: Recipe
+    info: RunInfo
+
+    @classmethod
+    def create(cls, folder: Path, recipe: Recipe, info: RunInfo) -> Run:
+        """Makes the folder; an existing one must be empty."""
+        check_new_folder(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder}: cannot be made ({error.strerror}).") from error
+        run = cls(folder, recipe, info)
+        write_file(folder / "recipe.toml", recipe.toml())
+        write_file(folder / "metrics.jsonl", "")
+        run._write_info(info)
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """Reads the folder of a run, finished or not."""
+        if not folder.is_dir():
+            raise UserError(f"{folder}: is not a run: there is no such folder. Make one with 'joao pretrain'.")
+        path = folder / "run.json"
+        if not path.is_file():
+            raise UserError(f"{folder}: is not a run: it has no run.json. Make one with 'joao pretrain'.")
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            if fields["format"] > FORMAT:
+                raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
+            known = {field.name for field in dataclasses.fields(RunInfo)}
+            fields = {key: value for key, value in fields.items() if key in known}
+            features = Features.from_json(fields.pop("features"))
+            info = RunInfo(features=features, **{**fields, "pool": tuple(fields["pool"])})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
+        return cls(folder, read_recipe(folder / "recipe.toml"), info)
+
+    def metrics(self) -> list[EpochMetrics]:
+        """What every epoch so far showed."""
+        path = self.folder / "metrics.jsonl"
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return [EpochMetrics(**json.loads(line)) for line in lines]
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"{path}: cannot be read ({error}).") from error
+
+    def append(self, metrics: EpochMetrics) -> None:
+        """Adds the line of an epoch."""
+        with _writing(self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(_line(metrics))
+
+    def write_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
+        """Replaces the checkpoint."""
+        write_file(self.folder / "checkpoint.safetensors", save(dict(tensors)))
+
+    def read_checkpoint(self) -> dict[str, Tensor]:
+        """The state of the run when it was last saved, and ``metrics.jsonl`` cut back to that moment."""
+        if self.info.finished:
+            raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
+        path = self.folder / "checkpoint.safetensors"
+        if not path.exists():
+            raise UserError(f"{self.folder}: has no checkpoint yet. Remove the folder and start again.")
+        tensors = _read_tensors(path)
+        epoch = int(tensors["position"][0]) if "position" in tensors else 0
+        kept = [metrics for metrics in self.metrics() if metrics.epoch <= epoch]
+        write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
+        return tensors
+
+    def finish(self, weights: Mapping[str, Tensor]) -> Run:
+        """Writes the final weights, says that they are final, and drops the checkpoint."""
+        tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        write_file(self.folder / "weights.safetensors", save(tensors))
+        finished = dataclasses.replace(self.info, finished=True)
+        self._write_info(finished)
+        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        return dataclasses.replace(self, info=finished)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The final weights by name: ``encoder.…`` and ``heads.…``."""
+        if not self.info.finished:
+            raise UserError(f"{self.folder}: is not finished. Go on with 'joao pretrain --resume {self.folder}'.")
+        return _read_tensors(self.folder / "weights.safetensors")
+
+    def _write_info(self, info: RunInfo) -> None:
+        write_json(self.folder / "run.json", dataclasses.asdict(info))
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuses a folder with something in it, and a place that cannot be written to, before any work is done."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists already. Choose another name or remove it first.")
+    parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load(path.read_bytes())
+        return tensors
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except SafetensorError as error:
+        raise UserError(f"{path}: is damaged ({error}).") from error
+
+
+def _writing(path: Path) -> Path:
+    if not os.access(path, os.W_OK):
+        raise UserError(f"{path}: cannot be written.")
+    return path
+
+
+def _line(metrics: EpochMetrics) -> str:
+    return json.dumps(dataclasses.asdict(metrics)) + "\n"

@@ -1,0 +1,104 @@
+"""Scores a trained encoder beside what it must beat, and writes down everything needed to do it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.data.base import Dataset
+from joao.errors import UserError
+from joao.evaluation.histogram import histogram
+from joao.evaluation.statistics import chance_level
+from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
+from joao.experiment import Trained, pick_device, untrained
+from joao.provenance import command, machine, versions
+
+OnFold = Callable[[int, float], None]
+
+
+def classes_of(dataset: Dataset) -> NDArray[np.int64]:
+    """The classes, which a score needs."""
+    if dataset.classes is None:
+        raise UserError(f"{dataset.name}: has no graph labels, so nothing can be scored. 'joao embed' needs none.")
+    return dataset.classes
+
+
+def evaluate(
+    trained: Trained,
+    dataset: Dataset,
+    *,
+    partitions: Sequence[int] = range(5),
+    num_folds: int = 10,
+    standardise: bool = True,
+    shuffle_labels: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    on_fold: OnFold | None = None,
+) -> dict[str, Any]:
+    """The record of one encoder, the same encoder untrained and the histogram baseline, all on the same folds.
+
+    ``on_fold`` is called ``3 * len(partitions) * num_folds`` times.
+    """
+    classes = classes_of(dataset)
+    if shuffle_labels:
+        classes = shuffled(classes, seed=0)
+    started = time.perf_counter()
+    vectors = {
+        "histogram": histogram(dataset),
+        "untrained": untrained(trained.recipe, dataset, trained.info.features, device=device).numpy(),
+        "run": trained.embed(dataset).numpy(),
+    }
+    scores: dict[str, Scores] = {}
+    for place, (name, embeddings) in enumerate(vectors.items()):
+        scores[name] = evaluate_embeddings(
+            embeddings,
+            classes,
+            class_names=dataset.class_names,
+            partitions=partitions,
+            num_folds=num_folds,
+            standardise=standardise,
+            jobs=jobs,
+            on_fold=_counting_on(on_fold, place * len(partitions) * num_folds),
+        )
+    same_graphs = trained.info.fingerprint == dataset.fingerprint
+    return {
+        "protocol": {
+            "name": "unsupervised",
+            "encoders": 1,
+            "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
+            "labels": "shuffled" if shuffle_labels else "true",
+        },
+        "data": describe_data(dataset),
+        "chance": chance_level(classes),
+        **{name: each.to_json() for name, each in scores.items()},
+        "gain over untrained": asdict(scores["run"].gain_over(scores["untrained"])),
+        "gain over histogram": asdict(scores["run"].gain_over(scores["histogram"])),
+        "features": trained.info.features.rule,
+        "recipe": trained.recipe.table(),
+        "seconds": time.perf_counter() - started,
+        **origin(device),
+    }
+
+
+def _counting_on(on_fold: OnFold | None, before: int) -> OnFold | None:
+    return None if on_fold is None else lambda fold, accuracy: on_fold(before + fold, accuracy)
+
+
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """What a record says of its data."""
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "graphs": len(dataset),
+        "classes": len(dataset.class_names),
+    }
+
+
+def origin(device: str) -> dict[str, Any]:
+    """What a record says of its making."""
+    return {"command": command(), "versions": versions(), "machine": machine(pick_device(device))}

@@ -1,0 +1,108 @@
+"""The network that pre-training moves: encoder and projection heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from joao.encoders import Encoder
+from joao.graphs import GraphBatch, GraphStore
+from joao.heads import Heads
+from joao.training.views import View
+
+
+class ContrastiveModel(nn.Module):
+    """Encoder, then head. Call :func:`project` rather than the model itself."""
+
+    def __init__(self, encoder: Encoder, heads: Heads) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = heads
+
+    def forward(
+        self,
+        augmentation: int | Tensor,
+        num_graphs: int,
+        x: Tensor,
+        source: Tensor,
+        target: Tensor,
+        graph_of_node: Tensor,
+        edge_attr: Tensor | None,
+    ) -> Tensor:
+        # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
+        batch = GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)
+        projected: Tensor = self.heads(self.encoder(batch), augmentation)
+        return projected
+
+
+def project(model: nn.Module, view: View) -> Tensor:
+    """``(B, d)`` projections of the graphs of ``view``, in the graphs' own order."""
+    b = view.batch
+    z: Tensor = model(view.augmentation, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
+    return z if view.row is None else z[view.row]
+
+
+@contextmanager
+def statistics_untouched(module: nn.Module) -> Iterator[None]:
+    """Whatever runs inside leaves the running statistics of normalisation, and all other buffers, as they were."""
+    before = [buffer.clone() for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(module.buffers(), before, strict=True):
+            buffer.copy_(value)
+
+
+@torch.no_grad()
+def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
+    """``(G, d)`` embeddings of all graphs of ``store``, on the CPU.
+
+    Args:
+        encoder: on the device of ``store``; used in evaluation mode and left in the mode it was in.
+        store: the graphs.
+        budget: about how many nodes and edges a batch has; it bounds memory and does not change the result.
+    """
+    was_training = encoder.training
+    encoder.eval()
+    parts = [encoder(store.batch(graphs)).cpu() for graphs in batches_by_size(store, budget)]
+    encoder.train(was_training)
+    return torch.cat(parts).float()
+
+
+@torch.no_grad()
+def calibrate(encoder: Encoder, store: GraphStore, batch_size: int, generator: torch.Generator) -> None:
+    """Sets the statistics of batch normalisation to those of the graphs of ``store``.
+
+    One pass without labels, in random batches as in training; ``generator`` is on the CPU.
+    """
+    norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain average over all batches
+    was_training = encoder.training
+    encoder.train()
+    for graphs in shuffled_batches(len(store), batch_size, generator):
+        encoder(store.batch(graphs.to(store.device)))
+    encoder.train(was_training)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def shuffled_batches(num_graphs: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+    """All graphs in a random order, cut into batches; a last batch of one graph joins its neighbour."""
+    batches = list(torch.split(torch.randperm(num_graphs, generator=generator), batch_size))
+    if batches[-1].numel() == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
+
+
+def batches_by_size(store: GraphStore, budget: int) -> list[Tensor]:
+    """All graphs in order, in batches of about ``budget`` nodes and edges, and of one graph at least."""
+    sizes = store.first_node.diff() + store.first_edge.diff()
+    batch_of_graph = torch.div(torch.cumsum(sizes, 0), budget, rounding_mode="floor")
+    counts = torch.unique_consecutive(batch_of_graph, return_counts=True)[1]
+    return list(torch.split(torch.arange(len(store), device=store.device), counts.tolist()))

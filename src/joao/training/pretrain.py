@@ -1,0 +1,202 @@
+"""Algorithm 1: encoder and heads descend the loss, the policy ascends it, in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from joao.augmentations import Augmentation
+from joao.encoders import Encoder
+from joao.errors import UserError
+from joao.graphs import GraphStore
+from joao.heads import Heads
+from joao.objectives import Objective
+from joao.policies import Policy
+from joao.randomness import torch_generator
+from joao.training.lower_level import pair_losses
+from joao.training.model import ContrastiveModel, project, shuffled_batches
+from joao.training.views import View, view_by_many, view_by_one
+
+
+@dataclass(frozen=True)
+class Method:
+    """The six blocks of a contrastive method, put together."""
+
+    augmentations: Mapping[str, Augmentation]
+    encoder: Encoder
+    heads: Heads
+    objective: Objective
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and in which steps to train.
+
+    Args:
+        epochs: passes over all graphs.
+        batch_size: graphs in a batch.
+        learning_rate: of Adam.
+        pair_per: ``batch``: one pair of augmentations for all graphs of a batch, as the pair losses have it;
+            ``graph``: one for each graph, as in the published code.
+        update_every: training steps from one update of the policy to the next; 0 is once per epoch.
+        update_batches: batches the pair losses are measured on; 0 is about a tenth of an epoch's, one at least.
+        seed: of everything random.
+    """
+
+    epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 0.01
+    pair_per: str = "batch"
+    update_every: int = 0
+    update_batches: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pair_per not in ("batch", "graph"):
+            raise UserError(f"training: pair_per must be 'batch' or 'graph', got '{self.pair_per}'.")
+        least = {"epochs": 1, "batch_size": 2, "update_every": 0, "update_batches": 0, "seed": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UserError(f"training: {name} must be at least {bound}, got {getattr(self, name)}.")
+        if not self.learning_rate > 0:
+            raise UserError(f"training: learning_rate must be above 0, got {self.learning_rate}.")
+
+
+@dataclass(frozen=True)
+class EpochMetrics:
+    """What an epoch showed. Tables are ``(K, K)`` nested lists; row: first view, column: second view.
+
+    Attributes:
+        loss: mean over the epoch's graphs.
+        probabilities: the policy's table after the epoch.
+        pair_losses: as last measured, or None for a policy that does not learn.
+        drawn: how many graphs were shown under each pair.
+    """
+
+    epoch: int
+    loss: float
+    probabilities: list[list[float]]
+    pair_losses: list[list[float]] | None
+    drawn: list[list[int]]
+    seconds: float
+    graphs_per_second: float
+
+
+class Pretraining:
+    """A pre-training under way.
+
+    Args:
+        store: the graphs, on any device; they are moved to the fabric's.
+        method: its encoder, heads and policy are changed in place.
+        schedule: see :class:`Schedule`.
+        fabric: the device, precision and launch, of Lightning.
+    """
+
+    def __init__(self, store: GraphStore, method: Method, schedule: Schedule, fabric: Fabric | None = None) -> None:
+        if len(store) < 2:
+            raise UserError("pre-training compares graphs with each other: it needs two graphs or more, got one.")
+        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.store = store.to(self.fabric.device)
+        self.method = method
+        self.schedule = schedule
+        self.pool = list(method.augmentations.values())
+        model = ContrastiveModel(method.encoder, method.heads)
+        optimiser = torch.optim.Adam(model.parameters(), lr=schedule.learning_rate)
+        self.model, self.optimiser = self.fabric.setup(model, optimiser)
+        on_device = self.fabric.device
+        self.generators = {
+            "batches": torch_generator(schedule.seed, "batches"),
+            "pairs": torch_generator(schedule.seed, "pairs"),
+            "views": torch_generator(schedule.seed, "views", on_device),
+            "evaluation batches": torch_generator(schedule.seed, "evaluation batches"),
+            "evaluation views": torch_generator(schedule.seed, "evaluation views", on_device),
+        }
+        self.epoch = 0
+        self.step = 0
+        self.last_pair_losses: Tensor | None = None
+
+    def run(self) -> Iterator[EpochMetrics]:
+        """Trains the epochs that are left, and says after each what it showed."""
+        while self.epoch < self.schedule.epochs:
+            yield self._train_epoch()
+
+    def _train_epoch(self) -> EpochMetrics:
+        started = time.perf_counter()
+        self.model.train()
+        total = torch.zeros((), device=self.fabric.device)
+        size = len(self.pool)
+        drawn = torch.zeros(size, size, dtype=torch.long)
+        for graphs in self._batches("batches"):
+            first, second, pairs = self._views(graphs)
+            loss = self.method.objective(project(self.model, first), project(self.model, second))
+            self.optimiser.zero_grad()
+            self.fabric.backward(loss)
+            self.optimiser.step()
+            total += loss.detach() * graphs.numel()
+            drawn += torch.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=size**2).view(size, size)
+            self.step += 1
+            if self.schedule.update_every and self.step % self.schedule.update_every == 0:
+                self._update_policy()
+        if not self.schedule.update_every:
+            self._update_policy()
+        self.epoch += 1
+        mean_loss = total.item() / len(self.store)
+        if mean_loss != mean_loss or abs(mean_loss) == float("inf"):
+            raise UserError(
+                f"training: the loss became {mean_loss} in epoch {self.epoch}. Lower the learning rate "
+                f"({self.schedule.learning_rate}) or scale the node attributes."
+            )
+        seconds = time.perf_counter() - started
+        return EpochMetrics(
+            epoch=self.epoch,
+            loss=mean_loss,
+            probabilities=self.method.policy.probabilities.tolist(),
+            pair_losses=None if self.last_pair_losses is None else self.last_pair_losses.tolist(),
+            drawn=drawn.tolist(),
+            seconds=seconds,
+            graphs_per_second=len(self.store) / seconds,
+        )
+
+    def _batches(self, purpose: str) -> list[Tensor]:
+        generator = self.generators[purpose]
+        batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
+        return [graphs.to(self.store.device) for graphs in batches]
+
+    def _views(self, graphs: Tensor) -> tuple[View, View, Tensor]:
+        """Two views of ``graphs``, and the pair drawn for each of them, ``(B, 2)``."""
+        generator = self.generators["views"]
+        if self.schedule.pair_per == "graph":
+            pairs = self.method.policy.sample(graphs.numel(), self.generators["pairs"])
+            numbers = pairs.to(graphs.device)
+            first, second = (
+                view_by_many(self.store, graphs, numbers[:, side], self.pool, generator) for side in (0, 1)
+            )
+            return first, second, pairs
+        pair = self.method.policy.sample(1, self.generators["pairs"])
+        batch = self.store.batch(graphs)
+        first, second = (view_by_one(batch, number, self.pool, generator) for number in pair[0].tolist())
+        return first, second, pair.expand(graphs.numel(), 2)
+
+    def _update_policy(self) -> None:
+        if not self.method.policy.learns:
+            return
+        batches = self._batches("evaluation batches")
+        batches = batches[: self.schedule.update_batches or max(1, round(len(batches) / 10))]
+        losses = [
+            pair_losses(
+                self.model,
+                self.store.batch(graphs),
+                self.pool,
+                self.method.objective,
+                self.generators["evaluation views"],
+            )
+            for graphs in batches
+        ]
+        self.last_pair_losses = torch.stack(losses).mean(0).cpu().double()
+        self.method.policy.update(self.last_pair_losses)

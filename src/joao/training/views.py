@@ -1,0 +1,42 @@
+"""Views: graphs as one or several augmentations show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from joao.augmentations import Augmentation
+from joao.graphs import GraphBatch, GraphStore, concatenate
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Augmented graphs, and which augmentation made them: the same number picks the graphs' projection head.
+
+    Attributes:
+        batch: the augmented graphs.
+        augmentation: the number in the pool of the augmentation of all graphs, or of each one, ``(B,)``.
+        row: ``(B,)`` where in ``batch`` each graph is, or None if they are in their own order.
+    """
+
+    batch: GraphBatch
+    augmentation: int | Tensor
+    row: Tensor | None = None
+
+
+def view_by_one(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
+    """All graphs of ``batch`` under augmentation ``number``."""
+    return View(pool[number](batch, generator), number)
+
+
+def view_by_many(
+    store: GraphStore, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
+) -> View:
+    """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
+    order = torch.argsort(numbers, stable=True)
+    drawn = torch.unique(numbers).tolist()
+    parts = [pool[number](store.batch(graphs[numbers == number]), generator) for number in drawn]
+    return View(concatenate(parts), numbers[order], row=torch.argsort(order))

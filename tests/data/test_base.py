@@ -1,0 +1,125 @@
+"""Oracle: sets of pairs, built by a loop."""
+
+import numpy as np
+import pytest
+
+from joao.data.base import make_dataset, plain_label
+from joao.errors import UserError
+
+
+def random_edges(seed, sizes, count):
+    random = np.random.default_rng(seed)
+    graphs = random.integers(len(sizes), size=count)
+    first = np.cumsum(sizes) - sizes
+    ends = first[graphs] + (random.random((2, count)) * np.array(sizes)[graphs]).astype(int)
+    return graphs, first, ends
+
+
+@pytest.mark.parametrize("with_attributes", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_edges_become_both_directions_once_sorted_without_loops(seed, with_attributes):
+    sizes = np.array([1, 5, 2, 7, 1])
+    graphs, first, ends = random_edges(seed, sizes, 40)
+    attributes = np.arange(40.0)
+    dataset = make_dataset("made", sizes, (ends[0], ends[1]), edge_attr=attributes if with_attributes else None)
+    expected = {}
+    for row, (graph, source, target) in enumerate(zip(graphs, *ends, strict=True)):
+        if source != target:
+            expected.setdefault((graph, target - first[graph], source - first[graph]), float(row))
+    added = {(g, s, t): row for (g, t, s), row in expected.items() if (g, s, t) not in expected}
+    expected |= added
+    found = list(
+        zip(
+            np.repeat(np.arange(5), np.diff(dataset.first_edge)).tolist(),
+            dataset.target.tolist(),
+            dataset.source.tolist(),
+            strict=True,
+        )
+    )
+    assert found == sorted(expected)
+    if with_attributes:
+        assert dataset.edge_attr[:, 0].tolist() == [expected[edge] for edge in found]
+    assert dataset.notices == (
+        (f"made: edges were directed; {len(added)} missing reverse directions were added.",) if added else ()
+    )
+
+
+def test_symmetric_edges_give_no_notice_and_directed_ones_only_where_asked():
+    both = (np.array([0, 1]), np.array([1, 0]))
+    one = (np.array([0]), np.array([1]))
+    assert make_dataset("made", np.array([2]), both).notices == ()
+    assert "directed; 1 missing" in make_dataset("made", np.array([2]), one).notices[0]
+    assert make_dataset("made", np.array([2]), one, tell_directed=False).notices == ()
+
+
+def test_degrees_count_neighbours():
+    sizes = np.array([3, 4])
+    star = (np.array([3, 3, 3, 3]), np.array([4, 5, 6, 6]))
+    assert make_dataset("made", sizes, star).degrees.tolist() == [0, 0, 0, 3, 1, 1, 1]
+
+
+def test_the_fingerprint_sees_graphs_and_not_classes_or_how_they_were_given():
+    def made(edges, labels, classes, dtype=np.int64):
+        ends = np.array(edges).T
+        labels = np.array(labels, dtype=dtype)
+        return make_dataset(
+            "made", np.array([3]), (ends[0], ends[1]), node_labels=labels, graph_labels=classes
+        ).fingerprint
+
+    reference = made([[0, 1], [1, 0], [1, 2]], [1, 2, 3], [1])
+    assert made([[2, 1], [0, 1]], [1, 2, 3], [0], np.int8) == reference
+    assert made([[0, 1]], [1, 2, 3], [1]) != reference
+    assert made([[0, 1], [1, 2]], [1, 2, 4], [1]) != reference
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        ([10, 2, 10], ("2", "10"), [1, 0, 1]),
+        (["b", "a", "b"], ("a", "b"), [1, 0, 1]),
+        ([1.0, -1.0, 1.0], ("-1", "1"), [1, 0, 1]),
+        ([True, False, True], ("0", "1"), [1, 0, 1]),
+    ],
+)
+def test_classes_are_numbered_in_the_order_of_their_values(labels, names, classes):
+    dataset = make_dataset("made", np.array([1, 1, 1]), (np.zeros(0), np.zeros(0)), graph_labels=labels)
+    assert dataset.class_names == names
+    assert dataset.classes.tolist() == classes
+
+
+def test_a_missing_label_leaves_all_out_and_says_so():
+    none = (np.zeros(0), np.zeros(0))
+    some = make_dataset("made", np.array([1, 1]), none, graph_labels=[1, None])
+    assert some.classes is None
+    assert some.notices == ("made: 1 of 2 graphs have no label; the labels are left out.",)
+    assert make_dataset("made", np.array([1, 1]), none, graph_labels=[None, None]).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes_per_graph": np.zeros(0)}, "made: no graphs in it"),
+        ({"nodes_per_graph": np.array([2, 0])}, "made: graph 1 has no nodes"),
+        ({"edges": (np.array([0]), np.array([4]))}, "edge 0 points at node 4, but nodes run from 0 to 3"),
+        ({"edges": (np.array([-1]), np.array([0]))}, "edge 0 points at node -1"),
+        ({"edges": (np.array([0, 1]), np.array([1, 2]))}, "edge 1 joins nodes 1 and 2, of two different graphs"),
+        ({"node_labels": np.zeros(3, int)}, "3 rows of node labels for 4 nodes"),
+        ({"node_attributes": np.array([0, 1, np.nan, 0])}, "node attribute 0 of row 2 is nan"),
+        ({"node_attributes": np.array([0, 1, 1e300, 0])}, "node attribute 0 of row 2 is inf"),
+        ({"edge_attr": np.zeros((2, 1))}, "2 rows of edge attributes for 1 edges"),
+        ({"graph_labels": [1]}, "1 graph labels for 2 graphs"),
+        ({"graph_labels": [1, [2, 3]]}, r"graph 1: label \[2, 3\] is neither a whole number nor text"),
+    ],
+)
+def test_wrong_values_are_told(changes, message):
+    given = {"nodes_per_graph": np.array([2, 2]), "edges": (np.array([0]), np.array([1]))} | changes
+    with pytest.raises(UserError, match=message):
+        make_dataset("made", **given)
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [(np.int8(3), 3), (np.float32(2.0), 2), (np.True_, 1), (10**400, None), (float("nan"), None), (b"a", None)],
+)
+def test_plain_labels(value, label):
+    assert plain_label(value) == label

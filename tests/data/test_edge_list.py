@@ -1,0 +1,87 @@
+"""Oracle: the small tables here, read by eye."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from joao.data import read
+from joao.errors import UserError
+
+MOLECULES = """graph,source,target,weight,length,label
+water,O,H1,0.5,1,polar
+water,O,H2,0.75,2,polar
+argon,Ar,,,,inert
+water,H1,O,9,9,
+ring,a,b,1,1,polar
+ring,b,c,1,1,polar
+ring,c,a,1,1,polar
+ring,d,,,,polar
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(text, name="bonds.csv"):
+        content = text if isinstance(text, bytes) else text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return tmp_path / name
+
+    return to
+
+
+@pytest.mark.parametrize("name", ["bonds.csv", "bonds.csv.gz"])
+def test_a_table_of_edges(write, neighbours, name):
+    dataset = read(write(MOLECULES, name))
+    assert (dataset.name, len(dataset), dataset.notices) == ("bonds", 3, ())
+    assert np.diff(dataset.first_node).tolist() == [3, 1, 4]
+    assert neighbours(dataset, 0) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert neighbours(dataset, 1) == set()
+    assert neighbours(dataset, 2) == {(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)}
+    # sorted by target then source: 1>0 (listed with 9), 2>0, 0>1, 0>2
+    assert dataset.edge_attr[:4].tolist() == [[9, 9], [0.75, 2], [0.5, 1], [0.75, 2]]
+    assert (dataset.classes.tolist(), dataset.class_names) == ([1, 0, 1], ("inert", "polar"))
+
+
+def test_the_least_table_in_any_order_with_spaces_and_a_byte_order_mark(write, neighbours):
+    dataset = read(write("\ufefftarget, source ,graph\r\nb,a,1\r\n\r\n c ,b,1\r\n"))
+    assert neighbours(dataset, 0) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    assert (dataset.edge_attr, dataset.classes) == (None, None)
+
+
+def test_number_labels_are_in_the_order_of_numbers(write):
+    dataset = read(write("graph,source,target,label\na,1,2,10\nb,1,2,9\n"))
+    assert (dataset.class_names, dataset.classes.tolist()) == (("9", "10"), [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"bonds.csv:1: no column 'graph'. Needed: graph, source, target; found: an empty file"),
+        ("graph,from,target\n1,2,3\n", r":1: no column 'source'. .*; found: graph, from, target"),
+        ("graph;source;target\n1;2;3\n", r"no column 'graph'. .*; found: graph;source;target"),
+        ("graph,source,target\n", r"bonds: no graphs in it"),
+        ("graph,source,target,graph\n1,2,3,4\n", r":1: column 'graph' is there twice"),
+        ("graph,source,target\n1,2,3\n1,2\n", r":3: 2 cells where the header has 3"),
+        ("graph,source,target\n,2,3\n", r":2: column 'graph' is empty"),
+        ("graph,source,target\n1,,3\n", r":2: column 'source' is empty"),
+        ("graph,source,target,weight\n1,2,3,heavy\n", r":2: column 'weight': 'heavy' is not a number"),
+        ("graph,source,target,weight\n1,2,3,nan\n", r":2: column 'weight': 'nan' is not a number"),
+        ("graph,source,target,weight\n1,2,3,\n", r":2: column 'weight': '' is not a number"),
+        ("graph,source,target,label\n1,2,3,a\n1,2,4,b\n", r":3: graph '1' has label 'b' here and 'a' above"),
+        ('graph,source,target\n1,"2"x,3\n', r":2: not a table with commas"),
+        (b"graph,source,target\n1,2,\xff\xfe\n", r":2: not text in UTF-8 \(byte 0xff\)"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", r":1: not text in UTF-8"),
+    ],
+)
+def test_faults_are_told_with_their_line(write, text, message):
+    with pytest.raises(UserError, match=message) as told:
+        read(write(text))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-12], lambda whole: b"plain text"])
+def test_a_damaged_gzip_file_is_told(tmp_path, damage):
+    (tmp_path / "bonds.csv.gz").write_bytes(damage(gzip.compress(MOLECULES.encode())))
+    with pytest.raises(UserError, match=r"bonds.csv.gz: cannot be read \("):
+        read(tmp_path / "bonds.csv.gz")

@@ -1,0 +1,113 @@
+"""Oracle: hand-made rows."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from joao.data import Features
+from joao.data.base import make_dataset
+from joao.errors import UserError
+
+STAR = (np.array([0, 0, 0]), np.array([1, 2, 3]))
+
+
+def star(**data):
+    return make_dataset("star", np.array([4]), STAR, tell_directed=False, **data)
+
+
+def test_labels_are_one_hot_in_the_order_of_their_values():
+    dataset = star(node_labels=np.array([[7, 0], [3, 1], [7, 1], [5, 0]]))
+    columns = Features.fixed_on(dataset, "labels").columns(dataset)
+    assert columns.tolist() == [[0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
+    assert columns.dtype == torch.uint8
+
+
+@pytest.mark.parametrize(("known", "later"), [([3, 5, 5, 3], [4, 5, 9, -1]), (list("bddb"), list("cdza"))])
+def test_labels_not_seen_before_are_zero_and_counted(known, later):
+    features = Features.fixed_on(star(node_labels=np.array(known)))
+    other = star(node_labels=np.array(later))
+    assert features.columns(other).tolist() == [[0, 0], [0, 1], [0, 0], [0, 0]]
+    assert features.unknown_labels(other) == 3
+
+
+def test_attributes_are_standardised_by_the_first_data_set():
+    values = np.array([[1.0, 0, 5], [3, 1, 5], [5, 1, 5], [7, 0, 5]])
+    features = Features.fixed_on(star(node_attributes=values))
+    deviation = 5**0.5  # of 1, 3, 5, 7 around 4
+    expected = [[-3 / deviation, 0, 0], [-1 / deviation, 1, 0], [1 / deviation, 1, 0], [3 / deviation, 0, 0]]
+    torch.testing.assert_close(features.columns(star(node_attributes=values)), torch.tensor(expected))
+    later = features.columns(star(node_attributes=values + 1))
+    torch.testing.assert_close(later[0], torch.tensor([-2 / deviation, 1, 1]))
+
+
+def test_a_constant_column_stays_small_for_later_graphs():
+    features = Features.fixed_on(star(node_attributes=np.full((4, 1), 0.1)))
+    assert features.scale == (1.0,)
+    later = features.columns(star(node_attributes=np.full((4, 1), 0.6)))
+    torch.testing.assert_close(later, torch.full((4, 1), 0.5))
+
+
+def test_degrees_are_one_hot_and_capped():
+    assert Features.fixed_on(star(), "degree", max_degree=4).columns(star()).argmax(1).tolist() == [3, 1, 1, 1]
+    capped = Features.fixed_on(star(), "degree", max_degree=2).columns(star())
+    assert capped.tolist() == [[0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "width"),
+    [
+        ({}, "degree", 65),
+        ({"node_labels": np.arange(4)}, "labels", 4),
+        ({"node_attributes": np.eye(4)}, "attributes", 4),
+        ({"node_labels": np.arange(4), "node_attributes": np.eye(4)}, "labels_and_attributes", 8),
+    ],
+)
+def test_auto_takes_what_there_is(data, rule, width):
+    features = Features.fixed_on(star(**data))
+    assert features.rule == rule
+    assert features.columns(star(**data)).shape == (4, width)
+
+
+def test_constant_is_one():
+    assert Features.fixed_on(star(), "constant").columns(star()).tolist() == [[1]] * 4
+
+
+def test_features_survive_json():
+    dataset = star(node_labels=np.array(list("abca")), node_attributes=np.arange(8.0).reshape(4, 2))
+    features = Features.fixed_on(dataset)
+    assert Features.from_json(json.loads(json.dumps(dataclasses.asdict(features)))) == features
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("label", r"unknown rule 'label'. Did you mean 'labels'\?"),
+        ("labels", r"star: features 'labels' need node labels; it has none"),
+        ("attributes", r"star: features 'attributes' need node attributes; it has none"),
+    ],
+)
+def test_a_rule_that_cannot_be_fixed_is_told(rule, message):
+    with pytest.raises(UserError, match=message):
+        Features.fixed_on(star(), rule)
+
+
+def test_a_degree_cap_below_one_is_told():
+    with pytest.raises(UserError, match="max_degree must be at least 1, got 0"):
+        Features.fixed_on(star(), "degree", max_degree=0)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "later", "message"),
+    [
+        ({"node_labels": np.arange(4)}, {}, "0 columns of node labels; the features expect 1"),
+        ({"node_labels": np.arange(4)}, {"node_labels": np.array(list("abcd"))}, "of another type"),
+        ({"node_attributes": np.eye(4)}, {"node_attributes": np.ones((4, 2))}, "2 columns .* expect 4"),
+    ],
+)
+def test_graphs_that_do_not_fit_are_told(fixed, later, message):
+    features = Features.fixed_on(star(**fixed))
+    with pytest.raises(UserError, match=message):
+        features.columns(star(**later))

@@ -1,0 +1,149 @@
+"""Oracle: the tensors that were put in, read back graph by graph."""
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.loader import DataLoader
+
+from joao.data import read
+from joao.errors import UserError
+
+
+def path(size, **fields):
+    """An undirected path, both directions listed."""
+    ends = torch.arange(size - 1)
+    edge_index = torch.cat([torch.stack([ends, ends + 1]), torch.stack([ends + 1, ends])], dim=1)
+    return Data(edge_index=edge_index, num_nodes=size, **fields)
+
+
+def test_real_x_becomes_attributes_and_y_classes(neighbours):
+    graphs = [path(n, x=torch.randn(n, 2), y=torch.tensor([label])) for n, label in ((3, 5), (1, 2), (4, 5))]
+    dataset = read(graphs)
+    np.testing.assert_array_equal(dataset.node_attributes, torch.cat([graph.x for graph in graphs]).numpy())
+    assert (dataset.node_labels, dataset.edge_attr, dataset.notices) == (None, None, ())
+    assert (dataset.classes.tolist(), dataset.class_names) == ([1, 0, 1], ("2", "5"))
+    for index, graph in enumerate(graphs):
+        assert neighbours(dataset, index) == set(map(tuple, graph.edge_index.T.tolist()))
+
+
+@pytest.mark.parametrize("x", [torch.tensor([3, 1, 2]), torch.tensor([[3], [1], [2]], dtype=torch.uint8)])
+def test_one_column_of_whole_numbers_becomes_labels(x):
+    dataset = read([path(3, x=x), path(3, x=x)])
+    assert dataset.node_labels.ravel().tolist() == [3, 1, 2, 3, 1, 2]
+    assert dataset.node_attributes is None
+
+
+@pytest.mark.parametrize("x", [torch.eye(3, dtype=torch.long), torch.eye(3, dtype=torch.bool), torch.eye(3).double()])
+def test_several_columns_become_attributes(x):
+    dataset = read([path(3, x=x)])
+    assert dataset.node_labels is None
+    assert dataset.node_attributes.dtype == np.float32
+    assert dataset.node_attributes.tolist() == torch.eye(3).tolist()
+
+
+def test_edge_attributes_travel_with_their_edges():
+    pair = torch.tensor([[0, 2, 1], [1, 1, 0]])
+    graph = Data(
+        edge_index=pair, num_nodes=3, edge_attr=torch.tensor([1.0, 2.0, 3.0]), edge_weight=torch.tensor([7, 8, 9])
+    )
+    dataset = read([Data(num_nodes=1), graph])
+    found = {
+        (s, t): row
+        for s, t, row in zip(dataset.source.tolist(), dataset.target.tolist(), dataset.edge_attr.tolist(), strict=True)
+    }
+    assert found == {(0, 1): [1, 7], (1, 0): [3, 9], (2, 1): [2, 8], (1, 2): [2, 8]}
+    assert dataset.notices == ("graphs: edges were directed; 1 missing reverse directions were added.",)
+
+
+@pytest.mark.parametrize("y", [torch.tensor([0.5]), torch.tensor([1, 2]), torch.tensor([float("nan")])])
+def test_a_y_that_is_no_class_is_left_out_with_a_notice(y):
+    dataset = read([path(2, y=torch.tensor(1)), path(2, y=y)])
+    assert dataset.classes is None
+    assert dataset.notices == ("graphs: y of graphs[1] is not one whole number; labels are left out.",)
+
+
+@pytest.mark.parametrize("y", [2, 2.0, torch.tensor(2.0), torch.tensor([[2]]), np.int64(2), np.array([2]), [2], True])
+def test_a_y_that_is_one_whole_number_is_a_class(y):
+    assert read([path(2, y=y), path(2, y=0)]).classes.tolist() == [1, 0]
+
+
+def test_nodes_counted_by_edges_are_told():
+    dataset = read([Data(edge_index=torch.tensor([[0, 4], [4, 0]]))])
+    assert dataset.num_nodes == 5
+    assert "counted by their edges" in dataset.notices[0]
+
+
+class Paths(InMemoryDataset):
+    def __init__(self):
+        super().__init__()
+        graphs = [path(n, x=torch.full((n, 1), float(n)), y=n % 2) for n in range(1, 7)]
+        self.data, self.slices = self.collate(graphs)
+
+
+def test_data_sets_slices_and_subsets_are_read_in_order():
+    whole = Paths()
+    assert np.diff(read(whole).first_node).tolist() == [1, 2, 3, 4, 5, 6]
+    assert read(whole).name == "Paths"
+    chosen = whole[torch.tensor([4, 0, 2])]
+    assert np.diff(read(chosen).first_node).tolist() == [5, 1, 3]
+    assert read(chosen).node_attributes.ravel().tolist() == [5.0] * 5 + [1.0] + [3.0] * 3
+    subset = torch.utils.data.Subset(whole, [3, 1])
+    assert np.diff(read(subset).first_node).tolist() == [4, 2]
+    assert read(tuple(whole)).fingerprint == read(whole).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([path(2, x=torch.ones(2, 3)), path(2)], r"graphs\[1\]: no x, but graphs\[0\] has it"),
+        ([path(2), path(2, x=torch.ones(2, 3))], r"graphs\[0\]: no x, but graphs\[1\] has it"),
+        ([path(2, x=torch.ones(2, 3)), path(2, x=torch.ones(2, 4))], r"graphs\[1\]: x has 4 columns, but 3 in gr"),
+        (
+            [path(2, x=torch.ones(2)), path(2, x=torch.tensor([1, 2]))],
+            r"graphs\[1\]: x is torch.int64, but torch.f",
+        ),
+        (
+            [path(2, x=torch.ones(3, 1))],
+            r"graphs\[0\]: x must be a tensor of real numbers with 2 rows, got \(3, 1\)",
+        ),
+        ([path(2, x="ab")], r"graphs\[0\]: x must be a tensor, got str"),
+        ([path(2, x=torch.tensor([0, torch.nan]))], r"graphs: node attribute 0 of row 1 is nan"),
+        ([path(2, edge_attr=torch.ones(2, 1)), path(3)], r"graphs\[1\]: no edge_attr, but graphs\[0\]"),
+        ([path(2, edge_attr=torch.ones(3, 1))], r"graphs\[0\]: edge_attr must be .* with 2 rows"),
+        (
+            [path(2), Data(edge_index=torch.tensor([[0], [3]]), num_nodes=2)],
+            r"graphs\[1\]: edge_index points at node 3",
+        ),
+        (
+            [Data(edge_index=torch.tensor([[-1], [0]]), num_nodes=2)],
+            r"points at node -1, but nodes run from 0 to 1",
+        ),
+        ([Data(edge_index=torch.ones(3, 2).long(), num_nodes=2)], r"shape \(2, edges\), got \(3, 2\)"),
+        (
+            [Data(edge_index=torch.zeros(2, 2), num_nodes=2)],
+            r"edge_index must hold whole numbers, got torch.float32",
+        ),
+        ([path(2), Data()], r"graphs\[1\]: neither x nor num_nodes nor edge_index"),
+        ([Data(num_nodes=0)], r"graphs: graph 0 has no nodes"),
+        ([Data(adj_t=torch.eye(2), num_nodes=2)], r"graphs\[0\]: edges are in an adjacency matrix"),
+        ([HeteroData()], r"graphs\[0\] is heterogeneous"),
+        (HeteroData(), r"the source is heterogeneous"),
+        (path(2), r"one Data: graphs are read from a list. Write \[graph\]"),
+        (Batch.from_data_list([path(2), path(3)]), r"the source is a Batch, .* batch.to_data_list"),
+        ([path(2), Batch.from_data_list([path(2)])], r"graphs\[1\] is a Batch"),
+        (DataLoader([path(2)]), r"graphs cannot be read from a DataLoader"),
+        ([path(2), "MUTAG"], r"graphs\[1\] is text \('MUTAG'\)"),
+        ([path(2), None], r"graphs\[1\] is a NoneType, not a graph"),
+        ([(path(2), 1)], r"graphs\[0\] is a tuple, not a graph"),
+        ([], r"graphs: no graphs in it"),
+        (iter([path(2)]), r"graphs cannot be read from a list_iterator"),
+        ({"a": path(2)}, r"graphs cannot be read from a dict"),
+        (3, r"graphs cannot be read from a int"),
+        (torch.eye(3), r"graphs\[0\] is a Tensor, not a graph"),
+    ],
+)
+def test_wrong_graphs_are_told(graphs, message):
+    with pytest.raises(UserError, match=message) as told:
+        read(graphs)
+    assert "\n" not in str(told.value)

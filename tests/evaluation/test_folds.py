@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joao.errors import UserError
+from joao.evaluation.folds import fold_hash, folds
+
+CLASSES = np.array([0] * 40 + [1] * 25 + [2] * 13)
+
+
+def test_every_graph_is_tested_once_and_trained_on_otherwise():
+    parts = folds(CLASSES, partition=3)
+    assert len(parts) == 10
+    assert sorted(np.concatenate([test for _, test in parts]).tolist()) == list(range(len(CLASSES)))
+    for train, test in parts:
+        assert set(train) == set(range(len(CLASSES))) - set(test)
+
+
+def test_classes_are_spread_as_evenly_as_their_counts_allow():
+    for _, test in folds(CLASSES, partition=0):
+        counts = np.bincount(CLASSES[test], minlength=3)
+        assert ((counts == [4, 2, 1]) | (counts == [4, 3, 2])).all()
+
+
+def test_a_partition_is_a_function_of_classes_and_its_number():
+    assert fold_hash(folds(CLASSES, 0)) == fold_hash(folds(CLASSES.copy(), 0))
+    assert len({fold_hash(folds(CLASSES, partition)) for partition in range(20)}) == 20
+
+
+def test_the_hash_is_of_the_test_parts_in_order():
+    first, second = folds(CLASSES, 0, num_folds=2)
+    assert fold_hash([first, second]) != fold_hash([second, first])
+    narrow = [(train.astype(np.int32), test.astype(np.int32)) for train, test in (first, second)]
+    assert fold_hash(narrow) == fold_hash([first, second])
+    assert len(fold_hash([first])) == 16
+    int(fold_hash([first]), 16)
+
+
+def test_where_one_fold_ends_changes_the_hash():
+    a, b = np.arange(3), np.arange(3, 6)
+    assert fold_hash([(b, a), (a, b)]) != fold_hash([(b, a[:2]), (a, np.arange(2, 6))])
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "message"),
+    [
+        ([0] * 20 + [1] * 9, ("no", "yes"), r"'yes' has 9 graphs, .* 10 folds\. Use at most 9 folds"),
+        ([0] * 20 + [1] * 9, (), r"class '1' has 9 graphs"),
+        ([0] * 20 + [1], (), r"has 1 graphs, .*\. Leave the class out\."),
+        ([0] * 20, (), r"1 class among 20 graphs"),
+        ([], (), r"0 class among 0 graphs"),
+    ],
+)
+def test_classes_that_cannot_be_split_are_named(classes, names, message):
+    with pytest.raises(UserError, match=message):
+        folds(np.array(classes, dtype=np.int64), 0, class_names=names)
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(UserError, match="at least 2, got 1"):
+        folds(CLASSES, 0, num_folds=1)
