@@ -24,6 +24,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "Did you mean 'node_drop'? Known: node_drop, subgraph."
     """
     names = list(known)
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    guess = f"Did you mean '{close[0]}'? " if close else ""
+    by_lower = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    guess = f"Did you mean '{by_lower[close[0]]}'? " if close else ""
     return f"{guess}Known: {', '.join(names)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable
+from joao.policies import POLICIES
 from joao.recipe import METHODS, POOL, Recipe, make_recipe
 from joao.training.pretrain import EpochMetrics
 
@@ -113,10 +115,10 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on."""
         check_is_fitted(self)
         dataset = _graphs(X)
+        embeddings: NDArray[np.float32] = self.trained_.embed(dataset).numpy()
         unknown = self.trained_.info.features.unknown_labels(dataset)
         if unknown:
             warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=2)
-        embeddings: NDArray[np.float32] = self.trained_.embed(dataset).numpy()
         return embeddings
 
     @property
@@ -157,7 +159,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             _method_of(recipe),
             features=recipe.features,
             augmentations=[part.table() for part in recipe.augmentations],
-            encoder=encoder or recipe.encoder.table(),
+            encoder=recipe.encoder.table() if encoder is None else encoder,
             objective=recipe.objective.table(),
             policy=recipe.policy.table(),
             epochs=recipe.training.epochs,
@@ -185,29 +187,36 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "trained_")
 
     def _recipe(self) -> Recipe:
-        policy: Any = self.policy if self.policy is not None else METHODS.get(self.method, {}).get("policy", "")
-        if policy in ("min_max", "maximiser"):
-            policy = {"name": policy, "gamma": self.gamma}
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        pool = self.augmentations or POOL
-        own = self._own_augmentations() is not None
+        pool = POOL if self.augmentations is None or self._own_augmentations() else self.augmentations
         return make_recipe(
             {
                 "method": self.method,
                 "features": self.features,
                 "strength": self.strength,
-                "augmentations": list(POOL if own else pool),
+                "augmentations": list(pool),
                 "encoder": "gin" if isinstance(self.encoder, nn.Module) else self.encoder,
                 "objective": "nt_xent" if isinstance(self.objective, Objective) else self.objective,
-                "policy": policy or "min_max",
+                "policy": self._policy(),
                 "training": {**training, "seed": seed},
             },
             place="JOAO",
         )
 
+    def _policy(self) -> Any:
+        """The policy as a recipe has it, with ``gamma`` where it takes one and says none itself."""
+        method = METHODS.get(self.method, METHODS["joao"])
+        policy = self.policy if self.policy is not None else method["policy"]
+        table = {"name": policy} if isinstance(policy, str) else policy
+        if not isinstance(table, Mapping):
+            return policy
+        name = table.get("name", method["policy"])
+        takes_gamma = name in POLICIES and "gamma" in inspect.signature(POLICIES[name]).parameters
+        return {"gamma": self.gamma, **table} if takes_gamma else table
+
     def _own_augmentations(self) -> dict[str, Augmentation] | None:
-        """The pool as objects, if any of its members is one; members given by name are built."""
+        """The pool by name, if its members are objects."""
         if not any(isinstance(member, Augmentation) for member in self.augmentations or ()):
             return None
         pool: dict[str, Augmentation] = {}
@@ -215,7 +224,10 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(member, Augmentation):
                 raise UserError(f"JOAO: augmentations are all names or all objects; {member!r} is not an object.")
             name = snake_case(type(member).__name__)
-            pool[name if name not in pool else repr(member)] = member
+            name = name if name not in pool else repr(member)
+            if name in pool:
+                raise UserError(f"JOAO: augmentations: two members are the same: {name}.")
+            pool[name] = member
         return pool
 
 

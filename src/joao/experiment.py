@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, Augmentation
@@ -29,10 +28,9 @@ from joao.randomness import seeded, torch_generator
 from joao.recipe import Recipe, pool_name
 from joao.run import Run, RunInfo
 from joao.training.checkpoint import restore, state_of
+from joao.training.device import make_fabric, pick_device
 from joao.training.model import calibrate, embed
 from joao.training.pretrain import EpochMetrics, Method, Pretraining
-
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
         pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
     }
     with seeded(recipe.training.seed, "weights"):
-        encoder = _encoder(recipe, store, own.encoder)
+        encoder = _new_encoder(recipe, store, own.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
     return Method(
         augmentations=pool,
@@ -106,7 +104,13 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
     )
 
 
-def _encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> Encoder:
+def build_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None = None) -> Encoder:
+    """The encoder of :func:`build_method`, with the same weights, alone."""
+    with seeded(recipe.training.seed, "weights"):
+        return _new_encoder(recipe, store, own)
+
+
+def _new_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> Encoder:
     if own is None:
         kind: Any = ENCODERS[recipe.encoder.name]
         encoder: Encoder = kind(*_widths(store), **recipe.encoder.options)
@@ -157,8 +161,10 @@ def pretrain(
         run = Run.open(folder)
         if run.info.fingerprint != dataset.fingerprint:
             raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
+        if run.recipe != recipe or set(run.info.own) != set((own or OwnParts()).described()):
+            raise UserError(f"{folder}: was started with another recipe or other parts. Resume with its own.")
         restore(training, run.read_checkpoint())
-        metrics = run.metrics()
+        metrics = run.metrics(training.epoch)
     info = RunInfo(
         data=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -197,46 +203,26 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
         raise UserError(
             f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...)."
         )
-    store = _example_store(run.info)
-    method = build_method(run.recipe, store, own)
+    encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
     encoder_weights = {
         name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
     }
     try:
-        method.encoder.load_state_dict(encoder_weights)
+        encoder.load_state_dict(encoder_weights)
     except RuntimeError as error:
         line = " ".join(str(error).split())
         raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
-    method.encoder.to(pick_device(device)).eval()
-    return Trained(run.recipe, run.info, method.encoder, weights, run.metrics())
+    encoder.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, encoder, weights, run.metrics())
 
 
 def untrained(recipe: Recipe, dataset: Dataset, features: Features, *, device: str = "auto") -> Tensor:
     """Embeddings by the recipe's encoder with its initial weights and calibrated normalisation."""
     store = make_store(dataset, features)
-    encoder = build_method(recipe, store).encoder
+    encoder = build_encoder(recipe, store)
     store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
     calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
     return embed(encoder, store)
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda`` as a torch device."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UserError(f"device: must be auto, cpu or cuda, got '{name}'.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device: cuda was asked for, but torch sees no GPU. Use --device cpu.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def make_fabric(device: str, precision: str) -> Fabric:
-    """Lightning's handle on one device."""
-    if precision not in PRECISIONS:
-        raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
-    kind = pick_device(device).type
-    if kind == "cpu" and precision == "16-mixed":
-        raise UserError("precision: 16-mixed needs a GPU. Use bf16-mixed or 32-true on a CPU.")
-    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
 
 
 def _example_store(info: RunInfo) -> GraphStore:

@@ -34,6 +34,14 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be made ({error.strerror}).") from error
+
+
 def check_new(path: Path, *, overwrite: bool = False) -> None:
     """Refuses an output that exists or that has no folder to be written into, before any work is done."""
     if path.exists() and not overwrite:

@@ -51,7 +51,7 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
 
 
 def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
-    """The order ``(N,)`` that sorts items by ascending group and, inside each group, by ascending value."""
+    """The order ``(N,)`` that sorts items, given by ascending group, inside each group by ascending value."""
     if values.device.type != "cpu":
         order = torch.argsort(values)
         return order[torch.argsort(group_of_item[order], stable=True)]
@@ -70,5 +70,5 @@ def seeded(seed: int, purpose: str) -> Iterator[None]:
     The global generator is as before afterwards.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(seed, purpose))
+        torch.default_generator.manual_seed(derived_seed(seed, purpose))  # torch.manual_seed seeds GPUs too
         yield

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import tomllib
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +129,12 @@ def read_table(path: Path) -> dict[str, Any]:
 def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """A copy of ``table`` with ``key=value`` settings, dots reaching into parts.
 
+    A part that gets another name loses its options, and a method renames its parts.
+
     >>> with_settings({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
     {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
+    >>> with_settings({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
+    {'policy': {'name': 'uniform'}, 'method': 'uniform'}
     """
     result = dict(table)
     for setting in settings:
@@ -138,6 +144,9 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
         value = _parsed(text)
         first, dot, second = key.partition(".")
         if not dot:
+            if first == "method" and isinstance(value, str):
+                named = {family: name for family, name in METHODS.get(value, {}).items() if family in result}
+                result |= {family: _renamed(result[family], name) for family, name in named.items()}
             result[first] = value
             continue
         part = result.get(first, {})
@@ -145,8 +154,15 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
             part = {"name": part}
         if not isinstance(part, Mapping):
             raise UserError(f"--set {setting}: '{first}' has no keys inside it. Set it whole: {first}=[...].")
-        result[first] = {**part, second: value}
+        result[first] = _renamed(part, value) if second == "name" else {**part, second: value}
     return result
+
+
+def _renamed(part: Any, name: Any) -> Any:
+    """The part under another name; options that were another member's are left out."""
+    if not isinstance(part, Mapping) or part.get("name", name) != name:
+        return {"name": name}
+    return {**part, "name": name}
 
 
 def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
@@ -158,7 +174,7 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
             cure = f"Did you mean '{inside}'?" if inside else nearest(key, known)
             raise UserError(f"{place}: unknown key '{key}'. {cure}")
     method = table.get("method", "joao")
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"{place}: unknown method '{method}'. {nearest(str(method), METHODS)}")
     defaults = {"encoder": "gin", "objective": "nt_xent", **METHODS[method]}
     parts = {}
@@ -241,10 +257,10 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
         if value is None and len(choices) < len(typing.get_args(hint)):
             return None
         hint = next((choice for choice in choices if choice in (str, float, int, bool)), choices[0])
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if hint is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
-    if hint is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
     if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
@@ -282,4 +298,4 @@ def _toml_value(value: Any) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    return character if character.isprintable() else f"\\u{ord(character):04x}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -29,7 +29,7 @@ from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain, untrained
-from joao.files import write_json
+from joao.files import make_folder, write_json
 from joao.recipe import Recipe, make_recipe
 from joao.scoring import classes_of, describe_data, origin
 
@@ -64,12 +64,12 @@ def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), *, inductiv
         for name in given:
             if name not in known:
                 raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
-    rows = [*BASELINES, *(name for name in (methods or grid()["methods"]) if name not in BASELINES)]
+    rows = [*BASELINES, *(methods or grid()["methods"])]
     columns = datasets or known_sets
     return [
         Cell(column, row, seed, inductive=inductive and row not in BASELINES)
-        for column in columns
-        for row in rows
+        for column in dict.fromkeys(columns)
+        for row in dict.fromkeys(rows)
         for seed in grid()["seeds"]
     ]
 
@@ -163,6 +163,7 @@ def compute_missing(
         device: to train on.
         jobs: processes, one thread each; they do not change the result.
     """
+    make_folder(records)
     if jobs == 1:
         for cell in missing:
             yield _compute_one(cell, records, data_root, device)
@@ -180,7 +181,7 @@ def compute_missing(
 def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> Cell:
     record = compute(cell, _dataset(cell.dataset, data_root), device=device)
     path = cell.path(records)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_json(path, record)
     return cell
 
@@ -194,6 +195,8 @@ def read_record(path: Path) -> dict[str, Any]:
     """A record that was written before."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        Cell(**record["cell"])
+        _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
         return record
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error

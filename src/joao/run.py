@@ -25,7 +25,7 @@ from torch import Tensor
 
 from joao.data.features import Features
 from joao.errors import UserError
-from joao.files import write_file, write_json
+from joao.files import make_folder, write_file, write_json
 from joao.recipe import Recipe, read_recipe
 from joao.training.pretrain import EpochMetrics
 
@@ -76,10 +76,7 @@ class Run:
     def create(cls, folder: Path, recipe: Recipe, info: RunInfo) -> Run:
         """Makes the folder; an existing one must be empty."""
         check_new_folder(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be made ({error.strerror}).") from error
+        make_folder(folder)
         run = cls(folder, recipe, info)
         write_file(folder / "recipe.toml", recipe.toml())
         write_file(folder / "metrics.jsonl", "")
@@ -108,19 +105,27 @@ class Run:
             raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
         return cls(folder, read_recipe(folder / "recipe.toml"), info)
 
-    def metrics(self) -> list[EpochMetrics]:
-        """What every epoch so far showed."""
+    def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
+        """What the first ``num_epochs`` epochs showed; of a finished run, all of them."""
         path = self.folder / "metrics.jsonl"
+        wanted = self.recipe.training.epochs if num_epochs is None else num_epochs
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            return [EpochMetrics(**json.loads(line)) for line in lines]
+            lines = path.read_text(encoding="utf-8").splitlines()[:wanted]
+            metrics = [EpochMetrics(**json.loads(line)) for line in lines]
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{path}: cannot be read ({error}).") from error
+        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+            raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
+        return metrics
 
     def append(self, metrics: EpochMetrics) -> None:
         """Adds the line of an epoch."""
-        with _writing(self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(_line(metrics))
+        path = self.folder / "metrics.jsonl"
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_line(metrics))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
 
     def write_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         """Replaces the checkpoint."""
@@ -134,8 +139,8 @@ class Run:
         if not path.exists():
             raise UserError(f"{self.folder}: has no checkpoint yet. Remove the folder and start again.")
         tensors = _read_tensors(path)
-        epoch = int(tensors["position"][0]) if "position" in tensors else 0
-        kept = [metrics for metrics in self.metrics() if metrics.epoch <= epoch]
+        # Later lines may be cut off where the run was: they are not read.
+        kept = self.metrics(int(tensors["position"][0]) if "position" in tensors else 0)
         write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
         return tensors
 
@@ -175,12 +180,6 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except SafetensorError as error:
         raise UserError(f"{path}: is damaged ({error}).") from error
-
-
-def _writing(path: Path) -> Path:
-    if not os.access(path, os.W_OK):
-        raise UserError(f"{path}: cannot be written.")
-    return path
 
 
 def _line(metrics: EpochMetrics) -> str:

@@ -15,8 +15,9 @@ from joao.errors import UserError
 from joao.evaluation.histogram import histogram
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
-from joao.experiment import Trained, pick_device, untrained
+from joao.experiment import Trained, untrained
 from joao.provenance import command, machine, versions
+from joao.training.device import pick_device
 
 OnFold = Callable[[int, float], None]
 
@@ -45,6 +46,8 @@ def evaluate(
     ``on_fold`` is called ``3 * len(partitions) * num_folds`` times.
     """
     classes = classes_of(dataset)
+    if "encoder" in trained.info.own:
+        raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
     if shuffle_labels:
         classes = shuffled(classes, seed=0)
     started = time.perf_counter()

@@ -49,5 +49,8 @@ def share_of(counts: Tensor, share: float) -> Tensor:
 
     >>> share_of(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
     [3, 5]
+
+    A share below 1, however little, is never all of them.
     """
-    return torch.floor(counts.double() * share + 1e-9).long()
+    whole = torch.floor(counts.double() * share + 1e-9).long()
+    return whole if share >= 1 else torch.minimum(whole, (counts - 1).clamp(min=0))

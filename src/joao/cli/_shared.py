@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,11 @@ class Bar:
 
     def advance(self, note: str = "") -> None:
         self._progress.update(self._task, advance=1, note=note)
+
+
+def quoted(word: str | Path) -> str:
+    """A word of a command, as a shell takes it."""
+    return shlex.quote(str(word))
 
 
 def read_data(source: str, data_root: str | None, output: Output) -> Dataset:

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Output, read_data
+from joao.cli._shared import AsJson, DataRoot, Output, quoted, read_data
 
 
 def data(
-    source: Annotated[str | None, typer.Argument(metavar="[DATA]", help="A data set to describe.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
     data_root: DataRoot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,4 +52,4 @@ def data(
     output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
     counts = ", ".join(f"{name}: {count}" for name, count in facts["classes"].items())
     output.say(f"  classes: {counts or 'none (pre-training needs none)'}")
-    output.say(f"Next: joao pretrain {source} --out runs/{dataset.name}")
+    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, read_data
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, quoted, read_data
 from joao.errors import UserError
 
 
@@ -30,14 +30,16 @@ def embed(
 
     trained = load_run(run, device=device)
     dataset = read_data(source, data_root, output)
+    embeddings = trained.embed(dataset).numpy()
     unknown = trained.info.features.unknown_labels(dataset)
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
-    embeddings = trained.embed(dataset).numpy()
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
     output.result({"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]})
     output.say(f"{out}: {embeddings.shape[0]} graphs, {embeddings.shape[1]} dimensions.")
-    if out.suffix == ".npz":
-        output.say(f"Next: python -c \"import numpy; print(numpy.load('{out}')['embeddings'].shape)\"")
+    if dataset.classes is not None:
+        output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
+    elif out.suffix == ".npz":
+        output.say(f"Next, in Python: numpy.load({str(out)!r})['embeddings']")
     else:
-        output.say(f"Next: joao evaluate {run} {source}, if the graphs have labels.")
+        output.say(f"Next, in Python: pandas.read_csv({str(out)!r}, index_col='graph')")

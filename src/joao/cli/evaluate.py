@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, free_path, read_data
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, free_path, quoted, read_data
+from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    source: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Labelled graphs; the run's own.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Labelled graphs; the run's own.")] = None,
     out: Annotated[Path | None, typer.Option(help="Record to write.", show_default="RUN/evaluation.json")] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
     unscaled: Annotated[bool, typer.Option("--unscaled", help="Do not standardise (as published).")] = False,
@@ -36,11 +37,16 @@ def evaluate(
     from joao.experiment import load_run
 
     trained = load_run(run, device=device)
-    dataset = read_data(source or trained.recipe.data, data_root, output)
+    record_path = out or free_path(run / "evaluation.json")
+    check_new(record_path)
+    source = source or trained.recipe.data
+    if not source:
+        raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
+    dataset = read_data(source, data_root, output)
     score(
         trained,
         dataset,
-        out or free_path(run / "evaluation.json"),
+        record_path,
         output,
         num_folds=folds,
         standardise=not unscaled,
@@ -48,7 +54,7 @@ def evaluate(
         device=device,
         jobs=jobs or all_cores(),
     )
-    output.say(f"Next: joao embed {run} {source or trained.recipe.data} --out embeddings.npz")
+    output.say(f"Next: joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}")
 
 
 def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> None:

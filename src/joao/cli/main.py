@@ -51,3 +51,6 @@ def run() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        typer.echo(f"joao: {error.filename or 'file'}: {error.strerror or error}.", err=True)
+        sys.exit(2)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, read_data
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pretrain(
-    source: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Name or path of the graphs.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an unfinished run.")] = None,
     method: Annotated[str | None, typer.Option(help="joao (default), joaov2, graphcl or uniform.")] = None,
@@ -54,6 +54,7 @@ def pretrain(
             precision=run.info.precision,
             checkpoint_every=checkpoint_every,
         )
+        _say_next(resume, run.recipe.data, dataset, output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
@@ -64,15 +65,21 @@ def pretrain(
     table = read_table(recipe) if recipe else {}
     if source:
         table["data"] = source
-    if method:
-        table["method"] = method
     short = {"training.seed": seed, "training.epochs": epochs}
-    all_settings = [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    all_settings = [f"method={method}"] if method is not None else []
+    all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
     made = make_recipe(with_settings(table, all_settings), place=str(recipe) if recipe else "recipe")
     if not made.data:
         raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
     dataset = read_data(made.data, data_root, output)
     train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
+    _say_next(out, made.data, dataset, output)
+
+
+def _say_next(run: Path, source: str, dataset: Dataset, output: Output) -> None:
+    embed = f"joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}"
+    labelled = dataset.classes is not None
+    output.say(f"Next: joao evaluate {quoted(run)}, or {embed}" if labelled else f"Next: {embed}")
 
 
 def train(
@@ -124,5 +131,4 @@ def train(
             "probabilities": last.probabilities,
         }
     )
-    output.say(f"Next: joao evaluate {folder}, or joao embed {folder} DATA --out embeddings.npz")
     return trained

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from joao.data._text import base_name, text_lines
-from joao.data.base import Dataset, make_dataset
+from joao.data.base import Dataset, make_dataset, shown
 from joao.errors import UserError
 
 _REQUIRED = ("graph", "source", "target")
@@ -81,7 +81,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
-    columns = [cell.strip() for cell in cells]
+    columns = [" ".join(cell.split()) for cell in cells]
     missing = [name for name in _REQUIRED if name not in columns]
     if missing:
         found = ", ".join(columns)[:200] or "an empty file"
@@ -103,7 +103,9 @@ def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place
         graph.attributes.append([_number(row[name], name, place) for name in extra])
     label = row.get("label", "")
     if label and graph.label not in (None, label):
-        raise UserError(f"{place}: graph '{row['graph']}' has label '{label}' here and '{graph.label}' above.")
+        raise UserError(
+            f"{place}: graph {shown(row['graph'])} has label {shown(label)} here and {shown(graph.label)} above."
+        )
     graph.label = label or graph.label
 
 
@@ -113,7 +115,7 @@ def _number(cell: str, column: str, place: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{place}: column '{column}': '{cell[:40]}' is not a number, as an edge attribute must be.")
+        raise UserError(f"{place}: column '{column}': {shown(cell)} is not a number, as an edge attribute must be.")
     return number
 
 

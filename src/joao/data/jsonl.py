@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from joao.data._text import base_name, text_lines
-from joao.data.base import Array, Dataset, make_dataset, plain_label
+from joao.data.base import Array, Dataset, make_dataset, plain_label, shown
 from joao.errors import UserError, nearest
 
 _NODE_ROWS = ("node_labels", "node_attributes")
@@ -72,7 +72,7 @@ def _checked(graph: dict[str, Any], place: str) -> dict[str, Any]:
     """The graph with ``num_nodes`` filled in and everything but the cells of its rows checked."""
     for key in graph:
         if key not in _KEYS:
-            raise UserError(f"{place}: unknown key '{key}'. {nearest(key, _KEYS)}")
+            raise UserError(f"{place}: unknown key {shown(key)}. {nearest(key, _KEYS)}")
     if "edges" not in graph:
         raise UserError(f"{place}: no 'edges'. Write [] for a graph without any.")
     for key in ("edges", *_NODE_ROWS, "edge_attributes"):

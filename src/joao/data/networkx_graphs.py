@@ -86,7 +86,7 @@ def _graphml(path: Path) -> list[Any]:
         ParseError,
         networkx.NetworkXException,
         ValueError,
-        KeyError,
+        LookupError,
         TypeError,
         AttributeError,
     ) as error:
@@ -122,7 +122,9 @@ def _attributes(
     numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
     left_out = sorted(str(key) for key in names - numeric)
     if left_out:
-        notices.append(f"{name}: {what} attributes that are not numbers are left out: {', '.join(left_out)}.")
+        notices.append(
+            f"{name}: {what} attributes that are not numbers are left out: {' '.join(', '.join(left_out).split())}."
+        )
     if not numeric:
         return None
     columns = [_column(rows, key, what) for key in sorted(numeric, key=str)]
@@ -133,12 +135,12 @@ def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:
     vectors: list[list[float]] = []
     for place, data in rows:
         if key not in data:
-            raise UserError(f"{place} has no '{key}', but other {what}s do. Set it on all {what}s or on none.")
+            raise UserError(f"{place} has no {shown(key)}, but other {what}s do. Set it on all {what}s or on none.")
         vector = _vector(data[key], key)
         if not vector:
-            raise UserError(f"{place}: '{key}' must be a number, got {shown(data[key])}.")
+            raise UserError(f"{place}: {shown(key)} must be a number, got {shown(data[key])}.")
         if vectors and len(vector) != len(vectors[0]):
-            raise UserError(f"{place}: '{key}' has {len(vector)} numbers, {len(vectors[0])} before it.")
+            raise UserError(f"{place}: {shown(key)} has {len(vector)} numbers, {len(vectors[0])} before it.")
         vectors.append(vector)
     return np.array(vectors, dtype=np.float64)
 

@@ -101,7 +101,7 @@ def _name(path: Path, files: list[str]) -> str:
     if len(names) > 1 and path.stem in names:
         return path.stem
     if len(names) != 1:
-        found = ", ".join(names or files[:4]) or "nothing"
+        found = " ".join(", ".join(names or files[:4]).split()) or "nothing"
         raise UserError(f"{path}: expected one file NAME{_EDGES} of a TU data set, found {found}.")
     return names[0]
 

@@ -20,7 +20,9 @@ def add_neighbours(x: Tensor, batch: GraphBatch) -> Tensor:
     r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(N, d)``: the sum in :class:`Gin`.
 
     The adjacency matrix of undirected graphs is its own transpose, so the gradient is the same product again.
+    Sparse products know no 16-bit numbers: under mixed precision the sum is in float32.
     """
+    x = x.float() if x.dtype.itemsize < 4 else x
     summed: Tensor = _SymmetricProduct.apply(x, adjacency(batch, x.dtype))  # type: ignore[no-untyped-call]
     return summed
 
@@ -38,12 +40,15 @@ def adjacency(batch: GraphBatch, dtype: torch.dtype) -> Tensor:
 
 class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(ctx: Any, x: Tensor, matrix: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return torch.addmm(x, matrix, x)
+        return _add_product(x, matrix)
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return torch.addmm(gradient, ctx.matrix, gradient), None
+        return _add_product(gradient, ctx.matrix), None
+
+
+def _add_product(x: Tensor, matrix: Tensor) -> Tensor:
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.addmm(x, matrix, x)

@@ -17,7 +17,8 @@ class Convolutions(Encoder):
     """Layers of any torch-geometric convolution, each followed by ReLU and batch normalisation.
 
     The embedding of a graph is, for every layer, the sum over its nodes, side by side, as in :class:`Gin`. Edge
-    attributes are used by a convolution built with ``edge_dim``, a single column of them also as ``edge_weight``.
+    attributes are used by a named convolution that has ``edge_dim`` and by one from a function whose ``forward`` takes
+    ``edge_attr``; a single column of them also as ``edge_weight``.
 
     Args:
         convolution: a name in :mod:`torch_geometric.nn` such as ``"GATConv"``, or a function that takes the numbers
@@ -38,13 +39,18 @@ class Convolutions(Encoder):
         make = _maker(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
+        named = isinstance(convolution, str)
+        self.edge_arguments = [_edge_argument(each, num_edge_features, named) for each in self.convolutions]
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.num_dimensions = width * layers
 
     def forward(self, batch: GraphBatch) -> Tensor:
         x, edge_index, pooled = batch.x, batch.edge_index, []
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = norm(torch.relu(convolution(x, edge_index, **_edge_arguments(convolution, batch))))
+        attr = batch.edge_attr
+        values = {"edge_attr": attr, "edge_weight": None if attr is None else attr[:, 0]}
+        for convolution, norm, names in zip(self.convolutions, self.norms, self.edge_arguments, strict=True):
+            edges = {name: values[name] for name in names}
+            x = norm(torch.relu(convolution(x, edge_index, **edges)))
             pooled.append(sum_nodes(x, batch))
         return torch.cat(pooled, dim=1)
 
@@ -62,21 +68,39 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
     def make(before: int, after: int) -> nn.Module:
         try:
             module: nn.Module = kind(before, after, **options)
-        except (TypeError, ValueError, AssertionError, AttributeError) as error:
+            found = _try_out(module, before, num_edge_features)
+        except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({error}). Give a function."
+                f"Convolutions: {name} needs more than numbers of columns ({reason}). Give a function."
             ) from error
+        if found != (2, after):
+            raise UserError(
+                f"Convolutions: {name} returned {found} for {(2, after)} nodes and columns. Give a function."
+            )
         return module
 
     return make
 
 
-def _edge_arguments(convolution: nn.Module, batch: GraphBatch) -> dict[str, Tensor]:
-    if batch.edge_attr is None:
-        return {}
-    parameters = inspect.signature(convolution.forward).parameters
-    if "edge_attr" in parameters and getattr(convolution, "edge_dim", None):
-        return {"edge_attr": batch.edge_attr}
-    if "edge_weight" in parameters and batch.edge_attr.shape[1] == 1:
-        return {"edge_weight": batch.edge_attr[:, 0]}
-    return {}
+@torch.no_grad()
+def _try_out(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
+    """The shape of what ``convolution`` makes of two nodes and an edge."""
+    edge = torch.tensor([[1, 0], [0, 1]])
+    values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}
+    names = _edge_argument(convolution, num_edge_features, named=True)
+    made = convolution.eval()(torch.zeros(2, num_features), edge, **{name: values[name] for name in names})
+    convolution.train()
+    return tuple(made.shape)
+
+
+def _edge_argument(convolution: nn.Module, num_edge_features: int, named: bool) -> tuple[str, ...]:
+    """The argument by which ``convolution`` takes edge attributes, if any."""
+    known = inspect.signature(convolution.forward).parameters
+    if named:
+        takes_columns = "edge_dim" in inspect.signature(type(convolution).__init__).parameters
+    else:
+        takes_columns = getattr(convolution, "edge_dim", num_edge_features) is not None  # GINEConv does not keep it
+    if "edge_attr" in known and takes_columns and num_edge_features:
+        return ("edge_attr",)
+    return ("edge_weight",) if "edge_weight" in known and num_edge_features == 1 else ()

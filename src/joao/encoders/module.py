@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 from typing import final
 
+import torch
 from torch import Tensor, nn
 
 from joao.encoders.base import Encoder
@@ -17,7 +18,8 @@ class ModuleEncoder(Encoder):
     """A user's own module, called with torch-geometric's words.
 
     Of ``x``, ``edge_index``, ``edge_attr``, ``edge_weight``, ``batch`` (the graph of every node) and ``batch_size``
-    the module gets those that its ``forward`` names. It returns one row a graph.
+    the module gets those that its ``forward`` names, and ``edge_weight`` only where edges have a single attribute. It
+    returns one row a graph.
 
     Args:
         module: used as it is, with the weights it has.
@@ -41,8 +43,14 @@ class ModuleEncoder(Encoder):
                     f"encoder: forward of {type(module).__name__} wants '{name}'. Known: {', '.join(ARGUMENTS)}."
                 )
         was_training = module.training
-        shape = self.eval()(example).shape
+        with torch.no_grad():
+            embeddings = self.eval()(example)
         self.train(was_training)
+        if not isinstance(embeddings, Tensor):
+            raise UserError(
+                f"encoder: {type(module).__name__} returned a {type(embeddings).__name__}; a tensor is wanted."
+            )
+        shape = embeddings.shape
         if len(shape) != 2 or shape[0] != example.num_graphs:
             raise UserError(
                 f"encoder: {type(module).__name__} returned {tuple(shape)} for {example.num_graphs} graphs; one row "
@@ -51,11 +59,12 @@ class ModuleEncoder(Encoder):
         self.num_dimensions = shape[1]
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        attr = batch.edge_attr
         values = {
             "x": batch.x,
             "edge_index": batch.edge_index,
-            "edge_attr": batch.edge_attr,
-            "edge_weight": None if batch.edge_attr is None else batch.edge_attr[:, 0],
+            "edge_attr": attr,
+            "edge_weight": None if attr is None or attr.shape[1] != 1 else attr[:, 0],
             "batch": batch.graph_of_node,
             "batch_size": batch.num_graphs,
         }

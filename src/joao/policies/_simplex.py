@@ -11,8 +11,9 @@ def project_onto_simplex(b: Tensor) -> Tensor:
 
     The solution is :math:`p_k = \max(b_k - \mu, 0)`; sorting ``b`` finds :math:`\mu` exactly: among the
     candidates :math:`\mu_r`, for which the r largest entries stay positive, it is the last one below its own
-    r-th largest entry.
+    r-th largest entry. Subtracting the largest entry first moves :math:`\mu` alone, and keeps large tables exact.
     """
+    b = b - b.max()
     values = b.flatten().sort(descending=True).values
     count = torch.arange(1, values.numel() + 1, dtype=b.dtype, device=b.device)
     candidates = (values.cumsum(0) - 1) / count

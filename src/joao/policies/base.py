@@ -56,9 +56,12 @@ def checked_prior(prior: Sequence[Sequence[float]] | Tensor | None, size: int) -
     """The prior as a table: uniform if None, else checked to be a law over the pairs of a pool of ``size``."""
     if prior is None:
         return uniform_table(size)
-    table = torch.as_tensor(prior, dtype=torch.float64)
+    try:
+        table = torch.as_tensor(prior, dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"policy: the prior must be a {size} x {size} table of numbers ({error}).") from error
     if table.shape != (size, size):
         raise UserError(f"policy: the prior must be a {size} x {size} table, got {tuple(table.shape)}.")
-    if bool((table < 0).any()) or abs(float(table.sum()) - 1) > 1e-6:
+    if bool((table < 0).any()) or not abs(float(table.sum()) - 1) <= 1e-6:
         raise UserError(f"policy: the prior must be non-negative and sum to 1; it sums to {float(table.sum()):g}.")
     return table

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -31,7 +32,7 @@ class Maximiser(Policy):
         self, augmentations: Sequence[str], gamma: float = 0.1, prior: Sequence[Sequence[float]] | None = None
     ) -> None:
         super().__init__(augmentations)
-        if gamma <= 0:
+        if not 0 < gamma < math.inf:
             raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
         self.gamma = gamma
         self.prior = checked_prior(prior, len(self.augmentations))

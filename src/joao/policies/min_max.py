@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -44,7 +45,7 @@ class MinMax(Policy):
         prior: Sequence[Sequence[float]] | None = None,
     ) -> None:
         super().__init__(augmentations)
-        if gamma < 0 or step <= 0:
+        if not (0 <= gamma < math.inf and 0 < step < math.inf):
             raise UserError(f"min_max: gamma must be 0 or more and step above 0, got {gamma} and {step}.")
         self.gamma, self.step = gamma, step
         self.prior = checked_prior(prior, len(self.augmentations))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from joao.errors import UserError
 from joao.evaluation.statistics import Gain, paired_gain, sample_std
 from joao.files import write_file
 from joao.reporting.paper import Published, unsupervised
@@ -45,15 +46,14 @@ class Row:
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Summarises records of cells; the gain is over the untrained encoder on the same folds."""
-    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for record in records:
         cell, scores = record["cell"], record["scores"]
         method = cell["method"] + ("-inductive" if cell["inductive"] else "")
-        folds = scores["partitions"][0]["accuracies"]
-        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = [100 * share for share in folds]
+        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = scores["partitions"][0]
     result = []
     for (dataset, method), by_seed in groups.items():
-        means = [float(np.mean(folds)) for folds in by_seed.values()]
+        means = [float(np.mean(_percent(partition))) for partition in by_seed.values()]
         result.append(
             Row(
                 dataset=dataset,
@@ -68,11 +68,20 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     return result
 
 
-def _gain(ours: Mapping[int, list[float]], baseline: Mapping[int, list[float]]) -> Gain | None:
+def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> Gain | None:
     seeds = sorted(set(ours) & set(baseline))
+    for seed in seeds:
+        if ours[seed]["fold_hash"] != baseline[seed]["fold_hash"]:
+            raise UserError(
+                f"records: those of seed {seed} are on different folds. Remove the older and compute it again."
+            )
     if not seeds:
         return None
-    return paired_gain([ours[seed] for seed in seeds], [baseline[seed] for seed in seeds])
+    return paired_gain([_percent(ours[seed]) for seed in seeds], [_percent(baseline[seed]) for seed in seeds])
+
+
+def _percent(partition: Mapping[str, Any]) -> list[float]:
+    return [100 * share for share in partition["accuracies"]]
 
 
 def cells_of(row: Row) -> list[str]:
@@ -109,8 +118,9 @@ def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 def write_tables(records: Path) -> Path:
     """Makes ``table.md`` from all records in the folder; the only way in which it comes about."""
     found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
-    order = {name: number for number, name in enumerate([*grid()["datasets"], *BASELINES, *grid()["methods"]])}
-    found.sort(key=lambda record: (order[record["cell"]["dataset"]], order[record["cell"]["method"]]))
+    names = [*grid()["datasets"], *BASELINES, *grid()["methods"]]
+    order = {name: number for number, name in enumerate(names)}
+    found.sort(key=lambda record: [order.get(record["cell"][key], len(names)) for key in ("dataset", "method")])
     lines = [cells_of(row) for row in rows(found)]
     path = records / "table.md"
     write_file(path, "# Unsupervised: accuracy of an SVM on frozen embeddings\n\n" + markdown(HEADER, lines) + "\n")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from joao.augmentations import Augmentation
@@ -18,6 +18,7 @@ from joao.heads import Heads
 from joao.objectives import Objective
 from joao.policies import Policy
 from joao.randomness import torch_generator
+from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
 from joao.training.model import ContrastiveModel, project, shuffled_batches
 from joao.training.views import View, view_by_many, view_by_one
@@ -145,13 +146,9 @@ class Pretraining:
                 self._update_policy()
         if not self.schedule.update_every:
             self._update_policy()
-        self.epoch += 1
         mean_loss = total.item() / len(self.store)
-        if mean_loss != mean_loss or abs(mean_loss) == float("inf"):
-            raise UserError(
-                f"training: the loss became {mean_loss} in epoch {self.epoch}. Lower the learning rate "
-                f"({self.schedule.learning_rate}) or scale the node attributes."
-            )
+        self._check(mean_loss)
+        self.epoch += 1
         seconds = time.perf_counter() - started
         return EpochMetrics(
             epoch=self.epoch,
@@ -199,4 +196,12 @@ class Pretraining:
             for graphs in batches
         ]
         self.last_pair_losses = torch.stack(losses).mean(0).cpu().double()
+        self._check(float(self.last_pair_losses.sum()))
         self.method.policy.update(self.last_pair_losses)
+
+    def _check(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise UserError(
+                f"training: the loss became {loss} in epoch {self.epoch + 1}. Lower the learning rate "
+                f"({self.schedule.learning_rate}) or scale the node attributes."
+            )

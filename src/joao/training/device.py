@@ -1,0 +1,33 @@
+"""The device and precision to train with, in Lightning's hands."""
+
+from __future__ import annotations
+
+import torch
+
+from joao.errors import UserError
+
+try:
+    from lightning_fabric import Fabric as Fabric
+except ImportError:  # the same code inside the larger package
+    from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
+
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` as a torch device."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"device: must be auto, cpu or cuda, got '{name}'.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device: cuda was asked for, but torch sees no GPU. Use --device cpu.")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def make_fabric(device: str, precision: str) -> Fabric:
+    """Lightning's handle on one device."""
+    if precision not in PRECISIONS:
+        raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
+    kind = pick_device(device).type
+    if kind == "cpu" and precision == "16-mixed":
+        raise UserError("precision: 16-mixed needs a GPU. Use bf16-mixed or 32-true on a CPU.")
+    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""What every augmentation promises, on every member and on the options that take another path."""
+
+from collections import Counter
+from dataclasses import fields
+from functools import partial
+
+import pytest
+import torch
+
+from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, Subgraph
+from joao.errors import UserError
+
+OPTIONS = {
+    "attribute_mask, mean": partial(AttributeMask, fill="mean"),
+    "edge_perturb, drop only": partial(EdgePerturb, drop_only=True),
+    "subgraph, keep": partial(Subgraph, keep=0.3),
+}
+
+
+@pytest.fixture(params=[*AUGMENTATIONS, *OPTIONS])
+def make(request):
+    return {**AUGMENTATIONS, **OPTIONS}[request.param]
+
+
+@pytest.fixture(params=["made", "made with attributes", "one graph", "one node", "MUTAG"])
+def batch(request, make_batch, shapes, mutag, numbered):
+    """Nodes can be told by ``x[:, 0]``, undirected edges by ``edge_attr``."""
+    if request.param == "MUTAG":
+        return numbered(mutag.batch(torch.arange(0, 188, 3)))
+    if request.param.startswith("one"):
+        return make_batch([shapes["single node" if request.param == "one node" else "disconnected"]], True)
+    return make_batch([*shapes.values()], with_attributes=request.param.endswith("attributes"))
+
+
+@pytest.fixture(params=[0.2, 0.5, 0.95])
+def strength(request):
+    return request.param
+
+
+def tensors(batch):
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def old_numbers(view, batch):
+    """Which node of ``batch`` each node of ``view`` is: by place if all are there, else by the first feature."""
+    if view.num_nodes == batch.num_nodes:
+        return list(range(batch.num_nodes))
+    return [int(number) for number in view.x[:, 0].tolist()]
+
+
+def test_the_input_and_the_global_generators_are_untouched(make, batch, strength, generator, numpy_state):
+    before = {name: value.clone() for name, value in tensors(batch).items()}
+    states = torch.get_rng_state(), numpy_state()
+    make(strength)(batch, generator())
+    for name, value in before.items():
+        assert torch.equal(getattr(batch, name), value), name
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert numpy_state() == states[1]
+
+
+def test_columns_and_types_stay(make, batch, generator):
+    view = make(0.5)(batch, generator())
+    for name, value in tensors(batch).items():
+        assert getattr(view, name).dtype == value.dtype
+        assert getattr(view, name).shape[1:] == value.shape[1:]
+    assert (view.edge_attr is None) == (batch.edge_attr is None)
+
+
+def test_equal_seeds_give_equal_views(make, batch, strength, generator, assert_same):
+    assert_same(make(strength)(batch, generator(7)), make(strength)(batch, generator(7)))
+
+
+def test_a_change_is_another_one_under_another_seed(make, make_batch, shapes, generator, edges_of):
+    batch = make_batch([*shapes.values()] * 3, with_attributes=True)
+    shown = [(view.x.tolist(), edges_of(view)) for view in (make(0.5)(batch, generator(seed)) for seed in range(3))]
+    if shown[0] != (batch.x.tolist(), edges_of(batch)):
+        assert shown[0] != shown[1] != shown[2] != shown[0]
+
+
+def test_no_graph_appears_vanishes_or_is_joined_to_another(make, batch, strength, generator):
+    view = make(strength)(batch, generator())
+    assert view.num_graphs == batch.num_graphs
+    graphs = view.graph_of_node.tolist()
+    assert graphs == sorted(graphs)
+    assert set(graphs) == set(range(batch.num_graphs))
+    assert len(graphs) == view.num_nodes
+    assert all(graphs[u] == graphs[v] for u, v in zip(view.source.tolist(), view.target.tolist(), strict=True))
+
+
+def test_strength_zero_changes_nothing(make, batch, generator, assert_same):
+    assert_same(make(0.0)(batch, generator()), batch)
+
+
+def test_edges_stay_undirected_sorted_and_without_loops_or_repeats(make, batch, strength, generator):
+    view = make(strength)(batch, generator())
+    pairs = list(zip(view.target.tolist(), view.source.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    assert {(s, t) for t, s in pairs} == set(pairs)
+    assert all(t != s for t, s in pairs)
+
+
+def test_features_and_graph_numbers_follow_their_nodes(make, batch, strength, generator):
+    view = make(strength)(batch, generator())
+    old = old_numbers(view, batch)
+    assert old == sorted(set(old))
+    assert view.graph_of_node.tolist() == [int(batch.graph_of_node[number]) for number in old]
+    if view.num_nodes < batch.num_nodes:
+        assert torch.equal(view.x, torch.stack([batch.x[number] for number in old]))
+
+
+def test_edge_attributes_stay_with_their_edges(make, batch, strength, generator, edges_of):
+    view = make(strength)(batch, generator())
+    old = old_numbers(view, batch)
+    given = dict(edges_of(batch))
+    of_graph = {(int(batch.graph_of_node[source]), attr) for (source, _), attr in given.items()}
+    found = {(old[source], old[target]): attr for (source, target), attr in edges_of(view)}
+    for (source, target), attr in found.items():
+        assert found[target, source] == attr
+        assert (int(batch.graph_of_node[source]), attr) in of_graph
+    # An edge that is removed and drawn again may get other attributes, and only a share of a graph's edges are removed.
+    changed = Counter(int(batch.graph_of_node[u]) for u, v in found if found[u, v] != given.get((u, v), found[u, v]))
+    total = Counter(int(batch.graph_of_node[u]) for u, _ in given)
+    assert all(count <= strength * total[graph] for graph, count in changed.items())
+
+
+@pytest.mark.parametrize("strength", [1 - 1e-12, 1 - 2**-53])
+def test_every_graph_keeps_a_node_however_near_strength_is_to_one(make, batch, strength, generator):
+    assert make(strength)(batch, generator()).nodes_per_graph.min() >= 1
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1, 1.5, float("nan")])
+def test_an_impossible_strength_is_refused(make, strength):
+    with pytest.raises(UserError, match=rf"strength must be in \[0, 1\), got {strength}"):
+        make(strength)

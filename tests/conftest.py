@@ -1,0 +1,160 @@
+"""What all tests share: one thread, seeded weights, graphs made by hand and MUTAG."""
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
+    import torch_geometric.nn  # noqa: F401
+
+from joao.data import Features, make_store
+from joao.data.sources import BUNDLED, read
+from joao.graphs import GraphBatch
+
+hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
+hypothesis.settings.load_profile("joao")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded_weights():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def generator():
+    """Makes a generator from a seed."""
+    return lambda seed=0: torch.Generator().manual_seed(seed)
+
+
+SHAPES = {
+    "single node": (1, []),
+    "two nodes": (2, [(0, 1)]),
+    "edgeless": (7, []),
+    "complete": (6, [(u, v) for v in range(6) for u in range(v)]),
+    "disconnected": (9, [(0, 3), (3, 5), (1, 2), (2, 8), (1, 8), (4, 7)]),
+    "star": (8, [(2, v) for v in (0, 1, 3, 4, 5, 6, 7)]),
+    "path": (6, [(0, 4), (4, 1), (1, 5), (5, 2), (2, 3)]),
+    "cycle": (10, [(v, (v + 1) % 10) for v in range(10)]),
+}
+
+
+@pytest.fixture
+def shapes():
+    """Graphs at the edges of what is possible: name to number of nodes and undirected edges."""
+    return SHAPES
+
+
+@pytest.fixture
+def make_batch():
+    """Puts graphs, given as numbers of nodes and undirected edges, side by side by plain loops.
+
+    The first column of ``x`` is the number of the node; ``edge_attr`` is the number of the undirected edge.
+    """
+
+    def make(graphs, with_attributes=False) -> GraphBatch:
+        numbered, graph_of_node = {}, []
+        for graph, (size, edges) in enumerate(graphs):
+            first = len(graph_of_node)
+            for u, v in edges:
+                numbered[first + u, first + v] = numbered[first + v, first + u] = len(numbered) // 2
+            graph_of_node += [graph] * size
+        by_target = sorted(numbered, key=lambda edge: (edge[1], edge[0]))
+        ends = torch.tensor(by_target, dtype=torch.long).reshape(-1, 2)
+        number = torch.arange(len(graph_of_node), dtype=torch.float)
+        return GraphBatch(
+            x=torch.stack([number, torch.sin(number), torch.cos(3 * number)], dim=1),
+            source=ends[:, 0].contiguous(),
+            target=ends[:, 1].contiguous(),
+            graph_of_node=torch.tensor(graph_of_node),
+            num_graphs=len(graphs),
+            edge_attr=torch.tensor([[float(numbered[edge])] for edge in by_target]).reshape(-1, 1)
+            if with_attributes
+            else None,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mutag():
+    """The store of MUTAG: 188 molecules with one-hot atoms and bonds."""
+    dataset = read(BUNDLED / "MUTAG.zip")
+    return make_store(dataset, Features.fixed_on(dataset))
+
+
+@pytest.fixture
+def numbered():
+    """A batch whose nodes can be told by ``x[:, 0]`` and whose undirected edges by ``edge_attr``, found by loops."""
+
+    def number(batch: GraphBatch) -> GraphBatch:
+        ids, attr = {}, []
+        for pair in zip(batch.source.tolist(), batch.target.tolist(), strict=True):
+            attr.append([float(ids.setdefault(frozenset(pair), len(ids)))])
+        numbers = torch.arange(batch.num_nodes, dtype=batch.x.dtype)
+        return replace(
+            batch, x=torch.cat([numbers[:, None], batch.x], dim=1), edge_attr=torch.tensor(attr).reshape(-1, 1)
+        )
+
+    return number
+
+
+@pytest.fixture
+def edges_of():
+    """The directed edges of a batch in their order, with their attributes: ``[((source, target), (…)), …]``."""
+
+    def edges(batch: GraphBatch) -> list:
+        pairs = list(zip(batch.source.tolist(), batch.target.tolist(), strict=True))
+        attr = [()] * len(pairs) if batch.edge_attr is None else [tuple(row) for row in batch.edge_attr.tolist()]
+        return list(zip(pairs, attr, strict=True))
+
+    return edges
+
+
+@pytest.fixture
+def assert_same():
+    """Asserts that two batches are bit-identical, shapes and dtypes included."""
+
+    def check(found: GraphBatch, expected: GraphBatch) -> None:
+        assert found.num_graphs == expected.num_graphs
+        assert (found.edge_attr is None) == (expected.edge_attr is None)
+        for name in ("x", "source", "target", "graph_of_node", "edge_attr"):
+            one, other = getattr(found, name), getattr(expected, name)
+            if one is not None:
+                torch.testing.assert_close(one, other, rtol=0, atol=0, msg=name)
+
+    return check
+
+
+@pytest.fixture
+def assert_law():
+    """Asserts that ``outcomes`` follow ``law``, a dictionary of probabilities.
+
+    Pearson's statistic must stay below the value that it exceeds once in a million times under the law.
+    """
+
+    def check(outcomes, law: dict) -> None:
+        counts, total = Counter(outcomes), 0.0
+        law = {outcome: probability for outcome, probability in law.items() if probability > 0}
+        assert sum(law.values()) == pytest.approx(1)
+        assert set(counts) <= set(law), set(counts) - set(law)
+        num = sum(counts.values())
+        assert num * min(law.values()) >= 5, "too few draws for the statistic"
+        for outcome, probability in law.items():
+            total += (counts[outcome] - num * probability) ** 2 / (num * probability)
+        assert total < chi2.ppf(1 - 1e-6, max(len(law) - 1, 1)), (total, len(law))
+
+    return check
+
+
+@pytest.fixture
+def numpy_state():
+    """The state of numpy's global generator, as something that can be compared."""
+    return lambda: np.random.get_state()[1].tolist()  # noqa: NPY002
