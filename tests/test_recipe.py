@@ -37,265 +37,279 @@ def through_a_file(recipe: Recipe, folder: Path) -> Recipe:
     return read_recipe(path)
 
 
-class TestRoundTrip:
-    @pytest.mark.parametrize("method", METHODS)
-    def test_every_method(self, method, tmp_path):
-        recipe = make_recipe({"method": method, "data": "MUTAG"})
-        assert through_a_file(recipe, tmp_path) == recipe
-
-    @pytest.mark.parametrize(("family", "name"), MEMBERS)
-    def test_every_member_of_every_family(self, family, name, tmp_path):
-        recipe = make_recipe({family: name})
-        assert getattr(recipe, family).name == name
-        assert through_a_file(recipe, tmp_path) == recipe
-
-    @pytest.mark.parametrize("name", AUGMENTATIONS)
-    def test_every_augmentation(self, name, tmp_path):
-        recipe = make_recipe({"augmentations": [name]})
-        assert through_a_file(recipe, tmp_path) == recipe
-
-    @pytest.mark.parametrize("rule", RULES)
-    def test_every_rule_of_features(self, rule, tmp_path):
-        recipe = make_recipe({"features": rule, "max_degree": 7})
-        assert through_a_file(recipe, tmp_path) == recipe
-
-    @pytest.mark.parametrize("number", [0.1 + 0.2, 1e-7, 1e22, 5e-324, 1.7976931348623157e308, 3])
-    def test_numbers_to_the_last_bit(self, number, tmp_path):
-        recipe = make_recipe({"training": {"learning_rate": number}})
-        assert through_a_file(recipe, tmp_path).training.learning_rate == float(number)
-
-    def test_nested_lists(self, tmp_path):
-        prior = [[0.5, 0.25], [0.25, 0.0]]
-        recipe = make_recipe({"augmentations": ["node_drop", "identity"], "policy": {"prior": prior}})
-        assert through_a_file(recipe, tmp_path).policy.options["prior"] == prior
-        assert through_a_file(recipe, tmp_path) == recipe
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            'say "hi"',
-            "C:\\new\\table",
-            "naïve ↦ 図 😀",
-            "tab\tline\nreturn\rbell\x07nul\x00delete\x7f",
-            "soft\u00adhyphen and \u2028 and \ufeff",
-            "language tag \U000e0001 behind the first plane, then 1",
-            "",
-            "'''",
-            "#[not.a.table]",
-        ],
-    )
-    def test_text(self, text, tmp_path):
-        recipe = make_recipe({"data": text})
-        assert tomllib.loads(recipe.toml())["data"] == text
-        assert through_a_file(recipe, tmp_path) == recipe
+@pytest.mark.parametrize("method", METHODS)
+def test_round_trip_of_every_method(method, tmp_path):
+    recipe = make_recipe({"method": method, "data": "MUTAG"})
+    assert through_a_file(recipe, tmp_path) == recipe
 
 
-class TestCompleteness:
-    @pytest.mark.parametrize(("family", "name"), MEMBERS)
-    def test_a_part_has_all_options_of_its_class(self, family, name):
-        given_by_the_experiment = {"num_features", "num_edge_features", "num_dimensions", "num_augmentations"}
-        parameters = set(inspect.signature(CATALOGUES[family][name]).parameters) - given_by_the_experiment
-        assert set(getattr(make_recipe({family: name}), family).options) == parameters - {"augmentations"}
-
-    def test_the_default_is_the_papers_pool_in_its_order(self):
-        recipe = make_recipe({})
-        assert tuple(part.name for part in recipe.augmentations) == POOL
-        assert dataclasses.asdict(recipe.training) == dataclasses.asdict(Schedule())
-
-    def test_every_cell_of_the_shipped_table_says_everything(self):
-        for cell in cells():
-            recipe = cell_recipe(cell)
-            written = tomllib.loads(recipe.toml())
-            assert make_recipe(written) == recipe
-            assert recipe.data == cell.dataset
-            assert recipe.training.seed == cell.seed
-            said = {key: set(value) for key, value in written.items() if isinstance(value, dict)}
-            assert said["training"] == {each.name for each in dataclasses.fields(Schedule)}
-            for family in CATALOGUES:
-                options = getattr(recipe, family).options
-                assert said[family] == {"name", *(key for key, value in options.items() if value is not None)}
-
-    @pytest.mark.parametrize(
-        ("dataset", "method"), sorted({(cell.dataset, cell.method) for cell in cells() if cell.method != "histogram"})
-    )
-    def test_every_cell_takes_a_step(self, dataset, method):
-        recipe = cell_recipe(Cell(dataset, method, seed=0))
-        recipe = dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, epochs=1))
-        trained = pretrain(recipe, random_graphs(8, mean_nodes=6), device="cpu")
-        (epoch,) = trained.metrics
-        assert np.sum(epoch.drawn) == 8  # every graph was shown once
-        assert np.sum(epoch.probabilities) == pytest.approx(1)
+@pytest.mark.parametrize(("family", "name"), MEMBERS)
+def test_round_trip_of_every_member_of_every_family(family, name, tmp_path):
+    recipe = make_recipe({family: name})
+    assert getattr(recipe, family).name == name
+    assert through_a_file(recipe, tmp_path) == recipe
 
 
-class TestUnknownNames:
-    @pytest.mark.parametrize(
-        ("table", "message"),
-        [
-            ({"polcy": "uniform"}, "here: unknown key 'polcy'. Did you mean 'policy'?"),
-            ({"epochs": 3}, "here: unknown key 'epochs'. Did you mean 'training.epochs'?"),
-            ({"training": {"epoch": 3}}, "here: training: unknown key 'epoch'. Did you mean 'epochs'?"),
-            ({"encoder": {"widht": 3}}, "here: encoder: gin: unknown key 'widht'. Did you mean 'width'?"),
-            ({"encoder": "GIN"}, "here: encoder: unknown encoder 'GIN'. Did you mean 'gin'?"),
-            ({"heads": "sharedhead"}, "here: heads: unknown head 'sharedhead'. Did you mean 'shared_head'?"),
-            ({"objective": {"name": "ntxent"}}, "here: objective: unknown objective 'ntxent'. Did you mean 'nt_xent'?"),
-            ({"policy": {"gama": 1}}, "here: policy: min_max: unknown key 'gama'. Did you mean 'gamma'?"),
-            ({"policy": {"name": "uniform", "gamma": 1}}, "here: policy: uniform: unknown key 'gamma'."),
-            ({"augmentations": ["nodedrop"]}, "here: augmentations: unknown augmentation 'nodedrop'. Did you mean"),
-            (
-                {"augmentations": [{"name": "subgraph", "kept": 1}]},
-                "here: augmentations: subgraph: unknown key 'kept'. Did you mean 'keep'?",
-            ),
-            ({"method": "JOAOv2"}, "here: unknown method 'JOAOv2'. Did you mean 'joaov2'?"),
-            ({"features": "degrees"}, "here: unknown rule 'degrees' for features. Did you mean 'degree'?"),
-            ({"encoder": {"num_features": 3}}, "here: encoder: gin: unknown key 'num_features'."),
-        ],
-    )
-    def test_the_nearest_is_named(self, table, message):
-        with pytest.raises(UserError) as caught:
-            make_recipe(table, place="here")
-        assert str(caught.value).startswith(message)
-        assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_round_trip_of_every_augmentation(name, tmp_path):
+    recipe = make_recipe({"augmentations": [name]})
+    assert through_a_file(recipe, tmp_path) == recipe
 
 
-class TestWrongTypes:
-    @pytest.mark.parametrize(
-        ("table", "message"),
-        [
-            ({"training": {"epochs": 2.5}}, "training: epochs must be a whole number, got 2.5."),
-            ({"training": {"epochs": True}}, "training: epochs must be a whole number, got True."),
-            ({"training": {"epochs": "2"}}, "training: epochs must be a whole number, got '2'."),
-            ({"training": {"learning_rate": "fast"}}, "learning_rate must be a number, got 'fast'."),
-            ({"training": {"learning_rate": float("nan")}}, "learning_rate must be a number, got nan."),
-            ({"training": {"learning_rate": float("inf")}}, "learning_rate must be a number, got inf."),
-            ({"training": {"pair_per": 1}}, "pair_per must be text, got 1."),
-            ({"training": {"pair_per": "node"}}, "pair_per must be 'batch' or 'graph', got 'node'."),
-            ({"training": {"epochs": 0}}, "epochs must be at least 1, got 0."),
-            ({"training": [1]}, "training: must be a table, got [1]."),
-            ({"objective": {"symmetric": 1}}, "symmetric must be true or false, got 1."),
-            ({"policy": {"prior": 3}}, "prior must be a list, got 3."),
-            ({"policy": {"prior": [["a"]]}}, "prior must be a number, got 'a'."),
-            ({"policy": {"name": "fixed", "pair": "node_drop"}}, "pair must be a list, got 'node_drop'."),
-            ({"encoder": 3}, "encoder: must be a name or a table with a name, got 3."),
-            ({"encoder": {"name": ["gin"]}}, "encoder: must be a name or a table with a name"),
-            ({"augmentations": "node_drop"}, "augmentations: must be a list of names or tables, got 'node_drop'."),
-            ({"augmentations": []}, "augmentations: must be a list of names or tables, got []."),
-            ({"augmentations": [3]}, "augmentations: must be a name or a table with a name, got 3."),
-            ({"data": 3}, "data must be text, got 3."),
-            ({"features": ["labels"]}, "features must be text, got ['labels']."),
-            ({"max_degree": 6.5}, "max_degree must be a whole number, got 6.5."),
-            ({"method": ["joao"]}, "unknown method '['joao']'."),
-            ({"strength": "much"}, "strength must be a number, got 'much'."),
-        ],
-    )
-    def test_place_and_value_are_told(self, table, message):
-        with pytest.raises(UserError) as caught:
-            make_recipe(table)
-        assert message in str(caught.value)
-
-    def test_numbers_of_numpy_are_numbers(self):
-        recipe = make_recipe({"training": {"epochs": np.int64(3), "learning_rate": np.float32(0.5)}})
-        assert (type(recipe.training.epochs), type(recipe.training.learning_rate)) == (int, float)
-        assert make_recipe(tomllib.loads(recipe.toml())) == recipe
+@pytest.mark.parametrize("rule", RULES)
+def test_round_trip_of_every_rule_of_features(rule, tmp_path):
+    recipe = make_recipe({"features": rule, "max_degree": 7})
+    assert through_a_file(recipe, tmp_path) == recipe
 
 
-class TestStrength:
-    def test_it_reaches_every_augmentation_that_says_none(self):
-        table = {"strength": 0.3, "augmentations": ["node_drop", {"name": "subgraph", "strength": 0.1}, "identity"]}
-        recipe = make_recipe(table)
-        assert [part.options["strength"] for part in recipe.augmentations] == [0.3, 0.1, 0.3]
-
-    def test_it_is_written_out(self):
-        written = tomllib.loads(make_recipe({"strength": 0.3}).toml())
-        assert "strength" not in written
-        assert {each["strength"] for each in written["augmentations"]} == {0.3}
+@pytest.mark.parametrize("number", [0.1 + 0.2, 1e-7, 1e22, 5e-324, 1.7976931348623157e308, 3])
+def test_round_trip_of_numbers_to_the_last_bit(number, tmp_path):
+    recipe = make_recipe({"training": {"learning_rate": number}})
+    assert through_a_file(recipe, tmp_path).training.learning_rate == float(number)
 
 
-class TestSettings:
-    @pytest.mark.parametrize(
-        ("setting", "expected"),
-        [
-            ("training.epochs=5", {"training": {"epochs": 5}}),
-            ("training.learning_rate=1e-3", {"training": {"learning_rate": 0.001}}),
-            ("policy=uniform", {"policy": "uniform"}),
-            ('policy="uniform"', {"policy": "uniform"}),
-            ('policy={name="min_max", gamma=0}', {"policy": {"name": "min_max", "gamma": 0}}),
-            ('augmentations=["node_drop"]', {"augmentations": ["node_drop"]}),
-            ("objective.symmetric=true", {"objective": {"symmetric": True}}),
-            ("data=a=b", {"data": "a=b"}),
-            ("data=", {"data": ""}),
-            ("features=auto", {"features": "auto"}),
-        ],
-    )
-    def test_forms(self, setting, expected):
-        assert with_settings({}, [setting]) == expected
-
-    def test_later_ones_win_and_the_table_is_not_changed(self):
-        table = {"training": {"epochs": 1, "seed": 7}}
-        changed = with_settings(table, ["training.epochs=2", "training.epochs=3"])
-        assert changed == {"training": {"epochs": 3, "seed": 7}}
-        assert table == {"training": {"epochs": 1, "seed": 7}}
-
-    @pytest.mark.parametrize("setting", ["training.epochs", "=3", "", "="])
-    def test_what_has_no_key_or_value_is_refused(self, setting):
-        with pytest.raises(UserError, match="must have the form key=value"):
-            with_settings({}, [setting])
-
-    def test_a_list_has_no_keys(self):
-        with pytest.raises(UserError, match="'augmentations' has no keys inside it"):
-            with_settings({"augmentations": ["node_drop"]}, ["augmentations.strength=0.1"])
-
-    @pytest.mark.parametrize("setting", ["policy=uniform", "policy.name=uniform"])
-    def test_another_name_drops_the_options_of_the_former(self, setting):
-        complete = make_recipe({"policy": {"gamma": 0.7}}).table()
-        assert make_recipe(with_settings(complete, [setting])).policy == make_recipe({"policy": "uniform"}).policy
-
-    def test_the_same_name_keeps_them(self):
-        table = {"policy": {"name": "min_max", "gamma": 0.7}}
-        assert make_recipe(with_settings(table, ["policy.name=min_max"])).policy.options["gamma"] == 0.7
-
-    @pytest.mark.parametrize(("before", "after"), itertools.permutations(METHODS, 2))
-    def test_a_method_replaces_the_parts_of_a_complete_recipe(self, before, after):
-        complete = make_recipe({"method": before}).table()
-        assert make_recipe(with_settings(complete, [f"method={after}"])) == make_recipe({"method": after})
-
-    def test_a_method_keeps_the_options_of_a_part_it_shares(self):
-        complete = make_recipe({"method": "joao", "policy": {"gamma": 0.7}}).table()
-        recipe = make_recipe(with_settings(complete, ["method=joaov2"]))
-        assert (recipe.policy.options["gamma"], recipe.heads.name) == (0.7, "head_per_augmentation")
+def test_round_trip_of_nested_lists(tmp_path):
+    prior = [[0.5, 0.25], [0.25, 0.0]]
+    recipe = make_recipe({"augmentations": ["node_drop", "identity"], "policy": {"prior": prior}})
+    assert through_a_file(recipe, tmp_path).policy.options["prior"] == prior
+    assert through_a_file(recipe, tmp_path) == recipe
 
 
-class TestPool:
-    def test_twice_the_same_is_refused(self):
-        with pytest.raises(UserError, match="two members are the same"):
-            make_recipe({"augmentations": ["subgraph", {"name": "subgraph", "strength": 0.2}]})
+@pytest.mark.parametrize(
+    "text",
+    [
+        'say "hi"',
+        "C:\\new\\table",
+        "naïve ↦ 図 😀",
+        "tab\tline\nreturn\rbell\x07nul\x00delete\x7f",
+        "soft\u00adhyphen and \u2028 and \ufeff",
+        "language tag \U000e0001 behind the first plane, then 1",
+        "",
+        "'''",
+        "#[not.a.table]",
+    ],
+)
+def test_round_trip_of_text(text, tmp_path):
+    recipe = make_recipe({"data": text})
+    assert tomllib.loads(recipe.toml())["data"] == text
+    assert through_a_file(recipe, tmp_path) == recipe
 
-    def test_one_name_with_two_strengths_is_told_apart(self):
-        pool = make_recipe({"augmentations": ["node_drop", {"name": "node_drop", "strength": 0.4}, "identity"]})
-        names = [pool_name(part, pool.augmentations) for part in pool.augmentations]
-        assert names == ["node_drop(strength=0.2)", "node_drop(strength=0.4)", "identity"]
+
+@pytest.mark.parametrize(("family", "name"), MEMBERS)
+def test_a_part_has_all_options_of_its_class(family, name):
+    given_by_the_experiment = {"num_features", "num_edge_features", "num_dimensions", "num_augmentations"}
+    parameters = set(inspect.signature(CATALOGUES[family][name]).parameters) - given_by_the_experiment
+    assert set(getattr(make_recipe({family: name}), family).options) == parameters - {"augmentations"}
 
 
-class TestFiles:
-    def test_settings_and_top_keys_are_applied(self, tmp_path):
-        path = tmp_path / "mine.toml"
-        path.write_text('data = "A"\n[training]\nepochs = 3\n')
-        recipe = read_recipe(path, ["training.seed=9"], data="B")
-        assert (recipe.data, recipe.training.epochs, recipe.training.seed) == ("B", 3, 9)
+def test_the_default_is_the_papers_pool_in_its_order():
+    recipe = make_recipe({})
+    assert tuple(part.name for part in recipe.augmentations) == POOL
+    assert dataclasses.asdict(recipe.training) == dataclasses.asdict(Schedule())
 
-    @pytest.mark.parametrize("content", [b"data = ", b"\xff\xfe", b"[a]\n[a]\n"])
-    def test_what_is_not_toml(self, content, tmp_path):
-        path = tmp_path / "mine.toml"
-        path.write_bytes(content)
-        with pytest.raises(UserError, match=r"mine\.toml: is not TOML"):
-            read_table(path)
 
-    @pytest.mark.parametrize("path", ["nowhere.toml", "."])
-    def test_what_cannot_be_read(self, path, tmp_path):
-        with pytest.raises(UserError, match="cannot be read"):
-            read_table(tmp_path / path)
+def test_every_cell_of_the_shipped_table_says_everything():
+    for cell in cells():
+        recipe = cell_recipe(cell)
+        written = tomllib.loads(recipe.toml())
+        assert make_recipe(written) == recipe
+        assert recipe.data == cell.dataset
+        assert recipe.training.seed == cell.seed
+        said = {key: set(value) for key, value in written.items() if isinstance(value, dict)}
+        assert said["training"] == {each.name for each in dataclasses.fields(Schedule)}
+        for family in CATALOGUES:
+            options = getattr(recipe, family).options
+            assert said[family] == {"name", *(key for key, value in options.items() if value is not None)}
 
-    def test_complaints_begin_with_the_path(self, tmp_path):
-        path = tmp_path / "mine.toml"
-        path.write_text("encoder = 'gim'\n")
-        with pytest.raises(UserError, match=r"mine\.toml: encoder: unknown encoder 'gim'\. Did you mean 'gin'"):
-            read_recipe(path)
+
+@pytest.mark.parametrize(
+    ("dataset", "method"), sorted({(cell.dataset, cell.method) for cell in cells() if cell.method != "histogram"})
+)
+def test_every_cell_takes_a_step(dataset, method):
+    recipe = cell_recipe(Cell(dataset, method, seed=0))
+    recipe = dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, epochs=1))
+    trained = pretrain(recipe, random_graphs(8, mean_nodes=6), device="cpu")
+    (epoch,) = trained.metrics
+    assert np.sum(epoch.drawn) == 8  # every graph was shown once
+    assert np.sum(epoch.probabilities) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"polcy": "uniform"}, "here: unknown key 'polcy'. Did you mean 'policy'?"),
+        ({"epochs": 3}, "here: unknown key 'epochs'. Did you mean 'training.epochs'?"),
+        ({"training": {"epoch": 3}}, "here: training: unknown key 'epoch'. Did you mean 'epochs'?"),
+        ({"encoder": {"widht": 3}}, "here: encoder: gin: unknown key 'widht'. Did you mean 'width'?"),
+        ({"encoder": "GIN"}, "here: encoder: unknown encoder 'GIN'. Did you mean 'gin'?"),
+        ({"heads": "sharedhead"}, "here: heads: unknown head 'sharedhead'. Did you mean 'shared_head'?"),
+        ({"objective": {"name": "ntxent"}}, "here: objective: unknown objective 'ntxent'. Did you mean 'nt_xent'?"),
+        ({"policy": {"gama": 1}}, "here: policy: min_max: unknown key 'gama'. Did you mean 'gamma'?"),
+        ({"policy": {"name": "uniform", "gamma": 1}}, "here: policy: uniform: unknown key 'gamma'."),
+        ({"augmentations": ["nodedrop"]}, "here: augmentations: unknown augmentation 'nodedrop'. Did you mean"),
+        (
+            {"augmentations": [{"name": "subgraph", "kept": 1}]},
+            "here: augmentations: subgraph: unknown key 'kept'. Did you mean 'keep'?",
+        ),
+        ({"method": "JOAOv2"}, "here: unknown method 'JOAOv2'. Did you mean 'joaov2'?"),
+        ({"features": "degrees"}, "here: unknown rule 'degrees' for features. Did you mean 'degree'?"),
+        ({"encoder": {"num_features": 3}}, "here: encoder: gin: unknown key 'num_features'."),
+    ],
+)
+def test_the_nearest_name_is_told(table, message):
+    with pytest.raises(UserError) as caught:
+        make_recipe(table, place="here")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"training": {"epochs": 2.5}}, "training: epochs must be a whole number, got 2.5."),
+        ({"training": {"epochs": True}}, "training: epochs must be a whole number, got True."),
+        ({"training": {"epochs": "2"}}, "training: epochs must be a whole number, got '2'."),
+        ({"training": {"learning_rate": "fast"}}, "learning_rate must be a number, got 'fast'."),
+        ({"training": {"learning_rate": float("nan")}}, "learning_rate must be a number, got nan."),
+        ({"training": {"learning_rate": float("inf")}}, "learning_rate must be a number, got inf."),
+        ({"training": {"pair_per": 1}}, "pair_per must be text, got 1."),
+        ({"training": {"pair_per": "node"}}, "pair_per must be 'batch' or 'graph', got 'node'."),
+        ({"training": {"epochs": 0}}, "epochs must be at least 1, got 0."),
+        ({"training": [1]}, "training: must be a table, got [1]."),
+        ({"objective": {"symmetric": 1}}, "symmetric must be true or false, got 1."),
+        ({"policy": {"prior": 3}}, "prior must be a list, got 3."),
+        ({"policy": {"prior": [["a"]]}}, "prior must be a number, got 'a'."),
+        ({"policy": {"name": "fixed", "pair": "node_drop"}}, "pair must be a list, got 'node_drop'."),
+        ({"encoder": 3}, "encoder: must be a name or a table with a name, got 3."),
+        ({"encoder": {"name": ["gin"]}}, "encoder: must be a name or a table with a name"),
+        ({"augmentations": "node_drop"}, "augmentations: must be a list of names or tables, got 'node_drop'."),
+        ({"augmentations": []}, "augmentations: must be a list of names or tables, got []."),
+        ({"augmentations": [3]}, "augmentations: must be a name or a table with a name, got 3."),
+        ({"data": 3}, "data must be text, got 3."),
+        ({"features": ["labels"]}, "features must be text, got ['labels']."),
+        ({"max_degree": 6.5}, "max_degree must be a whole number, got 6.5."),
+        ({"method": ["joao"]}, "unknown method '['joao']'."),
+        ({"strength": "much"}, "strength must be a number, got 'much'."),
+    ],
+)
+def test_wrong_types_are_told_with_place_and_value(table, message):
+    with pytest.raises(UserError) as caught:
+        make_recipe(table)
+    assert message in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    recipe = make_recipe({"training": {"epochs": np.int64(3), "learning_rate": np.float32(0.5)}})
+    assert (type(recipe.training.epochs), type(recipe.training.learning_rate)) == (int, float)
+    assert make_recipe(tomllib.loads(recipe.toml())) == recipe
+
+
+def test_strength_reaches_every_augmentation_that_says_none():
+    table = {"strength": 0.3, "augmentations": ["node_drop", {"name": "subgraph", "strength": 0.1}, "identity"]}
+    recipe = make_recipe(table)
+    assert [part.options["strength"] for part in recipe.augmentations] == [0.3, 0.1, 0.3]
+
+
+def test_strength_is_written_out():
+    written = tomllib.loads(make_recipe({"strength": 0.3}).toml())
+    assert "strength" not in written
+    assert {each["strength"] for each in written["augmentations"]} == {0.3}
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("training.epochs=5", {"training": {"epochs": 5}}),
+        ("training.learning_rate=1e-3", {"training": {"learning_rate": 0.001}}),
+        ("policy=uniform", {"policy": "uniform"}),
+        ('policy="uniform"', {"policy": "uniform"}),
+        ('policy={name="min_max", gamma=0}', {"policy": {"name": "min_max", "gamma": 0}}),
+        ('augmentations=["node_drop"]', {"augmentations": ["node_drop"]}),
+        ("objective.symmetric=true", {"objective": {"symmetric": True}}),
+        ("data=a=b", {"data": "a=b"}),
+        ("data=", {"data": ""}),
+        ("features=auto", {"features": "auto"}),
+    ],
+)
+def test_forms_of_settings(setting, expected):
+    assert with_settings({}, [setting]) == expected
+
+
+def test_later_settings_win_and_the_table_is_not_changed():
+    table = {"training": {"epochs": 1, "seed": 7}}
+    changed = with_settings(table, ["training.epochs=2", "training.epochs=3"])
+    assert changed == {"training": {"epochs": 3, "seed": 7}}
+    assert table == {"training": {"epochs": 1, "seed": 7}}
+
+
+@pytest.mark.parametrize("setting", ["training.epochs", "=3", "", "="])
+def test_a_setting_without_key_or_value_is_refused(setting):
+    with pytest.raises(UserError, match="must have the form key=value"):
+        with_settings({}, [setting])
+
+
+def test_a_list_has_no_keys_to_set():
+    with pytest.raises(UserError, match="'augmentations' has no keys inside it"):
+        with_settings({"augmentations": ["node_drop"]}, ["augmentations.strength=0.1"])
+
+
+@pytest.mark.parametrize("setting", ["policy=uniform", "policy.name=uniform"])
+def test_another_name_drops_the_options_of_the_former(setting):
+    complete = make_recipe({"policy": {"gamma": 0.7}}).table()
+    assert make_recipe(with_settings(complete, [setting])).policy == make_recipe({"policy": "uniform"}).policy
+
+
+def test_the_same_name_keeps_the_options():
+    table = {"policy": {"name": "min_max", "gamma": 0.7}}
+    assert make_recipe(with_settings(table, ["policy.name=min_max"])).policy.options["gamma"] == 0.7
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(METHODS, 2)))
+def test_a_method_replaces_the_parts_of_a_complete_recipe(before, after):
+    complete = make_recipe({"method": before}).table()
+    assert make_recipe(with_settings(complete, [f"method={after}"])) == make_recipe({"method": after})
+
+
+def test_a_method_keeps_the_options_of_a_part_it_shares():
+    complete = make_recipe({"method": "joao", "policy": {"gamma": 0.7}}).table()
+    recipe = make_recipe(with_settings(complete, ["method=joaov2"]))
+    assert (recipe.policy.options["gamma"], recipe.heads.name) == (0.7, "head_per_augmentation")
+
+
+def test_twice_the_same_augmentation_is_refused():
+    with pytest.raises(UserError, match="two members are the same"):
+        make_recipe({"augmentations": ["subgraph", {"name": "subgraph", "strength": 0.2}]})
+
+
+def test_one_augmentation_with_two_strengths_is_told_apart():
+    pool = make_recipe({"augmentations": ["node_drop", {"name": "node_drop", "strength": 0.4}, "identity"]})
+    names = [pool_name(part, pool.augmentations) for part in pool.augmentations]
+    assert names == ["node_drop(strength=0.2)", "node_drop(strength=0.4)", "identity"]
+
+
+def test_settings_and_top_keys_are_applied_to_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('data = "A"\n[training]\nepochs = 3\n')
+    recipe = read_recipe(path, ["training.seed=9"], data="B")
+    assert (recipe.data, recipe.training.epochs, recipe.training.seed) == ("B", 3, 9)
+
+
+@pytest.mark.parametrize("content", [b"data = ", b"\xff\xfe", b"[a]\n[a]\n"])
+def test_a_file_that_is_not_toml(content, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"mine\.toml: is not TOML"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("path", ["nowhere.toml", "."])
+def test_a_file_that_cannot_be_read(path, tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_table(tmp_path / path)
+
+
+def test_complaints_begin_with_the_path_of_the_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("encoder = 'gim'\n")
+    with pytest.raises(UserError, match=r"mine\.toml: encoder: unknown encoder 'gim'\. Did you mean 'gin'"):
+        read_recipe(path)

@@ -216,12 +216,18 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
     return Trained(run.recipe, run.info, encoder, weights, run.metrics())
 
 
-def untrained(recipe: Recipe, dataset: Dataset, features: Features, *, device: str = "auto") -> Tensor:
-    """Embeddings by the recipe's encoder with its initial weights and calibrated normalisation."""
+def untrained(
+    recipe: Recipe, dataset: Dataset, features: Features, *, calibrated: bool = True, device: str = "auto"
+) -> Tensor:
+    """Embeddings by the recipe's encoder with its initial weights.
+
+    Its normalisation is calibrated on the graphs, in one pass without labels, or left as initialised.
+    """
     store = make_store(dataset, features)
     encoder = build_encoder(recipe, store)
     store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
-    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+    if calibrated:
+        calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
     return embed(encoder, store)
 
 

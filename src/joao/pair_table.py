@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from joao.errors import UserError, nearest
+
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
@@ -33,6 +35,9 @@ class PairTable:
         return cls(tuple(names), np.asarray(values, dtype=np.float64))
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
+        for name in pair:
+            if name not in self.names:
+                raise UserError(f"pairs: '{name}' is not in the table. {nearest(name, self.names)}")
         first, second = (self.names.index(name) for name in pair)
         return float(self.values[first, second])
 

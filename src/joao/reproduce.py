@@ -33,7 +33,7 @@ from joao.files import make_folder, write_json
 from joao.recipe import Recipe, make_recipe
 from joao.scoring import classes_of, describe_data, origin
 
-BASELINES = ("histogram", "untrained")
+BASELINES = ("histogram", "untrained_initial", "untrained")
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
 def _embeddings(cell: Cell, recipe: Recipe, dataset: Dataset, device: str) -> tuple[NDArray[Any], dict[str, Any]]:
     if cell.method == "histogram":
         return histogram(dataset), {}
-    if cell.method == "untrained":
+    if cell.method in BASELINES:
         features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        return untrained(recipe, dataset, features, device=device).numpy(), {}
+        calibrated = cell.method == "untrained"
+        return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
     last = trained.metrics[-1]
     rate = np.median([epoch.graphs_per_second for epoch in trained.metrics])
@@ -165,8 +166,13 @@ def compute_missing(
     """
     make_folder(records)
     if jobs == 1:
-        for cell in missing:
-            yield _compute_one(cell, records, data_root, device)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # sums of several threads round differently
+        try:
+            for cell in missing:
+                yield _compute_one(cell, records, data_root, device)
+        finally:
+            torch.set_num_threads(threads)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:

@@ -36,7 +36,7 @@ def test_every_set_of_nodes_is_equally_likely(make_batch, generator, assert_law)
     batch = make_batch([(5, [])] * 2000)
     rows = changed_rows(AttributeMask(0.4)(batch, generator(1)), batch).view(2000, 5).tolist()
     masked = [tuple(node for node in range(5) if row[node]) for row in rows]
-    assert_law(masked, {nodes: 1 / 10 for nodes in combinations(range(5), 2)})
+    assert_law(masked, dict.fromkeys(combinations(range(5), 2), 1 / 10))
 
 
 def test_noise_is_normal_and_independent_of_row_and_column(make_batch, generator):
@@ -58,7 +58,11 @@ def test_mean_fill_is_the_mean_over_all_nodes_of_the_graph(mutag, generator):
     masked = changed_rows(view, batch)
     assert masked.any()
     for node in masked.nonzero().flatten().tolist():
-        own = [batch.x[other] for other in range(batch.num_nodes) if batch.graph_of_node[other] == batch.graph_of_node[node]]
+        own = [
+            batch.x[other]
+            for other in range(batch.num_nodes)
+            if batch.graph_of_node[other] == batch.graph_of_node[node]
+        ]
         torch.testing.assert_close(view.x[node], sum(own) / len(own))
 
 

@@ -62,7 +62,7 @@ def test_kept_edges_keep_their_attributes_and_added_ones_get_those_of_an_edge_of
     assert all(added[v, u] == attr for (u, v), attr in added.items())
     donors = [(u // 8, int(attr[0])) for (u, v), attr in added.items() if u < v]
     assert all(number // 5 == copy for copy, number in donors)  # five edges a copy: four of the path, and one
-    assert_law([number % 5 for _, number in donors], {number: 1 / 4 for number in range(4)})
+    assert_law([number % 5 for _, number in donors], dict.fromkeys(range(4), 1 / 4))
 
 
 def test_the_ends_of_an_added_edge_are_drawn_afresh_for_each_graph(make_batch, generator):

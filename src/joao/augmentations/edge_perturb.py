@@ -67,8 +67,9 @@ def _random_pairs(batch: GraphBatch, graphs: Tensor, generator: torch.Generator)
 
 def _join(batch: GraphBatch, first: Tensor, second: Tensor, attr: Tensor | None) -> GraphBatch:
     """Adds both directions of the edges ``first - second`` that are not there yet, in sorted order."""
-    source, target = torch.cat([first, second]), torch.cat([second, first])
-    # Stable: of a pair drawn twice, both directions of the first draw are kept.
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    source, target = torch.cat([low, high]), torch.cat([high, low])
+    # Stable, and low ends first: of a pair drawn twice, both directions of the first draw are kept.
     key, order = torch.sort(target * batch.num_nodes + source, stable=True)
     present = batch.target * batch.num_nodes + batch.source
     place = torch.searchsorted(present, key)

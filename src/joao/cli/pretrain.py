@@ -104,16 +104,24 @@ def train(
         def on_epoch(epoch: EpochMetrics) -> None:
             bar.advance(f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} graphs/s")
 
-        trained = pretrain(
-            recipe,
-            dataset,
-            folder=folder,
-            resume=resume,
-            device=device,
-            precision=precision,
-            checkpoint_every=checkpoint_every,
-            on_epoch=on_epoch,
-        )
+        try:
+            trained = pretrain(
+                recipe,
+                dataset,
+                folder=folder,
+                resume=resume,
+                device=device,
+                precision=precision,
+                checkpoint_every=checkpoint_every,
+                on_epoch=on_epoch,
+            )
+        except KeyboardInterrupt:
+            has_checkpoint = (folder / "checkpoint.safetensors").exists()
+            cure = (
+                f"Go on: joao pretrain --resume {quoted(folder)}" if has_checkpoint else "There is no checkpoint yet."
+            )
+            typer.echo(f"joao: interrupted. {cure}", err=True)
+            raise typer.Exit(130) from None
     last = trained.metrics[-1]
     policy = trained.policy
     draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", folder / "policy.png")

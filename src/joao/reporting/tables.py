@@ -17,6 +17,7 @@ from joao.reproduce import BASELINES, grid, read_record
 
 NAMES = {
     "histogram": "label and degree histogram",
+    "untrained_initial": "untrained encoder, as initialised",
     "untrained": "untrained encoder, calibrated",
     "graphcl": "GraphCL (rule pool)",
     "uniform": "uniform",

@@ -1,0 +1,107 @@
+"""What every encoder promises: a vector a graph, of the graph alone, whatever the order of its nodes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from joao.encoders import ENCODERS
+from joao.errors import UserError
+from joao.graphs import GraphBatch
+from joao.randomness import seeded
+
+
+@pytest.fixture(params=[0, 1, 2], ids=lambda columns: f"{columns} edge columns")
+def batch(request, make_batch, shapes):
+    batch = make_batch([*shapes.values()], with_attributes=True)
+    # positive, because one column is taken for weights of edges
+    attr = torch.cat([torch.cos(batch.edge_attr) + 1.5, batch.edge_attr], dim=1)[:, : request.param]
+    return replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double() if request.param else None)
+
+
+@pytest.fixture(params=ENCODERS)
+def make(request, batch):
+    num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
+    return lambda **options: ENCODERS[request.param](batch.x.shape[1], num_edge_features, **options).double()
+
+
+def moved_statistics(encoder, batch):
+    """In evaluation mode, after a training pass has moved the statistics away from their start."""
+    encoder(batch)
+    return encoder.eval()
+
+
+def renumbered(batch, generator):
+    """The same graphs with their nodes in another order, by loops."""
+    new_number = torch.empty(batch.num_nodes, dtype=torch.long)
+    for graph in range(batch.num_graphs):
+        nodes = (batch.graph_of_node == graph).nonzero().flatten()
+        new_number[nodes] = nodes[torch.randperm(len(nodes), generator=generator)]
+    edges = sorted((int(new_number[v]), int(new_number[u]), e) for e, (u, v) in enumerate(batch.edge_index.T.tolist()))
+    old_edge = torch.tensor([e for _, _, e in edges])
+    return GraphBatch(
+        x=torch.empty_like(batch.x).index_copy(0, new_number, batch.x),
+        source=torch.tensor([u for _, u, _ in edges]),
+        target=torch.tensor([v for v, _, _ in edges]),
+        graph_of_node=batch.graph_of_node,
+        num_graphs=batch.num_graphs,
+        edge_attr=None if batch.edge_attr is None else batch.edge_attr[old_edge],
+    )
+
+
+def test_one_row_of_the_promised_length_for_each_graph(make, batch):
+    for options in ({}, {"width": 7, "layers": 2}):
+        encoder = make(**options)
+        assert encoder(batch).shape == (batch.num_graphs, encoder.num_dimensions)
+
+
+def test_the_order_of_nodes_does_not_matter(make, batch, generator):
+    encoder = moved_statistics(make(), batch)
+    torch.testing.assert_close(encoder(renumbered(batch, generator())), encoder(batch), rtol=1e-9, atol=1e-9)
+
+
+def test_graphs_of_a_batch_do_not_influence_each_other(make, batch):
+    encoder = moved_statistics(make(), batch)
+    together = encoder(batch)
+    for graph in range(batch.num_graphs):
+        alone = batch.keep_nodes(batch.graph_of_node == graph)
+        alone = replace(alone, graph_of_node=torch.zeros_like(alone.graph_of_node), num_graphs=1)
+        torch.testing.assert_close(encoder(alone)[0], together[graph], rtol=1e-9, atol=1e-9)
+
+
+def test_edges_count(make, batch):
+    encoder = moved_statistics(make(), batch)
+    without = encoder(batch.keep_edges(torch.zeros(batch.num_edges, dtype=torch.bool)))
+    has_edges = torch.zeros(batch.num_graphs, dtype=torch.bool)
+    has_edges[batch.graph_of_node[batch.source]] = True
+    assert ((without != encoder(batch)).any(dim=1) == has_edges).all()
+
+
+def test_the_gradient_reaches_every_parameter(make, batch, generator):
+    encoder = make()
+    embeddings = encoder(batch)
+    (embeddings * torch.randn(embeddings.shape, dtype=torch.float64, generator=generator())).sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
+
+
+def test_weights_are_a_function_of_the_seed(make):
+    states = []
+    for seed in (1, 1, 2):
+        with seeded(seed, "weights"):
+            states.append(torch.cat([value.flatten().double() for value in make().state_dict().values()]))
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[0], states[2])
+
+
+@pytest.mark.parametrize("options", [{"width": 0}, {"layers": 0}])
+def test_impossible_sizes_are_refused(make, options):
+    with pytest.raises(UserError, match="width and layers must be at least 1, got"):
+        make(**options)
+
+
+def test_the_input_is_untouched(make, batch):
+    before = batch.x.clone()
+    make()(batch)
+    assert torch.equal(batch.x, before)

@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+import pytest
+import torch
+import torch_geometric.nn as geometric
+from torch import nn
+
+from joao.encoders import Convolutions
+from joao.errors import UserError
+
+
+@pytest.fixture
+def make(make_batch, shapes):
+    def batch(columns):
+        batch = make_batch([*shapes.values()], with_attributes=True)
+        attr = torch.stack([torch.cos(k + batch.edge_attr[:, 0]) + 1.5 for k in range(columns)], dim=1)
+        return replace(batch, edge_attr=attr)
+
+    return batch
+
+
+def by_hand(encoder, batch, **edges):
+    """The network in torch-geometric's own words."""
+    x, pooled = batch.x, []
+    for convolution, norm in zip(encoder.convolutions, encoder.norms, strict=True):
+        x = norm(torch.relu(convolution(x, batch.edge_index, **edges)))
+        pooled.append(geometric.global_add_pool(x, batch.graph_of_node))
+    return torch.cat(pooled, dim=1)
+
+
+@pytest.mark.parametrize("name", ["GATv2Conv", "GATConv", "TransformerConv", "GENConv", "ResGatedGraphConv"])
+def test_convolutions_with_edge_dim_get_the_attributes(name, make):
+    batch = make(4)
+    encoder = Convolutions(3, 4, name, width=8, layers=2)
+    assert isinstance(encoder.convolutions[1], getattr(geometric, name))
+    found = encoder(batch)
+    torch.testing.assert_close(found, by_hand(encoder, batch, edge_attr=batch.edge_attr))
+    other = encoder(replace(batch, edge_attr=batch.edge_attr.flip(1)))
+    assert not torch.allclose(found, other)
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "GraphConv"])
+def test_a_single_column_is_the_weight_of_edges(name, make):
+    batch = make(1)
+    encoder = Convolutions(3, 1, name, width=8)
+    found = encoder(batch)
+    torch.testing.assert_close(found, by_hand(encoder, batch, edge_weight=batch.edge_attr[:, 0]))
+    assert not torch.allclose(found, by_hand(encoder, batch))
+
+
+def test_several_columns_are_not_weights(make):
+    batch = make(2)
+    encoder = Convolutions(3, 2, "GCNConv")
+    torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
+
+
+def test_without_edge_attributes_there_is_nothing_to_hand_over(make):
+    batch = replace(make(1), edge_attr=None)
+    for name in ("GATv2Conv", "GCNConv", "SAGEConv"):
+        encoder = Convolutions(3, 0, name)
+        torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
+
+
+def test_a_function_makes_the_convolutions(make):
+    batch = make(2)
+    encoder = Convolutions(3, 2, lambda before, after: geometric.GINEConv(nn.Linear(before, after), edge_dim=2))
+    torch.testing.assert_close(encoder(batch), by_hand(encoder, batch, edge_attr=batch.edge_attr))
+    encoder = Convolutions(3, 2, lambda before, after: geometric.GATConv(before, after))
+    torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
+
+
+def test_trying_a_named_convolution_out_leaves_it_in_training_mode_and_its_statistics_at_their_start():
+    for module in Convolutions(3, 0, "GENConv").modules():
+        assert module.training
+        if isinstance(module, nn.BatchNorm1d):
+            assert module.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("GatConv", "torch-geometric has no convolution 'GatConv'. Did you mean 'GATConv'"),
+        ("Linear", "torch-geometric has no convolution 'Linear'"),
+        ("GINConv", r"GINConv needs more than numbers of columns \(.*\). Give a function"),
+        ("GCN2Conv", r"GCN2Conv needs more than numbers of columns \(.*\). Give a function"),
+        ("ChebConv", r"ChebConv needs more than numbers of columns \(.*\). Give a function"),
+        ("AGNNConv", r"AGNNConv returned \(2, 3\) for \(2, 32\) nodes and columns. Give a function"),
+    ],
+)
+def test_names_that_cannot_be_used_are_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        Convolutions(3, 0, name)

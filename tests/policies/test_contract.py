@@ -1,0 +1,99 @@
+"""What every policy promises: a law over pairs, before and after any update."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from joao.augmentations import AUGMENTATIONS
+from joao.errors import UserError
+from joao.policies import POLICIES
+
+POOL = list(AUGMENTATIONS)
+SIZE = len(POOL)
+
+
+@pytest.fixture(params=POLICIES)
+def make(request):
+    return POLICIES[request.param]
+
+
+def assert_is_law(p):
+    assert p.shape == (SIZE, SIZE)
+    assert p.dtype == torch.float64
+    assert (p >= 0).all()
+    assert p.sum().item() == pytest.approx(1, abs=1e-12)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    tables=st.lists(
+        st.lists(st.floats(-1e4, 1e4, width=32), min_size=SIZE**2, max_size=SIZE**2), min_size=1, max_size=4
+    )
+)
+def test_probabilities_are_a_law_before_and_after_updates(make, tables):
+    policy = make(POOL)
+    assert_is_law(policy.probabilities)
+    for table in tables:
+        policy.update(torch.tensor(table).view(SIZE, SIZE))
+        assert_is_law(policy.probabilities)
+
+
+def test_only_differences_of_losses_matter(make, generator):
+    losses = torch.rand(SIZE, SIZE, dtype=torch.float64, generator=generator())
+    one, other = make(POOL), make(POOL)
+    one.update(losses)
+    other.update(losses + 1000)
+    torch.testing.assert_close(one.probabilities, other.probabilities, rtol=0, atol=1e-11)
+
+
+def test_a_policy_that_does_not_learn_stays_and_one_that_learns_moves(make, generator):
+    policy = make(POOL)
+    before = policy.probabilities.clone()
+    losses = torch.rand(SIZE, SIZE, generator=generator(), requires_grad=True)
+    given = losses.detach().clone()
+    policy.update(losses)
+    assert torch.equal(policy.probabilities, before) != policy.learns
+    assert torch.equal(losses, given)
+    assert not policy.probabilities.requires_grad
+
+
+def test_an_update_does_not_write_into_the_table_handed_out_before(make, generator):
+    policy = make(POOL)
+    handed_out = policy.probabilities
+    before = handed_out.clone()
+    policy.update(torch.rand(SIZE, SIZE, generator=generator()))
+    assert torch.equal(handed_out, before)
+
+
+def test_equal_losses_leave_the_law_at_its_start(make):
+    policy = make(POOL)
+    before = policy.probabilities.clone()
+    policy.update(torch.full((SIZE, SIZE), 3.7))
+    torch.testing.assert_close(policy.probabilities, before, rtol=0, atol=1e-12)
+
+
+def test_pairs_are_drawn_with_their_probabilities(make, generator, assert_law):
+    policy = make(POOL)
+    policy.update(0.01 * torch.rand(SIZE, SIZE, generator=generator(1)))
+    pairs = policy.sample(20_000, generator(2))
+    assert pairs.shape == (20_000, 2)
+    p = policy.probabilities
+    law = {(i, j): p[i, j].item() for i in range(SIZE) for j in range(SIZE)}
+    assert_law(map(tuple, pairs.tolist()), law)
+
+
+def test_equal_generators_draw_equal_pairs(make, generator):
+    drawn = [make(POOL).sample(50, generator(seed)).tolist() for seed in (3, 3)]
+    assert drawn[0] == drawn[1]
+
+
+def test_an_empty_pool_is_refused(make):
+    with pytest.raises(UserError, match="the pool is empty"):
+        make([])
+
+
+def test_names_that_are_not_in_the_pool_are_refused(make):
+    with pytest.raises(UserError, match=r"'nodedrop' is not in the pool. Did you mean 'node_drop'"):
+        make(POOL).numbers(["nodedrop"])
+    assert make(POOL).numbers(POOL[::-1]) == list(range(SIZE))[::-1]

@@ -1,0 +1,118 @@
+"""Rows of a table against figures worked out by hand."""
+
+import json
+
+import pytest
+
+from joao.errors import UserError
+from joao.evaluation.statistics import paired_gain
+from joao.reporting.paper import Published
+from joao.reporting.tables import HEADER, NAMES, cells_of, markdown, rows, with_deviation, write_tables
+from joao.reproduce import BASELINES, grid
+
+
+def record(method, seed, accuracies, dataset="MUTAG", fold_hash=None, inductive=False):
+    return {
+        "cell": {"dataset": dataset, "method": method, "seed": seed, "inductive": inductive},
+        "scores": {"partitions": [{"fold_hash": fold_hash or f"hash {seed}", "accuracies": accuracies}]},
+    }
+
+
+RECORDS = [
+    record("untrained", 0, [0.80, 0.90]),
+    record("untrained", 1, [0.70, 0.80]),
+    record("joao", 0, [0.90, 1.00]),
+    record("joao", 1, [0.70, 0.90]),
+]
+
+
+def test_a_row_by_hand():
+    untrained, joao = rows(RECORDS)
+    # joao: seeds 95 and 80, mean 87.5, deviation 15 / sqrt(2); untrained: 85 and 75.
+    assert (joao.dataset, joao.method, joao.num_seeds) == ("MUTAG", "joao", 2)
+    assert joao.mean == pytest.approx(87.5)
+    assert joao.std == pytest.approx(15 / 2**0.5)
+    assert untrained.mean == pytest.approx(80)
+    assert untrained.gain is None
+    # Differences 10, 10, 0, 10: mean 7.5.
+    assert joao.gain.mean == pytest.approx(7.5)
+    assert joao.gain == paired_gain([[90.0, 100.0], [70.0, 90.0]], [[80.0, 90.0], [70.0, 80.0]])
+    assert joao.paper == Published(87.35, 1.02)
+
+
+def test_a_row_as_text():
+    joao = rows(RECORDS)[1]
+    low, high = f"{joao.gain.low:+.2f}", f"{joao.gain.high:+.2f}"
+    assert cells_of(joao) == [
+        *("MUTAG", "JOAO", "87.50 ± 10.61", "2"),
+        *(f"+7.50 ({low} to {high})", "87.35 ± 1.02", "+0.15"),
+    ]
+    assert len(cells_of(joao)) == len(HEADER)
+
+
+def test_only_seeds_of_both_are_paired():
+    found = rows([*RECORDS[:1], *RECORDS[2:]])  # the untrained encoder has seed 0 alone
+    joao = next(row for row in found if row.method == "joao")
+    assert joao.num_seeds == 2
+    assert joao.gain.mean == pytest.approx(10)
+
+
+def test_without_baseline_there_is_no_gain_and_of_one_seed_no_deviation():
+    (row,) = rows([record("joao", 0, [0.5, 1.0])])
+    assert (row.gain, row.std) == (None, None)
+    assert cells_of(row)[2:5] == ["75.00", "1", ""]
+
+
+def test_scores_on_different_folds_are_not_paired():
+    with pytest.raises(UserError, match="seed 0 are on different folds"):
+        rows([record("untrained", 0, [0.5, 0.5]), record("joao", 0, [0.5, 0.5], fold_hash="other")])
+
+
+def test_inductive_records_have_a_row_of_their_own_without_the_papers_figure():
+    found = rows([*RECORDS, record("joao", 0, [0.6, 0.6], inductive=True)])
+    assert [row.name for row in found] == ["untrained encoder, calibrated", "JOAO", "JOAO, inductive"]
+    assert found[2].paper is None
+    assert found[2].gain.mean == pytest.approx(-25)  # over the same untrained encoder
+    assert found[1].mean == pytest.approx(87.5)
+
+
+def test_every_method_of_the_table_has_a_name():
+    assert set(NAMES) >= {*BASELINES, *grid()["methods"]}
+
+
+def test_deviation():
+    assert with_deviation(87.5, 1.0) == "87.50 ± 1.00"
+    assert with_deviation(87.5, None) == "87.50"
+
+
+def test_markdown():
+    assert markdown(["a", "b"], [["1", "2"], ["3", ""]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 |  |"
+
+
+def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
+    found = [*RECORDS, record("joao", 0, [0.7, 0.8], dataset="NCI1"), record("older", 0, [0.5, 0.5])]
+    for number, each in enumerate(found):
+        path = tmp_path / each["cell"]["dataset"] / f"{number}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(each))
+    path = write_tables(tmp_path)
+    assert path == tmp_path / "table.md"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("# Unsupervised")
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert table[0] == HEADER
+    assert [line[:3] for line in table[2:]] == [
+        ["NCI1", "JOAO", "75.00"],
+        ["MUTAG", "untrained encoder, calibrated", "80.00 ± 7.07"],
+        ["MUTAG", "JOAO", "87.50 ± 10.61"],
+        ["MUTAG", "older", "50.00"],
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"cell": {}, "scores": {}}'])
+def test_a_file_that_is_no_record(content, tmp_path):
+    (tmp_path / "MUTAG").mkdir()
+    (tmp_path / "MUTAG" / "stray.json").write_text(content)
+    with pytest.raises(UserError, match=r"stray\.json: is not a record"):
+        write_tables(tmp_path)
+    assert not (tmp_path / "table.md").exists()

@@ -1,0 +1,413 @@
+"""JOAO behaves like any scikit-learn transformer, on lists of graphs."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils import estimator_checks
+from torch import nn
+from typer.testing import CliRunner
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
+    from torch_geometric.data import Data
+    from torch_geometric.nn import GCNConv, global_add_pool
+
+import joao
+from joao.augmentations import Identity, NodeDrop
+from joao.cli.main import app
+from joao.data.synthetic import random_graphs
+from joao.objectives import NtXent, Objective
+from joao.recipe import METHODS
+
+OPTIONS = {"epochs": 1, "batch_size": 8, "device": "cpu"}
+
+
+def data_list(num_graphs=16, seed=0):
+    """Labelled graphs as torch-geometric has them, with two classes that their attributes tell apart."""
+    dataset = random_graphs(num_graphs, mean_nodes=6, num_node_labels=0, num_attributes=3, seed=seed)
+    graphs = []
+    for number in range(num_graphs):
+        nodes = slice(*dataset.first_node[number : number + 2])
+        edges = slice(*dataset.first_edge[number : number + 2])
+        index = np.stack([dataset.source[edges], dataset.target[edges]]).astype(np.int64)
+        x = torch.from_numpy(dataset.node_attributes[nodes])
+        graphs.append(Data(x=x, edge_index=torch.from_numpy(index), y=int(dataset.classes[number])))
+    return graphs
+
+
+GRAPHS = data_list()
+CLASSES = [graph.y for graph in GRAPHS]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return joao.JOAO(**OPTIONS).fit(GRAPHS)
+
+
+@dataclass(frozen=True)
+class Double(joao.Augmentation):
+    """A user's own augmentation, in the fewest lines."""
+
+    def __call__(self, batch, generator):
+        return dataclasses.replace(batch, x=batch.x * (2 if self.strength else 1))
+
+
+@dataclass(frozen=True)
+class Distance(Objective):
+    """A user's own objective."""
+
+    def __call__(self, first, second):
+        return (first - second).square().mean(dim=(-2, -1))
+
+
+class TwoLayers(nn.Module):
+    """A user's own torch-geometric module."""
+
+    def __init__(self, num_features=3, width=5):
+        super().__init__()
+        self.first, self.second = GCNConv(num_features, width), GCNConv(width, width)
+
+    def forward(self, x, edge_index, batch, batch_size):
+        x = self.second(torch.relu(self.first(x, edge_index)), edge_index)
+        return global_add_pool(x, batch, size=batch_size)
+
+
+def same_weights(first, second):
+    first, second = first.encoder_.state_dict(), second.encoder_.state_dict()
+    return all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+
+
+def test_one_row_a_graph_in_the_order_given(fitted):
+    embeddings = fitted.transform(GRAPHS)
+    assert embeddings.shape == (16, 96)
+    assert embeddings.dtype == np.float32
+    np.testing.assert_allclose(fitted.transform(GRAPHS[::-1]), embeddings[::-1], rtol=1e-5, atol=1e-5)
+
+
+def test_fit_transform_is_fit_and_transform(fitted):
+    np.testing.assert_array_equal(joao.JOAO(**OPTIONS).fit_transform(GRAPHS), fitted.transform(GRAPHS))
+
+
+def test_graphs_it_was_not_fitted_on_are_embedded_each_by_itself(fitted):
+    unseen = data_list(5, seed=3)
+    embeddings = fitted.transform(unseen)
+    for number, graph in enumerate(unseen):
+        np.testing.assert_allclose(fitted.transform([graph])[0], embeddings[number], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(fitted.transform([*GRAPHS, *unseen])[16:], embeddings, rtol=1e-4, atol=1e-4)
+
+
+def test_labels_are_not_looked_at(fitted):
+    relabelled = [Data(x=graph.x, edge_index=graph.edge_index, y=number) for number, graph in enumerate(GRAPHS)]
+    bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
+    for graphs, y in ((GRAPHS, CLASSES), (GRAPHS, ["nonsense"]), (relabelled, None), (bare, CLASSES[::-1])):
+        assert same_weights(joao.JOAO(**OPTIONS).fit(graphs, y), fitted)
+
+
+def test_a_seed_decides_and_none_draws_one(fitted):
+    other = joao.JOAO(**OPTIONS, random_state=1).fit(GRAPHS)
+    assert not same_weights(other, fitted)
+    first, second = (joao.JOAO(**OPTIONS, random_state=None).fit(GRAPHS) for _ in range(2))
+    assert not same_weights(first, second)
+
+
+def test_params_are_got_set_and_cloned(fitted):
+    model = joao.JOAO("joaov2", gamma=0.3)
+    assert model.get_params()["method"] == "joaov2"
+    assert model.set_params(epochs=7) is model
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert copied.epochs == 7
+    with pytest.raises(NotFittedError):
+        clone(fitted).transform(GRAPHS)
+    with pytest.raises(ValueError, match="Invalid parameter 'epoch'"):
+        model.set_params(epoch=3)
+
+
+def test_params_reach_the_recipe():
+    model = joao.JOAO(
+        "joaov2",
+        features="degree",
+        augmentations=["node_drop", {"name": "subgraph", "strength": 0.1}],
+        strength=0.4,
+        encoder={"name": "gin", "width": 4},
+        objective={"name": "nt_xent", "temperature": 0.5},
+        gamma=0.7,
+        epochs=np.int64(1),
+        batch_size=4,
+        learning_rate=0.002,
+        random_state=5,
+        device="cpu",
+    ).fit(GRAPHS)
+    recipe = model.trained_.recipe
+    assert recipe.heads.name == METHODS["joaov2"]["heads"]
+    assert recipe.features == "degree"
+    assert [(part.name, part.options["strength"]) for part in recipe.augmentations] == [
+        ("node_drop", 0.4),
+        ("subgraph", 0.1),
+    ]
+    assert recipe.encoder.options["width"] == 4
+    assert recipe.objective.options["temperature"] == 0.5
+    assert recipe.policy.options["gamma"] == 0.7
+    training = recipe.training
+    assert (training.epochs, training.batch_size, training.learning_rate, training.seed) == (1, 4, 0.002, 5)
+    assert model.transform(GRAPHS).shape == (16, 12)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gamma"),
+    [
+        (None, 0.7),
+        ("maximiser", 0.7),
+        ({"name": "min_max", "step": 0.5}, 0.7),
+        ({"step": 0.5}, 0.7),
+        ({"name": "min_max", "gamma": 0.2}, 0.2),
+        ("uniform", None),
+    ],
+)
+def test_gamma_goes_to_a_policy_that_takes_one_and_says_none(policy, gamma):
+    recipe = joao.JOAO(policy=policy, gamma=0.7)._recipe()
+    assert recipe.policy.options.get("gamma") == gamma
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "joao3"}, "JOAO: unknown method 'joao3'. Did you mean 'joao'"),
+        ({"augmentations": []}, "JOAO: augmentations: must be a list of names or tables"),
+        ({"augmentations": ["nodedrop"]}, "Did you mean 'node_drop'"),
+        ({"augmentations": ["node_drop", Double()]}, "augmentations are all names or all objects; 'node_drop' is not"),
+        ({"augmentations": [Double(), Double(), Double()]}, "two members are the same"),
+        ({"encoder": "gat"}, "unknown encoder 'gat'"),
+        ({"policy": 3}, "policy: must be a name or a table"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 2.5}, "epochs must be a whole number"),
+        ({"strength": 1.0}, r"strength must be in \[0, 1\)"),
+        ({"device": "tpu"}, "device: must be auto, cpu or cuda"),
+        ({"precision": "half"}, "precision: must be one of"),
+    ],
+)
+def test_wrong_params_are_told_at_fit(options, message):
+    with pytest.raises(joao.UserError, match=message):
+        joao.JOAO(**{**OPTIONS, **options}).fit(GRAPHS)
+
+
+def test_the_learned_policy_has_names(fitted):
+    table = fitted.policy_
+    assert isinstance(table, joao.PairTable)
+    np.testing.assert_array_equal(table.values, fitted.history_[-1].probabilities)
+    assert table.values.sum() == pytest.approx(1)
+    assert table.names == ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
+    assert fitted.drawn_.values.sum() == pytest.approx(1)
+    assert fitted.drawn_.names == table.names
+
+
+@pytest.mark.parametrize("use", ["policy_", "drawn_", "history_", "encoder_", "save", "transform", "names"])
+def test_not_fitted(use, tmp_path):
+    model = joao.JOAO()
+    uses = {
+        "save": lambda: model.save(tmp_path / "run"),
+        "transform": lambda: model.transform(GRAPHS),
+        "names": model.get_feature_names_out,
+    }
+    with pytest.raises(NotFittedError):
+        uses.get(use, lambda: getattr(model, use))()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_pipeline_with_a_grid_search():
+    pipeline = make_pipeline(joao.JOAO(**OPTIONS), StandardScaler(), SVC())
+    search = GridSearchCV(pipeline, {"joao__epochs": [1, 2]}, cv=StratifiedKFold(2))
+    search.fit(GRAPHS, CLASSES)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    best = search.best_estimator_.named_steps["joao"]
+    assert len(best.history_) == search.best_params_["joao__epochs"]
+    # The same by hand.
+    by_hand = joao.JOAO(**{**OPTIONS, "epochs": search.best_params_["joao__epochs"]})
+    embeddings = by_hand.fit_transform(GRAPHS)
+    machine = make_pipeline(StandardScaler(), SVC()).fit(embeddings, CLASSES)
+    unseen = data_list(6, seed=4)
+    np.testing.assert_array_equal(search.predict(unseen), machine.predict(by_hand.transform(unseen)))
+
+
+def test_pandas_output():
+    frame = joao.JOAO(**OPTIONS).set_output(transform="pandas").fit_transform(GRAPHS)
+    assert list(frame.columns) == [f"joao{number}" for number in range(96)]
+    assert list(frame.index) == list(range(16))
+    np.testing.assert_array_equal(frame.to_numpy(), joao.JOAO(**OPTIONS).fit_transform(GRAPHS))
+
+
+@pytest.mark.parametrize("kind", ["networkx", "Dataset", "name"])
+def test_other_kinds_of_graphs(kind, monkeypatch):
+    monkeypatch.delenv("JOAO_DATA", raising=False)
+    graphs = {
+        "networkx": [nx.cycle_graph(number) for number in range(3, 9)],
+        "Dataset": random_graphs(6, mean_nodes=6),
+        "name": "MUTAG",
+    }[kind]
+    embeddings = joao.JOAO(**OPTIONS).fit_transform(graphs)
+    assert embeddings.shape == (188 if kind == "name" else 6, 96)
+    assert np.isfinite(embeddings).all()
+
+
+def test_directed_graphs_are_told_of():
+    directed = [Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])) for _ in range(4)]
+    with pytest.warns(joao.JoaoNotice, match="8 missing reverse directions were added"):
+        model = joao.JOAO(**OPTIONS).fit(directed)
+    with pytest.warns(joao.JoaoNotice, match="8 missing reverse directions were added"):
+        model.transform(directed)
+
+
+def test_unknown_node_labels_are_told_of():
+    model = joao.JOAO(**OPTIONS).fit(random_graphs(6, mean_nodes=6, num_node_labels=2))
+    unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
+    count = int((unseen.node_labels > 1).sum())
+    assert count > 0
+    with pytest.warns(joao.JoaoNotice, match=f"{count} node labels were not seen in training"):
+        model.transform(unseen)
+
+
+def test_graphs_with_other_columns_are_refused(fitted):
+    two_columns = [Data(x=graph.x[:, :2], edge_index=graph.edge_index) for graph in GRAPHS]
+    with pytest.raises(joao.UserError, match="2 columns of node attributes; the features expect 3"):
+        fitted.transform(two_columns)
+    dataset = random_graphs(6, mean_nodes=6, num_node_labels=2)
+    model = joao.JOAO(**OPTIONS).fit(dataset)
+    wider = dataclasses.replace(dataset, node_labels=np.repeat(dataset.node_labels, 2, axis=1))
+    with pytest.raises(joao.UserError, match="2 columns of node labels; the features expect 1"):
+        model.transform(wider)
+
+
+def test_own_augmentations():
+    model = joao.JOAO(**OPTIONS, augmentations=[Double(), Identity(), NodeDrop(0.3)]).fit(GRAPHS)
+    assert model.policy_.names == ("double", "identity", "node_drop")
+    assert "Double(strength=0.2)" in model.trained_.info.own["augmentations"]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.2])
+def test_own_augmentation_makes_the_views(strength):
+    pair = {"name": "fixed", "pair": ["double", "identity"]}
+    pool = [Double(strength), Identity()]
+    model = joao.JOAO(**OPTIONS, objective=Distance(), augmentations=pool, policy=pair).fit(GRAPHS)
+    # Nothing but Double can make the two views differ, and at strength 0 it does not.
+    assert (model.history_[0].loss > 0) == (strength > 0)
+    assert model.policy_["double", "identity"] == 1
+
+
+def test_own_encoder(tmp_path):
+    module = TwoLayers()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = joao.JOAO(**OPTIONS, encoder=module)
+    embeddings = model.fit_transform(GRAPHS)
+    assert embeddings.shape == (16, 5)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])  # the user's own object is not trained, a copy is
+    model.save(tmp_path / "run")
+    with pytest.raises(joao.UserError, match=r"JOAO\.load\(folder, encoder=\.\.\.\)"):
+        joao.JOAO.load(tmp_path / "run")
+    loaded = joao.JOAO.load(tmp_path / "run", encoder=TwoLayers(), device="cpu")
+    np.testing.assert_array_equal(loaded.transform(GRAPHS), embeddings)
+    assert clone(model).encoder is not module
+    assert clone(model).fit_transform(GRAPHS).tolist() == embeddings.tolist()
+
+
+def test_an_encoder_that_does_not_pool_is_told():
+    class NodesOnly(nn.Module):
+        def forward(self, x):
+            return x
+
+    with pytest.raises(joao.UserError, match="one row a graph is wanted"):
+        joao.JOAO(**OPTIONS, encoder=NodesOnly()).fit(GRAPHS)
+
+
+def test_own_objective_is_recorded():
+    model = joao.JOAO(**OPTIONS, objective=NtXent(temperature=0.9)).fit(GRAPHS)
+    assert model.trained_.info.own == {"objective": repr(NtXent(temperature=0.9))}
+    named = joao.JOAO(**OPTIONS, objective={"name": "nt_xent", "temperature": 0.9}).fit(GRAPHS)
+    assert same_weights(model, named)
+    assert named.trained_.info.own == {}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_saved_and_loaded(method, tmp_path):
+    model = joao.JOAO(method, **OPTIONS).fit(GRAPHS)
+    model.save(tmp_path / "run")
+    loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
+    np.testing.assert_array_equal(loaded.transform(GRAPHS), model.transform(GRAPHS))
+    np.testing.assert_array_equal(loaded.policy_.values, model.policy_.values)
+    assert loaded.policy_.names == model.policy_.names
+    assert loaded.history_ == model.history_
+    # Its parameters make the same model again.
+    assert same_weights(clone(loaded).fit(GRAPHS), model)
+
+
+def test_save_does_not_overwrite(fitted, tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(joao.UserError, match="exists already"):
+        fitted.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_loading_what_is_not_a_run(tmp_path):
+    with pytest.raises(joao.UserError, match="is not a run"):
+        joao.JOAO.load(tmp_path)
+
+
+def test_a_saved_model_is_a_run_of_the_command_line_and_of_another_process(tmp_path, monkeypatch):
+    monkeypatch.delenv("JOAO_DATA", raising=False)
+    model = joao.JOAO(**OPTIONS).fit("MUTAG")
+    model.save(tmp_path / "run")
+    expected = model.transform("MUTAG")
+    result = CliRunner().invoke(app, ["embed", str(tmp_path / "run"), "MUTAG", "--out", str(tmp_path / "here.npz")])
+    assert result.exit_code == 0, result.output
+    with np.load(tmp_path / "here.npz") as file:
+        np.testing.assert_array_equal(file["embeddings"], expected)
+    program = (
+        "import joao, numpy, sys; model = joao.JOAO.load(sys.argv[1], device='cpu');"
+        "numpy.save(sys.argv[2], model.transform('MUTAG')); print(model.policy_.top(1)[0][:2])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "run"), str(tmp_path / "there.npy")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "there.npy"), expected)
+    assert done.stdout.strip() == str(model.policy_.top(1)[0][:2])
+
+
+def test_it_is_pickled_with_all_it_learned(fitted):
+    copied = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copied.transform(GRAPHS), fitted.transform(GRAPHS))
+    np.testing.assert_array_equal(copied.policy_.values, fitted.policy_.values)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_no_attributes_set_in_init",
+        "check_parameters_default_constructible",
+        "check_get_params_invariance",
+        "check_set_params",
+        "check_estimator_repr",
+        "check_estimator_cloneable",
+        "check_mixin_order",
+        "check_valid_tag_types",
+        "check_estimator_tags_renamed",
+    ],
+)
+def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
+    getattr(estimator_checks, check)("JOAO", joao.JOAO())
+
+
+def test_it_reads_like_scikit_learn():
+    assert repr(joao.JOAO(epochs=3, method="joaov2")) == "JOAO(epochs=3, method='joaov2')"

@@ -1,0 +1,341 @@
+"""Pre-training from a recipe: the same again bit for bit, also after an interruption, and never with labels."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from joao.augmentations import Identity, NodeDrop
+from joao.data.features import Features, make_store
+from joao.data.synthetic import random_graphs
+from joao.encoders import Gin
+from joao.errors import UserError
+from joao.experiment import OwnParts, build_encoder, build_method, load_run, pretrain, untrained
+from joao.graphs import GraphBatch, GraphStore
+from joao.objectives import NtXent
+from joao.recipe import METHODS, make_recipe
+from joao.run import Run
+from joao.training.model import embed
+
+GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
+RECIPE = make_recipe({"training": {"epochs": 4, "batch_size": 5, "seed": 3}})
+
+
+class Interrupted(Exception):
+    pass
+
+
+class NodeSum(nn.Module):
+    """An encoder of one's own that is not joao's."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.linear = nn.Linear(num_features, 6)
+
+    def forward(self, x, batch, batch_size):
+        return torch.zeros(batch_size, 6, dtype=x.dtype).index_add(0, batch, torch.relu(self.linear(x)))
+
+
+def small(method="joao", **training):
+    return make_recipe({"method": method, "training": {"epochs": 1, "batch_size": 7, **training}})
+
+
+def same_tensors(first, second):
+    assert set(first) == set(second)
+    return all(first[name].numpy().tobytes() == second[name].numpy().tobytes() for name in first)
+
+
+def untimed(metrics):
+    return [{**dataclasses.asdict(each), "seconds": 0, "graphs_per_second": 0} for each in metrics]
+
+
+def read_untimed(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "seconds": 0, "graphs_per_second": 0} for line in lines]
+
+
+def interrupt_after(number, folder, recipe=RECIPE, **options):
+    def on_epoch(metrics):
+        if metrics.epoch == number:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        pretrain(recipe, GRAPHS, folder=folder, device="cpu", on_epoch=on_epoch, **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_gives_the_same_run_again(method):
+    first, again = (pretrain(small(method), GRAPHS, device="cpu") for _ in range(2))
+    assert same_tensors(first.weights, again.weights)
+    assert untimed(first.metrics) == untimed(again.metrics)
+    other = pretrain(small(method, seed=1), GRAPHS, device="cpu")
+    assert not same_tensors(first.weights, other.weights)
+
+
+def test_it_does_not_touch_or_depend_on_the_global_generators():
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    first = pretrain(small(), GRAPHS, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+    torch.manual_seed(1)
+    assert same_tensors(first.weights, pretrain(small(), GRAPHS, device="cpu").weights)
+
+
+def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
+    told = []
+    written = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", on_epoch=told.append)
+    alone = pretrain(RECIPE, GRAPHS, device="cpu")
+    assert same_tensors(written.weights, alone.weights)
+    assert told == written.metrics == Run.open(tmp_path / "run").metrics()
+    assert [each.epoch for each in told] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("method", ["joao", "joaov2"])
+@pytest.mark.parametrize(("interrupted_after", "checkpoint_every"), [(1, 1), (3, 1), (3, 2)])
+def test_a_resumed_run_is_the_undisturbed_one(tmp_path, method, interrupted_after, checkpoint_every):
+    recipe = make_recipe({**RECIPE.table(), **METHODS[method]})
+    undisturbed = pretrain(recipe, GRAPHS, folder=tmp_path / "whole", device="cpu")
+    interrupt_after(interrupted_after, tmp_path / "cut", recipe, checkpoint_every=checkpoint_every)
+    resumed = pretrain(recipe, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu")
+    assert same_tensors(resumed.weights, undisturbed.weights)
+    assert same_tensors(*(Run.open(tmp_path / name).weights() for name in ("whole", "cut")))
+    assert read_untimed(tmp_path / "cut") == read_untimed(tmp_path / "whole") == untimed(resumed.metrics)
+    assert not (tmp_path / "cut" / "checkpoint.safetensors").exists()
+
+
+def test_a_run_may_be_interrupted_twice(tmp_path):
+    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu")
+    interrupt_after(1, tmp_path / "cut", checkpoint_every=1)
+    interrupt_after(3, tmp_path / "cut", checkpoint_every=1, resume=True)
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu")
+    assert same_tensors(resumed.weights, undisturbed.weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dataset": random_graphs(14, mean_nodes=6, seed=2)}, "was started on other graphs"),
+        ({"dataset": GRAPHS.subset(np.arange(13))}, "was started on other graphs"),
+        ({"recipe": make_recipe({"training": {"epochs": 5, "batch_size": 5, "seed": 3}})}, "with another recipe"),
+        ({"own": OwnParts(objective=NtXent())}, "with another recipe or other parts"),
+    ],
+)
+def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, message):
+    interrupt_after(1, tmp_path / "run", checkpoint_every=1)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(UserError, match=message):
+        pretrain(**{"recipe": RECIPE, "dataset": GRAPHS, **change}, folder=tmp_path / "run", resume=True, device="cpu")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
+    pretrain(small(), GRAPHS, folder=tmp_path / "done", device="cpu")
+    with pytest.raises(UserError, match="done: is finished; there is nothing to resume"):
+        pretrain(small(), GRAPHS, folder=tmp_path / "done", resume=True, device="cpu")
+    interrupt_after(1, tmp_path / "young")
+    with pytest.raises(UserError, match="young: has no checkpoint yet"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", resume=True, device="cpu")
+
+
+def test_a_run_is_never_overwritten(tmp_path):
+    pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(UserError, match="exists already"):
+        pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_labels_never_reach_pretraining():
+    shuffled = dataclasses.replace(GRAPHS, classes=np.roll(GRAPHS.classes, 1))
+    assert not np.array_equal(shuffled.classes, GRAPHS.classes)
+    unlabelled = dataclasses.replace(GRAPHS, classes=None, class_names=())
+    runs = [pretrain(RECIPE, dataset, device="cpu") for dataset in (GRAPHS, shuffled, unlabelled)]
+    for run in runs[1:]:
+        assert same_tensors(run.weights, runs[0].weights)
+        assert torch.equal(run.embed(GRAPHS), runs[0].embed(GRAPHS))
+        assert run.info.fingerprint == runs[0].info.fingerprint
+
+
+@pytest.mark.parametrize("kind", [GraphStore, GraphBatch])
+def test_what_pretraining_sees_has_no_place_for_labels(kind):
+    names = {each.name for each in dataclasses.fields(kind)}
+    assert names <= {"x", "source", "target", "edge_attr", "first_node", "first_edge", "graph_of_node", "num_graphs"}
+
+
+def test_a_loaded_run_embeds_alike(tmp_path):
+    trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
+    loaded = load_run(tmp_path / "run", device="cpu")
+    unseen = random_graphs(5, mean_nodes=6, seed=9)
+    assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
+    assert torch.equal(loaded.embed(unseen), trained.embed(unseen))
+    assert loaded.recipe == trained.recipe
+    assert dataclasses.replace(loaded.info, finished=False) == trained.info
+    assert loaded.metrics == trained.metrics
+    np.testing.assert_array_equal(loaded.policy.values, trained.metrics[-1].probabilities)
+
+
+def test_saving_writes_what_training_would_have(tmp_path):
+    trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
+    trained.save(tmp_path / "saved")
+    for path in (tmp_path / "run").iterdir():
+        assert (tmp_path / "saved" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_drawn_is_the_share_over_all_epochs():
+    trained = pretrain(RECIPE, GRAPHS, device="cpu")
+    counts = sum(np.array(each.drawn) for each in trained.metrics)
+    assert counts.sum() == 4 * len(GRAPHS)
+    np.testing.assert_allclose(trained.drawn.values, counts / (4 * len(GRAPHS)))
+    assert (
+        trained.drawn.names == trained.policy.names == ("node_drop", "subgraph", "edge_perturb", *trained.info.pool[3:])
+    )
+
+
+def test_a_batch_may_have_an_embedding_of_one_graph():
+    trained = pretrain(small(), GRAPHS, device="cpu")
+    together = trained.embed(GRAPHS)
+    for number in (0, 5):
+        torch.testing.assert_close(trained.embed(GRAPHS.subset(np.array([number])))[0], together[number])
+
+
+@pytest.mark.parametrize("columns", [0, 2])
+def test_other_edge_attributes_are_refused(columns):
+    trained = pretrain(small(), random_graphs(8, mean_nodes=6, num_edge_attributes=1), device="cpu")
+    other = random_graphs(8, mean_nodes=6, num_edge_attributes=columns)
+    with pytest.raises(UserError, match=f"{columns} columns of edge attributes; the encoder was trained with 1"):
+        trained.embed(other)
+
+
+def test_one_graph_has_nothing_to_be_compared_with(tmp_path):
+    with pytest.raises(UserError, match="needs two graphs or more, got one"):
+        pretrain(small(), GRAPHS.subset(np.array([2])), folder=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_do_not_fit_the_recipe(tmp_path):
+    pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
+    path = tmp_path / "run" / "recipe.toml"
+    path.write_text(path.read_text().replace("width = 32", "width = 16"))
+    with pytest.raises(UserError, match="its weights do not fit its recipe") as caught:
+        load_run(tmp_path / "run", device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
+    features = Features.fixed_on(GRAPHS)
+    store = make_store(GRAPHS, features)
+    recipe = make_recipe({"training": {"batch_size": 100}})
+    encoder = build_method(recipe, store).encoder
+    batch = store.batch(torch.arange(len(store)))
+
+    # By hand: a pass that normalises by the batch, here all graphs, collects the statistics of every layer ...
+    x, statistics = batch.x, []
+    for mlp in encoder.mlps:
+        hidden = torch.relu(mlp(x.index_add(0, batch.target, x[batch.source])))
+        statistics.append((hidden.mean(0), hidden.var(0, unbiased=True)))
+        x = (hidden - hidden.mean(0)) / torch.sqrt(hidden.var(0, unbiased=False) + 1e-5)
+    # ... and a second one uses them.
+    x, pooled = batch.x, []
+    for mlp, (mean, variance) in zip(encoder.mlps, statistics, strict=True):
+        hidden = torch.relu(mlp(x.index_add(0, batch.target, x[batch.source])))
+        x = (hidden - mean) / torch.sqrt(variance + 1e-5)
+        pooled.append(torch.zeros(len(store), x.shape[1]).index_add(0, batch.graph_of_node, x))
+
+    calibrated = untrained(recipe, GRAPHS, features, device="cpu")
+    torch.testing.assert_close(calibrated, torch.cat(pooled, dim=1).detach(), atol=1e-4, rtol=1e-4)
+    straw_man = embed(encoder, store)
+    assert not torch.allclose(calibrated, straw_man, atol=1e-2)
+
+
+def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
+    store = make_store(GRAPHS, Features.fixed_on(GRAPHS))
+    for method in METHODS:
+        recipe = small(method)
+        alone, within = build_encoder(recipe, store), build_method(recipe, store).encoder
+        assert same_tensors(alone.state_dict(), within.state_dict())
+
+
+def test_untrained_does_not_depend_on_the_pretraining():
+    features = Features.fixed_on(GRAPHS)
+    first, second = (
+        untrained(make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu")
+        for method, epochs in (("joao", 1), ("joaov2", 9))
+    )
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "device: must be auto, cpu or cuda, got 'gpu'"),
+        ({"device": "cuda"}, "device: cuda was asked for, but torch sees no GPU"),
+        ({"precision": "8-bit"}, "precision: must be one of 32-true, bf16-mixed, 16-mixed, got '8-bit'"),
+        ({"precision": "16-mixed", "device": "cpu"}, "precision: 16-mixed needs a GPU"),
+    ],
+)
+def test_devices_and_precisions_that_are_not_there(options, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=message):
+        pretrain(small(), GRAPHS, folder=tmp_path / "run", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mixed_precision_trains_nearly_the_same(tmp_path):
+    full = pretrain(small(), GRAPHS, device="cpu")
+    mixed = pretrain(small(), GRAPHS, device="cpu", precision="bf16-mixed", folder=tmp_path / "run")
+    assert Run.open(tmp_path / "run").info.precision == "bf16-mixed"
+    assert mixed.metrics[0].loss == pytest.approx(full.metrics[0].loss, rel=0.05)
+    assert mixed.metrics[0].loss != full.metrics[0].loss  # or it was not mixed
+    assert {value.dtype for value in mixed.weights.values()} <= {torch.float32, torch.int64}
+
+
+OWN = OwnParts(
+    augmentations={"mine": NodeDrop(0.3), "same": Identity()}, encoder=NodeSum(4), objective=NtXent(temperature=1.0)
+)
+
+
+def test_own_parts_are_used_and_recorded(tmp_path):
+    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
+    info = Run.open(tmp_path / "run").info
+    assert info.pool == ("mine", "same")
+    assert info.own == {
+        "augmentations": repr(OWN.augmentations),
+        "encoder": repr(OWN.encoder),
+        "objective": repr(OWN.objective),
+    }
+    assert trained.embed(GRAPHS).shape == (14, 6)
+    assert np.shape(trained.metrics[0].probabilities) == (2, 2)
+    assert trained.metrics[0].loss != pretrain(small(), GRAPHS, device="cpu").metrics[0].loss
+
+
+def test_own_modules_are_copied():
+    module = NodeSum(4)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    trained = pretrain(small(), GRAPHS, device="cpu", own=OwnParts(encoder=module))
+    assert same_tensors(module.state_dict(), before)
+    learned = {name.removeprefix("module."): value for name, value in trained.encoder.state_dict().items()}
+    assert not same_tensors(learned, before)
+
+
+def test_own_encoder_is_needed_at_load(tmp_path):
+    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
+    with pytest.raises(UserError, match=r"trained with its owner's encoder\. Load it in Python"):
+        load_run(tmp_path / "run", device="cpu")
+    loaded = load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=NodeSum(4)))
+    assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
+    with pytest.raises(UserError, match="its weights do not fit"):
+        load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=Gin(4)))
+
+
+def test_own_augmentations_are_not_needed_at_load(tmp_path):
+    recipe = make_recipe({**small().table(), "policy": {"name": "fixed", "pair": ["mine", "same"]}})
+    own = OwnParts(augmentations=OWN.augmentations)
+    trained = pretrain(recipe, GRAPHS, folder=tmp_path / "run", device="cpu", own=own)
+    loaded = load_run(tmp_path / "run", device="cpu")
+    assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
+    assert loaded.policy["mine", "same"] == 1

@@ -1,0 +1,97 @@
+"""A file is there whole or not at all, and a place that cannot be written to is told before any work."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from joao.errors import UserError
+from joao.files import check_new, make_folder, write_file, write_json
+
+
+def entries(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("content", ["naïve\n", b"\x00\xff", ""])
+def test_content_arrives_and_nothing_else_is_left(tmp_path, content):
+    write_file(tmp_path / "file", content)
+    assert (tmp_path / "file").read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert entries(tmp_path) == ["file"]
+
+
+def test_an_existing_file_is_replaced(tmp_path):
+    (tmp_path / "file").write_text("long, old content")
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    (tmp_path / "ordinary").write_text("")
+    write_file(tmp_path / "ours", "")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ordinary", "ours")]
+    assert modes[0] == modes[1]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"file: cannot be written \(No space left on device\)"):
+        write_file(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert entries(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("place", ["nowhere/file", "occupied/file", "folder"])
+def test_a_place_that_cannot_be_written_to(tmp_path, place):
+    (tmp_path / "occupied").write_text("a file, not a folder")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        write_file(tmp_path / place, "text")
+    assert entries(tmp_path) == ["folder", "occupied"]
+
+
+def test_json_is_read_back_and_refuses_what_json_has_not(tmp_path):
+    value = {"a": [1, 0.1, None, "ü"]}
+    write_json(tmp_path / "value.json", value)
+    assert json.loads((tmp_path / "value.json").read_text(encoding="utf-8")) == value
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "nan.json", float("nan"))
+    assert entries(tmp_path) == ["value.json"]
+
+
+def test_folders_are_made_with_those_above(tmp_path):
+    for _ in range(2):
+        make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be made \(Not a directory\)"):
+        make_folder(tmp_path / "file" / "folder")
+
+
+def test_check_new_lets_a_new_file_pass_and_writes_nothing(tmp_path):
+    check_new(tmp_path / "file")
+    assert entries(tmp_path) == []
+
+
+def test_check_new_refuses(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: exists already"):
+        check_new(tmp_path / "file")
+    check_new(tmp_path / "file", overwrite=True)
+    with pytest.raises(UserError, match="is a folder, not a file"):
+        check_new(tmp_path, overwrite=True)
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        check_new(tmp_path / "nowhere" / "file")
+    # Whoever runs the tests may be allowed to write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(UserError, match="cannot be written to"):
+        check_new(tmp_path / "other")

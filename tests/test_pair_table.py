@@ -1,0 +1,58 @@
+"""Numbers for pairs of augmentations are asked for by name."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from joao.errors import UserError
+from joao.pair_table import PairTable
+
+TABLE = PairTable.of(["drop", "mask", "same"], [[0.1, 0.3, 0.0], [0.2, 0.1, 0.0], [0.3, 0.0, 0.0]])
+
+
+def test_rows_are_first_views_and_columns_second():
+    assert TABLE["drop", "mask"] == 0.3
+    assert TABLE["mask", "drop"] == 0.2
+
+
+@pytest.mark.parametrize("pair", [("drop", "dorp"), ("dorp", "drop")])
+def test_a_name_that_is_not_there(pair):
+    with pytest.raises(UserError, match=r"'dorp' is not in the table\. Did you mean 'drop'"):
+        TABLE[pair]
+
+
+def test_top_is_sorted_and_ties_keep_the_order_of_the_table():
+    assert TABLE.top(4) == [("drop", "mask", 0.3), ("same", "drop", 0.3), ("mask", "drop", 0.2), ("drop", "drop", 0.1)]
+    assert len(TABLE.top(100)) == 9
+
+
+def test_share_of_each_augmentation_over_both_sides():
+    # First views: drop 0.4, mask 0.3, same 0.3; second views: drop 0.6, mask 0.4, same 0.
+    assert TABLE.by_augmentation() == pytest.approx({"drop": 0.5, "mask": 0.35, "same": 0.15})
+
+
+def test_counts_become_shares():
+    counts = PairTable.of(["a", "b"], [[2, 2], [0, 4]])
+    assert counts.by_augmentation() == pytest.approx({"a": 6 / 16, "b": 10 / 16})
+
+
+def test_pandas_has_the_names_on_both_sides():
+    frame = TABLE.to_pandas()
+    assert frame.loc["mask", "drop"] == 0.2
+    assert list(frame.index) == list(frame.columns) == list(TABLE.names)
+
+
+def test_text_is_aligned():
+    assert str(PairTable.of(["a", "longer_name"], [[0.5, 0.25], [0.25, 0]])).splitlines() == [
+        "                 a  longer_name",
+        "a            0.500        0.250",
+        "longer_name  0.250        0.000",
+    ]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy(TABLE), pickle.loads(pickle.dumps(TABLE))])
+def test_copies_are_equal(copied):
+    assert copied.names == TABLE.names
+    np.testing.assert_array_equal(copied.values, TABLE.values)

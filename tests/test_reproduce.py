@@ -1,0 +1,227 @@
+"""The paper's table: its cells, what is computed for each, and how an interrupted computation goes on."""
+
+import copy
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from joao import reproduce
+from joao.data.sources import read
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.evaluation.folds import fold_hash, folds
+from joao.evaluation.histogram import histogram
+from joao.evaluation.svm import score_folds
+from joao.evaluation.unsupervised import evaluate_embeddings
+from joao.experiment import pretrain, untrained
+from joao.reproduce import BASELINES, Cell, cell_recipe, cells, compute, compute_missing, read_record
+
+GRID = reproduce.grid()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of data sets in which MUTAG is 24 made graphs."""
+    dataset = random_graphs(24, mean_nodes=6, seed=5)
+    first_node = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge)) + 1
+    files = {
+        "A": zip(dataset.source + first_node, dataset.target + first_node, strict=True),
+        "graph_indicator": [[number + 1] for number in dataset.graph_of_node],
+        "graph_labels": [[number] for number in dataset.classes],
+        "node_labels": dataset.node_labels.tolist(),
+    }
+    folder = tmp_path_factory.mktemp("data") / "MUTAG"
+    folder.mkdir()
+    for name, lines in files.items():
+        text = "".join(", ".join(map(str, line)) + "\n" for line in lines)
+        (folder / f"MUTAG_{name}.txt").write_text(text)
+    return folder.parent
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """The table with two seeds and one epoch."""
+    table = copy.deepcopy(GRID)
+    table["seeds"] = [0, 1]
+    for training in (table["recipe"]["training"], *(row.get("training", {}) for row in table["methods"].values())):
+        training["epochs"] = 1
+    monkeypatch.setattr(reproduce, "grid", lambda: table)
+    return table
+
+
+def untimed(record):
+    return {key: value for key, value in record.items() if "seconds" not in key and "per second" not in key}
+
+
+def test_the_whole_table():
+    everything = cells()
+    assert len(everything) == len(set(everything))
+    columns, rows = list(GRID["datasets"]), [*BASELINES, *GRID["methods"]]
+    assert everything == [Cell(*each) for each in itertools.product(columns, rows, GRID["seeds"])]
+
+
+def test_named_rows_and_columns_come_with_the_baselines():
+    some = cells(["MUTAG", "DD"], ["joao"])
+    assert {cell.dataset for cell in some} == {"MUTAG", "DD"}
+    assert {cell.method for cell in some} == {*BASELINES, "joao"}
+    assert {cell.seed for cell in some} == set(GRID["seeds"])
+    assert cells(["MUTAG"], ["untrained"]) == [cell for cell in cells(["MUTAG"]) if cell.method in BASELINES]
+
+
+def test_a_name_given_twice_is_one():
+    assert cells(["MUTAG", "MUTAG"], ["joao", "joao"]) == cells(["MUTAG"], ["joao"])
+
+
+def test_the_baselines_are_never_inductive():
+    assert {(cell.method, cell.inductive) for cell in cells(["MUTAG"], ["joao"], inductive=True)} == {
+        *((name, False) for name in BASELINES),
+        ("joao", True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("datasets", "methods", "message"),
+    [
+        (["mutag"], [], "reproduce: unknown data set 'mutag'. Did you mean 'MUTAG'"),
+        (["NCI-1"], [], "Did you mean 'NCI1'"),
+        ([], ["joao2"], "reproduce: unknown method 'joao2'. Did you mean 'joaov2'"),
+        (["MUTAG", ""], [], "unknown data set ''"),
+    ],
+)
+def test_unknown_names(datasets, methods, message):
+    with pytest.raises(UserError, match=message):
+        cells(datasets, methods)
+
+
+def test_records_of_different_cells_have_different_places(tmp_path):
+    every = [*cells(), *cells(inductive=True)]
+    assert len({cell.path(tmp_path) for cell in every}) == len(set(every))
+    assert Cell("MUTAG", "joao", 3).path(tmp_path) == tmp_path / "MUTAG" / "joao-3.json"
+
+
+def test_recipes_are_those_settled():
+    joao, joaov2 = (cell_recipe(Cell("NCI1", method, 2)) for method in ("joao", "joaov2"))
+    assert (joao.policy.options["gamma"], joao.policy.options["step"]) == (0.1, 1.0)
+    assert (joao.training.epochs, joao.training.learning_rate) == (20, 0.01)
+    assert (joaov2.training.epochs, joaov2.training.learning_rate) == (40, 0.001)
+    assert joao.objective.options["temperature"] == 0.2
+    assert (joao.features, joao.training.seed) == ("labels", 2)
+    budget = cell_recipe(Cell("NCI1", "joaov2_joao_budget", 2))
+    assert (budget.heads, budget.training) == (joaov2.heads, joao.training)
+    pools = {name: cell_recipe(Cell(name, "graphcl", 0)).policy.options["pool"] for name in GRID["datasets"]}
+    assert {pools[name] for name in ("NCI1", "PROTEINS", "DD", "MUTAG")} == {"molecules"}
+    assert {pools[name] for name in ("COLLAB", "IMDB-BINARY")} == {"dense"}
+    assert {pools[name] for name in ("REDDIT-BINARY", "REDDIT-MULTI-5K")} == {"sparse"}
+
+
+def test_graphcl_differs_from_joao_by_its_policy_alone():
+    graphcl, joao = (cell_recipe(Cell("NCI1", method, 0)).table() for method in ("graphcl", "joao"))
+    assert {key for key in joao if joao[key] != graphcl[key]} == {"policy"}
+
+
+def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
+    dataset = read("MUTAG", root)
+    record = compute(Cell("MUTAG", "joao", 1), dataset, device="cpu")
+    recipe = cell_recipe(Cell("MUTAG", "joao", 1))
+    assert recipe.training.seed == 1
+    trained = pretrain(recipe, dataset, device="cpu")
+    embeddings = trained.embed(dataset).numpy()
+    assert record["scores"] == evaluate_embeddings(embeddings, dataset.classes, partitions=[1]).to_json()
+    assert record["recipe"] == recipe.table()
+    assert record["protocol"]["pre-training"] == "transductive: all graphs, no labels"
+    assert record["policy"]["probabilities"] == trained.metrics[-1].probabilities
+    assert record["losses"] == [trained.metrics[0].loss]
+    assert np.sum(record["policy"]["drawn"]) == 24
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_the_baselines_are_scored_on_the_same_folds(root, short):
+    dataset = read("MUTAG", root)
+    recipe = cell_recipe(Cell("MUTAG", "untrained", 1))
+    features = pretrain(recipe, dataset, device="cpu").info.features
+    vectors = {
+        "histogram": histogram(dataset),
+        "untrained": untrained(recipe, dataset, features, device="cpu").numpy(),
+    }
+    for method, embeddings in vectors.items():
+        record = compute(Cell("MUTAG", method, 1), dataset, device="cpu")
+        assert record["scores"] == evaluate_embeddings(embeddings, dataset.classes, partitions=[1]).to_json()
+        assert "policy" not in record
+        assert (record["recipe"] is None) == (method == "histogram")
+
+
+def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeypatch):
+    dataset = read("MUTAG", root)
+    seen = []
+
+    def spied(recipe, part, **options):
+        seen.append(part.fingerprint)
+        return pretrain(recipe, part, **options)
+
+    monkeypatch.setattr(reproduce, "pretrain", spied)
+    record = compute(Cell("MUTAG", "joao", 1, inductive=True), dataset, device="cpu")
+    parts = folds(dataset.classes, 1)
+    assert seen == [dataset.subset(train).fingerprint for train, _ in parts]
+    (scores,) = record["scores"]["partitions"]
+    assert scores["fold_hash"] == fold_hash(parts)
+    assert record["protocol"]["pre-training"] == "inductive: each training part"
+    # The last fold by hand.
+    train, test = parts[-1]
+    trained = pretrain(cell_recipe(Cell("MUTAG", "joao", 1)), dataset.subset(train), device="cpu")
+    by_hand = score_folds(trained.embed(dataset).numpy(), dataset.classes, [(train, test)])
+    assert (scores["accuracies"][-1], scores["chosen_c"][-1]) == (by_hand.accuracies[0], by_hand.chosen_c[0])
+
+
+def test_an_interrupted_computation_goes_on(root, short, tmp_path):
+    wanted = cells(["MUTAG"], ["uniform"])
+    assert len(wanted) == 6
+    computing = compute_missing(wanted, tmp_path / "new" / "records", data_root=str(root), device="cpu")
+    assert [next(computing), next(computing)] == wanted[:2]
+    computing.close()
+    records = tmp_path / "new" / "records"
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in records.glob("*/*.json")}
+    assert set(before) == {cell.path(records) for cell in wanted[:2]}
+    missing = [cell for cell in wanted if not cell.path(records).exists()]
+    assert list(compute_missing(missing, records, data_root=str(root), device="cpu")) == wanted[2:]
+    assert all((path.stat().st_mtime_ns, path.read_bytes()) == value for path, value in before.items())
+    for cell in wanted:
+        record = read_record(cell.path(records))
+        assert Cell(**record["cell"]) == cell
+
+
+def test_processes_do_not_change_the_result(root, tmp_path):
+    cell = Cell("MUTAG", "uniform", 0)  # one, for every process loads torch anew
+    for jobs in (1, 2):
+        done = compute_missing([cell], tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs)
+        assert list(done) == [cell]
+    one, two = (untimed(read_record(cell.path(tmp_path / str(jobs)))) for jobs in (1, 2))
+    assert one.pop("command") and two.pop("command")
+    assert one == two
+    assert one["machine"]["threads"] == 1
+
+
+def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp_path):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        list(compute_missing([Cell("MUTAG", "histogram", 0)], tmp_path, data_root=str(root), device="cpu"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert read_record(Cell("MUTAG", "histogram", 0).path(tmp_path))["machine"]["threads"] == 1
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("precious")
+    monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
+    with pytest.raises(UserError, match="cannot be made"):
+        next(compute_missing(cells(["MUTAG"]), tmp_path / "file", data_root=None))
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_what_is_not_a_record(tmp_path):
+    with pytest.raises(UserError, match="is not a record"):
+        read_record(tmp_path / "nowhere.json")

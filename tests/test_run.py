@@ -1,0 +1,238 @@
+"""A run folder is written whole, read back as it was, and told apart from anything else."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+import torch
+
+from joao.data.features import Features
+from joao.errors import UserError
+from joao.recipe import make_recipe
+from joao.run import FORMAT, Run, RunInfo, check_new_folder
+from joao.training.pretrain import EpochMetrics
+
+RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})
+INFO = RunInfo(
+    data="TINY",
+    fingerprint="0123456789abcdef",
+    num_graphs=7,
+    pool=("node_drop", "identity"),
+    num_features=3,
+    num_edge_features=1,
+    features=Features("labels", vocabulary=(("C", "N"), ("O",)), max_degree=9),
+    versions={"joao": "1"},
+    machine={"cores": 2, "gpu": None},
+    precision="bf16-mixed",
+    own={"encoder": "Mine()"},
+)
+WEIGHTS = {"encoder.w": torch.tensor([[1.5, -0.0], [1e-40, 3.0]]), "heads.n": torch.tensor(3)}
+
+
+def epoch(number):
+    return EpochMetrics(
+        epoch=number,
+        loss=0.1 + 0.2 * number,
+        probabilities=[[1 / 3, 2 / 3], [0.0, 0.0]],
+        pair_losses=None if number == 1 else [[1.0, 2.0], [3.0, 1e-17]],
+        drawn=[[7, 0], [0, 0]],
+        seconds=0.5,
+        graphs_per_second=14.0,
+    )
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    run = Run.create(tmp_path / "run", RECIPE, INFO)
+    for number in (1, 2):
+        run.append(epoch(number))
+    run.write_checkpoint({"position": torch.tensor([2, 20]), "policy": torch.eye(2)})
+    return run
+
+
+@pytest.fixture
+def finished(unfinished):
+    unfinished.append(epoch(3))
+    return unfinished.finish(WEIGHTS)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def read_everything(folder):
+    run = Run.open(folder)
+    return run.metrics(), run.weights()
+
+
+def test_what_was_created_is_opened(tmp_path):
+    Run.create(tmp_path / "new" / "run", RECIPE, INFO)
+    opened = Run.open(tmp_path / "new" / "run")
+    assert opened.info == INFO
+    assert opened.recipe == RECIPE
+    assert opened.metrics(0) == []
+    assert sorted(contents(opened.folder)) == ["metrics.jsonl", "recipe.toml", "run.json"]
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    (tmp_path / "run").mkdir()
+    assert Run.create(tmp_path / "run", RECIPE, INFO).folder == tmp_path / "run"
+
+
+def test_finishing_writes_weights_bit_for_bit_and_drops_the_checkpoint(finished):
+    assert sorted(contents(finished.folder)) == ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"]
+    opened = Run.open(finished.folder)
+    assert opened.info == finished.info == dataclasses.replace(INFO, finished=True)
+    assert opened.metrics() == [epoch(1), epoch(2), epoch(3)]
+    weights = opened.weights()
+    assert set(weights) == set(WEIGHTS)
+    for name, value in WEIGHTS.items():
+        assert weights[name].dtype == value.dtype
+        assert weights[name].numpy().tobytes() == value.numpy().tobytes()
+
+
+def test_a_line_an_epoch_with_all_it_showed(finished):
+    lines = (finished.folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [dataclasses.asdict(epoch(number)) for number in (1, 2, 3)]
+
+
+def test_an_unfinished_run_has_no_weights(unfinished):
+    with pytest.raises(UserError, match=r"run: is not finished\. Go on with 'joao pretrain --resume .*run'"):
+        Run.open(unfinished.folder).weights()
+
+
+def test_the_checkpoint_is_read_back_and_later_epochs_are_cut_off(unfinished):
+    unfinished.append(epoch(3))
+    with (unfinished.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "lo')  # the process ended here
+    tensors = Run.open(unfinished.folder).read_checkpoint()
+    assert tensors["position"].tolist() == [2, 20]
+    assert torch.equal(tensors["policy"], torch.eye(2))
+    assert Run.open(unfinished.folder).metrics(2) == [epoch(1), epoch(2)]
+    assert len((unfinished.folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_checkpoint_replaces_the_one_before(unfinished):
+    unfinished.write_checkpoint({"position": torch.tensor([1, 10])})
+    assert list(unfinished.read_checkpoint()) == ["position"]
+
+
+def test_a_finished_run_is_not_resumed(finished):
+    with pytest.raises(UserError, match="is finished; there is nothing to resume"):
+        finished.read_checkpoint()
+
+
+def test_without_checkpoint_there_is_nothing_to_resume(tmp_path):
+    run = Run.create(tmp_path / "run", RECIPE, INFO)
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        run.read_checkpoint()
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "weights.safetensors"])
+@pytest.mark.parametrize("left", [0, 4, 20, -1])
+def test_truncated_tensors(name, left, unfinished, request):
+    run = unfinished if name.startswith("checkpoint") else request.getfixturevalue("finished")
+    path = run.folder / name
+    path.write_bytes(path.read_bytes()[:left])
+    before = contents(run.folder)
+    with pytest.raises(UserError, match=rf"{name}: is damaged"):
+        run.read_checkpoint() if name.startswith("checkpoint") else run.weights()
+    assert contents(run.folder) == before
+
+
+@pytest.mark.parametrize("left", [0, 1, 30, -3])
+def test_truncated_run_json(left, finished):
+    path = finished.folder / "run.json"
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(UserError, match=r"run\.json: is damaged or not of a run"):
+        Run.open(finished.folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "3", '{"format": 1}', '{"format": "one"}', '{"format": null}'])
+def test_a_run_json_of_something_else(content, finished):
+    (finished.folder / "run.json").write_text(content)
+    with pytest.raises(UserError, match=r"run\.json: is damaged or not of a run"):
+        Run.open(finished.folder)
+
+
+def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finished):
+    path = finished.folder / "run.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "added later": 1}))
+    assert Run.open(finished.folder).info == finished.info
+    path.write_text(json.dumps({**fields, "format": FORMAT + 1}))
+    with pytest.raises(UserError, match=f"format {FORMAT + 1} is newer than this version of joao knows"):
+        Run.open(finished.folder)
+
+
+def test_what_is_no_folder_or_not_of_a_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in ("nowhere", "file"):
+        with pytest.raises(UserError, match=f"{place}: is not a run: there is no such folder"):
+            Run.open(tmp_path / place)
+    with pytest.raises(UserError, match=r"is not a run: it has no run\.json"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"])
+def test_every_file_is_missed(name, finished):
+    (finished.folder / name).unlink()
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        read_everything(finished.folder)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", "3", '{"epoch": 1}', "\x00"])
+def test_a_damaged_line_of_metrics(damage, finished):
+    path = finished.folder / "metrics.jsonl"
+    first, _, third = path.read_text().splitlines()
+    path.write_text("\n".join([first, damage, third]))
+    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be read"):
+        finished.metrics()
+
+
+@pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 0, 2]])
+def test_metrics_that_lack_an_epoch(kept, finished):
+    path = finished.folder / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[number] for number in kept))
+    with pytest.raises(UserError, match=r"metrics\.jsonl: is damaged: it does not have a line for each of 3 epochs"):
+        finished.metrics()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("precious")
+    with pytest.raises(UserError, match="exists already"):
+        Run.create(tmp_path / "run", RECIPE, INFO)
+    assert contents(tmp_path / "run") == {"mine.txt": b"precious"}
+
+
+def test_a_run_is_not_overwritten(finished):
+    before = contents(finished.folder)
+    with pytest.raises(UserError, match="exists already"):
+        Run.create(finished.folder, RECIPE, INFO)
+    assert contents(finished.folder) == before
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
+def test_a_file_in_the_place_of_the_folder(place, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(UserError, match="exists already" if place == "file" else "cannot be made"):
+        Run.create(tmp_path / place, RECIPE, INFO)
+    assert contents(tmp_path) == {"file": b"precious"}
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path, monkeypatch):
+    # Whoever runs the tests may be allowed to write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(UserError, match=rf"run: cannot be made: {tmp_path} cannot be written to"):
+        check_new_folder(tmp_path / "new" / "run")
+    assert contents(tmp_path) == {}
+
+
+def test_an_epoch_that_cannot_be_written(unfinished):
+    (unfinished.folder / "metrics.jsonl").unlink()
+    (unfinished.folder / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
+        unfinished.append(epoch(3))

@@ -1,0 +1,49 @@
+"""A small pre-training, put together from parts by name."""
+
+import pytest
+
+from joao.augmentations import AUGMENTATIONS
+from joao.data import Features, make_store
+from joao.data.synthetic import random_graphs
+from joao.encoders import Gin
+from joao.heads import HEADS
+from joao.objectives import NtXent
+from joao.policies import MinMax
+from joao.randomness import seeded
+from joao.training.pretrain import Method, Pretraining, Schedule
+
+
+@pytest.fixture
+def store():
+    dataset = random_graphs(21, 8, 2.5, seed=3, num_edge_attributes=1)
+    return make_store(dataset, Features.fixed_on(dataset))
+
+
+@pytest.fixture
+def pool():
+    return {name: kind(0.3) for name, kind in AUGMENTATIONS.items()}
+
+
+@pytest.fixture
+def make_method(store, pool):
+    def make(heads="shared_head", policy=MinMax, pool=pool, seed=0, **options) -> Method:
+        with seeded(seed, "weights"):
+            encoder = Gin(store.num_features, width=4, layers=2)
+            return Method(
+                augmentations=pool,
+                encoder=encoder,
+                heads=HEADS[heads](encoder.num_dimensions, len(pool)),
+                objective=NtXent(),
+                policy=policy(list(pool), **options),
+            )
+
+    return make
+
+
+@pytest.fixture
+def make_training(store, make_method):
+    def make(method=None, fabric=None, store=store, **schedule) -> Pretraining:
+        settings = {"epochs": 3, "batch_size": 6, "learning_rate": 0.01, **schedule}
+        return Pretraining(store, method or make_method(), Schedule(**settings), fabric)
+
+    return make

@@ -1,0 +1,77 @@
+import itertools
+
+import pytest
+import torch
+
+from joao.errors import UserError
+from joao.heads import HEADS
+from joao.policies import Uniform
+from joao.training.checkpoint import restore, state_of
+
+
+@pytest.fixture(params=itertools.product(HEADS, ("batch", "graph")), ids=lambda param: "-".join(param))
+def make(request, make_method, make_training):
+    heads, pair_per = request.param
+
+    def training(seed=0):
+        method = make_method(heads, seed=seed)
+        return make_training(method, epochs=4, pair_per=pair_per, update_every=3)
+
+    return training
+
+
+def comparable(metrics):
+    return [(each.epoch, each.loss, each.probabilities, each.pair_losses, each.drawn) for each in metrics]
+
+
+@pytest.mark.parametrize("epochs_before", [1, 3])
+def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(make, epochs_before):
+    undisturbed = make()
+    expected = comparable(undisturbed.run())
+
+    interrupted = make()
+    shown = comparable(itertools.islice(interrupted.run(), epochs_before))
+    tensors = state_of(interrupted)
+    list(interrupted.run())  # what goes on afterwards does not reach into the checkpoint
+
+    resumed = make(seed=17)
+    restore(resumed, tensors)
+    assert resumed.epoch == epochs_before
+    shown += comparable(resumed.run())
+    assert shown == expected
+    final, expected_final = state_of(resumed), state_of(undisturbed)
+    assert final.keys() == expected_final.keys()
+    for name, value in final.items():
+        assert torch.equal(value, expected_final[name]), name
+        assert value.dtype == expected_final[name].dtype, name
+
+
+def test_restoring_gives_back_every_tensor(make):
+    training = make()
+    next(training.run())
+    tensors = state_of(training)
+    assert all(value.device.type == "cpu" and value.is_contiguous() for value in tensors.values())
+    other = make(seed=17)
+    restore(other, tensors)
+    again = state_of(other)
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+def test_before_the_first_epoch_there_are_no_pair_losses(make_method, make_training):
+    training = make_training(make_method(policy=Uniform))
+    list(training.run())
+    assert "pair_losses" not in state_of(training)
+    restore(training, state_of(training))
+    assert training.last_pair_losses is None
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(make_method, make_training, pool):
+    shared = make_training(make_method("shared_head"))
+    per_augmentation = make_training(make_method("head_per_augmentation"))
+    with pytest.raises(UserError, match=r"checkpoint: 'model/heads.head.0.weight' is not in it"):
+        restore(shared, state_of(per_augmentation))
+    tensors = state_of(shared)
+    tensors["model/encoder.mlps.0.0.weight"] = torch.zeros(9, 9)
+    with pytest.raises(UserError, match="does not fit this recipe"):
+        restore(shared, tensors)

@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from joao.augmentations import Augmentation, NodeDrop
+from joao.training.model import ContrastiveModel, project
+from joao.training.views import view_by_many, view_by_one
+
+GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])
+NUMBERS = torch.tensor([1, 2, 1, 0, 0, 2, 2])
+
+
+class Stamp(Augmentation):
+    """Writes its strength, times ten, into every feature: not random, and easy to tell."""
+
+    def __call__(self, batch, generator):
+        return replace(batch, x=torch.full_like(batch.x, round(10 * self.strength)))
+
+
+@pytest.fixture
+def stamps():
+    return [Stamp(0.1), Stamp(0.2), Stamp(0.3)]
+
+
+def alone(batch, row):
+    part = batch.keep_nodes(batch.graph_of_node == row)
+    return replace(part, graph_of_node=torch.zeros_like(part.graph_of_node), num_graphs=1)
+
+
+def test_a_view_by_one_augmentation_is_what_it_makes_of_the_batch(store, generator, assert_same, stamps):
+    batch = store.batch(GRAPHS)
+    view = view_by_one(batch, 1, [*stamps, NodeDrop()], generator())
+    assert (view.augmentation, view.row) == (1, None)
+    assert_same(view.batch, replace(batch, x=torch.full_like(batch.x, 2)))
+    view = view_by_one(batch, 3, [*stamps, NodeDrop()], generator(4))
+    assert_same(view.batch, NodeDrop()(batch, generator(4)))
+
+
+def test_each_graph_is_shown_by_its_own_augmentation_and_found_in_its_row(store, generator, assert_same, stamps):
+    view = view_by_many(store, GRAPHS, NUMBERS, stamps, generator())
+    assert view.batch.num_graphs == len(GRAPHS)
+    for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
+        row = int(view.row[place])
+        assert view.augmentation[row] == number
+        assert_same(alone(view.batch, row), stamps[number](store.batch(torch.tensor([graph])), generator()))
+
+
+def test_random_augmentations_draw_one_after_the_other(store, generator, assert_same):
+    pool = [NodeDrop(0.5), NodeDrop(0.2), NodeDrop(0.8)]
+    view = view_by_many(store, GRAPHS, NUMBERS, pool, generator(6))
+    source = generator(6)
+    first_row = 0
+    for number in range(3):
+        expected = pool[number](store.batch(GRAPHS[torch.eq(NUMBERS, number)]), source)
+        keep = (view.batch.graph_of_node >= first_row) & (view.batch.graph_of_node < first_row + expected.num_graphs)
+        part = view.batch.keep_nodes(keep)
+        part = replace(part, graph_of_node=part.graph_of_node - first_row, num_graphs=expected.num_graphs)
+        assert_same(part, expected)
+        first_row += expected.num_graphs
+
+
+def test_projections_come_back_in_the_order_of_the_graphs(store, generator, stamps, make_method):
+    method = make_method("head_per_augmentation")
+    model = ContrastiveModel(method.encoder, method.heads).eval()
+    found = project(model, view_by_many(store, GRAPHS, NUMBERS, stamps, generator()))
+    for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
+        shown = stamps[number](store.batch(torch.tensor([graph])), generator())
+        torch.testing.assert_close(found[place], method.heads(method.encoder(shown), number)[0])
+
+
+def test_an_augmentation_that_was_not_drawn_is_not_called(store, generator, stamps):
+    def fails(batch, generator):
+        raise AssertionError("was not drawn")
+
+    view = view_by_many(store, GRAPHS, torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
+    assert view.row.tolist() == list(range(len(GRAPHS)))
