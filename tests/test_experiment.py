@@ -249,6 +249,7 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
     calibrated = untrained(recipe, GRAPHS, features, device="cpu")
     torch.testing.assert_close(calibrated, torch.cat(pooled, dim=1).detach(), atol=1e-4, rtol=1e-4)
     straw_man = embed(encoder, store)
+    assert torch.equal(untrained(recipe, GRAPHS, features, calibrated=False, device="cpu"), straw_man)
     assert not torch.allclose(calibrated, straw_man, atol=1e-2)
 
 

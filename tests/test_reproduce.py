@@ -144,8 +144,10 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
     features = pretrain(recipe, dataset, device="cpu").info.features
     vectors = {
         "histogram": histogram(dataset),
+        "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device="cpu").numpy(),
         "untrained": untrained(recipe, dataset, features, device="cpu").numpy(),
     }
+    assert set(vectors) == set(BASELINES)
     for method, embeddings in vectors.items():
         record = compute(Cell("MUTAG", method, 1), dataset, device="cpu")
         assert record["scores"] == evaluate_embeddings(embeddings, dataset.classes, partitions=[1]).to_json()
@@ -177,7 +179,7 @@ def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeyp
 
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
-    assert len(wanted) == 6
+    assert len(wanted) == 2 * len([*BASELINES, "uniform"])
     computing = compute_missing(wanted, tmp_path / "new" / "records", data_root=str(root), device="cpu")
     assert [next(computing), next(computing)] == wanted[:2]
     computing.close()

@@ -7,7 +7,8 @@ import pytest
 from joao.errors import UserError
 from joao.evaluation.statistics import paired_gain
 from joao.reporting.paper import Published
-from joao.reporting.tables import HEADER, NAMES, cells_of, markdown, rows, with_deviation, write_tables
+from joao.reporting.results import write_results
+from joao.reporting.tables import HEADER, NAMES, cells_of, markdown, rows, with_deviation
 from joao.reproduce import BASELINES, grid
 
 
@@ -95,7 +96,7 @@ def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
         path = tmp_path / each["cell"]["dataset"] / f"{number}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(each))
-    path = write_tables(tmp_path)
+    path = write_results(tmp_path)
     assert path == tmp_path / "table.md"
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# Unsupervised")
@@ -114,5 +115,5 @@ def test_a_file_that_is_no_record(content, tmp_path):
     (tmp_path / "MUTAG").mkdir()
     (tmp_path / "MUTAG" / "stray.json").write_text(content)
     with pytest.raises(UserError, match=r"stray\.json: is not a record"):
-        write_tables(tmp_path)
+        write_results(tmp_path)
     assert not (tmp_path / "table.md").exists()

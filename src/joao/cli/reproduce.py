@@ -33,7 +33,8 @@ def unsupervised(
 
     What has a record is not computed again, so an interrupted run goes on where it was.
     """
-    from joao.reporting.tables import HEADER, cells_of, rows, write_tables
+    from joao.reporting.results import write_results
+    from joao.reporting.tables import HEADER, cells_of, rows
     from joao.reproduce import cells, compute_missing, read_record
 
     output = Output(quiet, as_json)
@@ -47,7 +48,7 @@ def unsupervised(
     table = rows(records)
     output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
     output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
-    output.say(f"Table of all records: {write_tables(out)}")
+    output.say(f"Table of all records: {write_results(out)}")
 
 
 def _names(text: str) -> list[str]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, paired_gain, sample_std
-from joao.files import write_file
 from joao.reporting.paper import Published, unsupervised
-from joao.reproduce import BASELINES, grid, read_record
 
 NAMES = {
     "histogram": "label and degree histogram",
@@ -114,15 +111,3 @@ def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """
     marks = ["---"] * len(header)
     return "\n".join(f"| {' | '.join(line)} |" for line in [header, marks, *lines])
-
-
-def write_tables(records: Path) -> Path:
-    """Makes ``table.md`` from all records in the folder; the only way in which it comes about."""
-    found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
-    names = [*grid()["datasets"], *BASELINES, *grid()["methods"]]
-    order = {name: number for number, name in enumerate(names)}
-    found.sort(key=lambda record: [order.get(record["cell"][key], len(names)) for key in ("dataset", "method")])
-    lines = [cells_of(row) for row in rows(found)]
-    path = records / "table.md"
-    write_file(path, "# Unsupervised: accuracy of an SVM on frozen embeddings\n\n" + markdown(HEADER, lines) + "\n")
-    return path

@@ -1,0 +1,99 @@
+"""Runs the command line in this process, and gives every test a folder of its own to run it in."""
+
+import contextlib
+import io
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from joao.cli import evaluate, main, quickstart, reproduce
+from joao.data import _download
+from joao.evaluation import svm
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+def run_joao(*arguments):
+    """What ``joao`` with these arguments exits with and prints."""
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["joao", *map(str, arguments)])
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main.run()
+            except SystemExit as exit:
+                code = exit.code or 0
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def make_quick(patch):
+    """One process, and two values of C to choose from instead of seven: the path is the same."""
+    for module in (evaluate, quickstart, reproduce):
+        patch.setattr(module, "all_cores", lambda: 1)
+    patch.setattr(svm, "C_GRID", (0.1, 1.0))
+    patch.delenv("JOAO_DATA", raising=False)
+    patch.setenv("COLUMNS", "200")
+    patch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """Quick, in an empty folder, and without the network, the user's cache or the data of the machine."""
+    make_quick(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
+    monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
+
+
+@pytest.fixture(scope="session")
+def joao():
+    return run_joao
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory):
+    """What ``joao quickstart`` said, and the folder it wrote."""
+    folder = tmp_path_factory.mktemp("quickstart") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
+        return run_joao("quickstart", "--out", folder), folder
+
+
+@pytest.fixture(scope="session")
+def mutag_run(started):
+    """The run folder of the quickstart."""
+    return started[1]
+
+
+def graph(**rows):
+    return json.dumps({"edges": [[0, 1], [1, 2]], "num_nodes": 3, **rows})
+
+
+def write_graphs(path, *lines):
+    Path(path).write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """24 small graphs of two classes, in a file in the working folder."""
+    lines = []
+    for number in range(24):
+        size = 3 + number % 5
+        edges = [[node, node + 1] for node in range(size - 1)] + ([[0, size - 1]] if number % 2 else [])
+        lines.append(json.dumps({"edges": edges, "num_nodes": size, "label": number % 2}))
+    return Path(write_graphs(tmp_path / "labelled.jsonl", *lines)).name
+
+
+@pytest.fixture
+def unlabelled(tmp_path):
+    return Path(write_graphs(tmp_path / "unlabelled.jsonl", *[graph() for _ in range(4)])).name

@@ -1,0 +1,55 @@
+"""``joao embed``: a file with a row for each graph."""
+
+import csv
+import json
+
+import numpy as np
+
+from joao.data import read
+from joao.data.sources import BUNDLED
+from joao.experiment import load_run
+
+MUTAG = read(BUNDLED / "MUTAG.zip")
+
+
+def test_npz_and_csv_have_the_embeddings_of_the_run(joao, mutag_run, tmp_path):
+    expected = load_run(mutag_run, device="cpu").embed(MUTAG).numpy()
+    for name in ("all.npz", "all.csv"):
+        outcome = joao("embed", mutag_run, "MUTAG", "--out", name)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out.splitlines() == [
+            f"{name}: 188 graphs, 96 dimensions.",
+            f"Next: joao evaluate {mutag_run} MUTAG",
+        ]
+    with np.load(tmp_path / "all.npz", allow_pickle=False) as file:
+        np.testing.assert_array_equal(file["embeddings"], expected)
+    with (tmp_path / "all.csv").open(newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    np.testing.assert_array_equal(np.array([line[2:] for line in lines], dtype=np.float64).astype(np.float32), expected)
+    assert [line[1] for line in lines] == [MUTAG.class_names[number] for number in MUTAG.classes]
+
+
+def test_json(joao, mutag_run):
+    outcome = joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--json")
+    assert json.loads(outcome.out) == {"file": "all.csv", "graphs": 188, "dimensions": 96}
+
+
+def test_quiet_says_nothing(joao, mutag_run, tmp_path):
+    outcome = joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert (tmp_path / "all.csv").exists()
+
+
+def test_one_graph_and_labels_that_are_new(joao, tmp_path):
+    def write(name, *labels):
+        graphs = [{"edges": [[0, 1]], "node_labels": [label, label]} for label in labels]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, graphs)))
+
+    write("some.jsonl", "C", "N", "O")
+    write("one.jsonl", "Xe")
+    assert joao("pretrain", "some.jsonl", "--out", "run", "--epochs", 1).code == 0
+    outcome = joao("embed", "run", "one.jsonl", "--out", "one.csv")
+    assert outcome.code == 0
+    assert outcome.err == "joao: note: one: 2 node labels were not seen in training.\n"
+    assert outcome.out.splitlines()[-1] == "Next, in Python: pandas.read_csv('one.csv', index_col='graph')"
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 2

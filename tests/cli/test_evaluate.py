@@ -1,0 +1,46 @@
+"""``joao evaluate``: the score of a run beside what it must beat."""
+
+import json
+
+from joao.recipe import make_recipe
+
+
+def test_the_record_is_made_again_beside_the_first(joao, mutag_run):
+    outcome = joao("evaluate", mutag_run, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    first, second = (json.loads((mutag_run / name).read_text()) for name in ("evaluation.json", "evaluation-2.json"))
+    assert json.loads(outcome.out) == second
+    for key in ("run", "untrained", "histogram", "gain over untrained", "chance", "data", "recipe"):
+        assert first[key] == second[key]
+    assert make_recipe(second["recipe"]) == make_recipe({"data": "MUTAG"})
+    assert second["command"].startswith("joao evaluate")
+
+
+def test_shuffled_labels_and_another_place_for_the_record(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    outcome = joao("evaluate", "run", "--shuffle-labels", "--unscaled", "--folds", 4, "--out", "mine.json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Labels are SHUFFLED." in outcome.out
+    record = json.loads((tmp_path / "mine.json").read_text())
+    assert record["protocol"]["labels"] == "shuffled"
+    assert record["run"]["standardise"] is False
+    assert [len(part["accuracies"]) for part in record["run"]["partitions"]] == [4] * 5
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+
+
+def test_quiet_says_nothing_and_writes_the_record(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    outcome = joao("evaluate", "run", labelled, "--folds", 2, "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["data"]["graphs"] == 24
+
+
+def test_a_run_that_does_not_say_its_data(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    path = tmp_path / "run" / "recipe.toml"
+    path.write_text(path.read_text().replace(f'data = "{labelled}"', 'data = ""'))
+    outcome = joao("evaluate", "run")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "joao: run: does not say which graphs it was trained on. Name some: joao evaluate run DATA.\n"
+    )

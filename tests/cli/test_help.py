@@ -1,0 +1,91 @@
+"""Every command says what it takes, at once, and what to type next."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from joao.cli.main import app
+
+
+def commands(group, before=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*before, name))
+        else:
+            yield (*before, name), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+def test_help_names_every_argument_and_says_what_it_is(joao, name):
+    outcome = joao(*name, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    command = COMMANDS[name]
+    assert command.help.splitlines()[0].split()[0] in outcome.out
+    for parameter in command.params:
+        shown = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.metavar
+        assert shown in outcome.out
+        assert getattr(parameter, "help", None), f"{shown} has no help"
+
+
+def test_no_arguments_are_a_cry_for_help(joao):
+    shown = joao()
+    for name in {name[0] for name in COMMANDS}:
+        assert re.search(rf"\b{name}\b", shown.out + shown.err)
+
+
+def test_help_does_not_wait_for_torch():
+    program = (
+        "import sys, joao.cli.main as main; sys.argv = ['joao', 'pretrain', '--help']\n"
+        "try: main.run()\n"
+        "except SystemExit as exit: assert not exit.code\n"
+        "slow = {'torch', 'torch_geometric', 'sklearn', 'scipy', 'numpy', 'matplotlib', 'networkx'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "--set" in done.stdout
+
+
+def test_listing_data_does_not_wait_for_torch():
+    program = (
+        "import sys, joao.cli.main as main; sys.argv = ['joao', 'data']\n"
+        "try: main.run()\n"
+        "except SystemExit as exit: assert not exit.code\n"
+        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "MUTAG" in done.stdout
+
+
+def test_the_version(joao):
+    import joao as package
+
+    assert joao("--version").out == f"joao {package.__version__}\n"
+
+
+def next_commands(outcome):
+    """The commands that the last line names."""
+    line = outcome.out.splitlines()[-1]
+    assert line.startswith(("Next", "Describe one"))
+    named = line.partition(": ")[2].split(", or ")
+    return [shlex.split(command)[1:] for command in named if command.startswith("joao ")]
+
+
+def test_every_next_command_runs(joao, labelled, tmp_path):
+    (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
+    todo, done = [["data"], ["data", "my graphs.jsonl"]], []
+    while todo:
+        arguments = todo.pop(0)
+        done.append(arguments)
+        outcome = joao(*arguments)
+        assert outcome.code == 0, outcome.err
+        todo += [each for each in next_commands(outcome) if [each[0], *each[1:3]] not in [d[:3] for d in done + todo]]
+    assert {arguments[0] for arguments in done} == {"data", "pretrain", "evaluate", "embed"}

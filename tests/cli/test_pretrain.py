@@ -1,0 +1,151 @@
+"""``joao pretrain``: recipe and graphs in, run folder out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from joao import experiment
+from joao.data import read
+from joao.experiment import pretrain
+from joao.recipe import make_recipe, read_recipe
+from joao.run import Run
+
+
+def weights(folder):
+    return {name: value.tolist() for name, value in Run.open(folder).weights().items()}
+
+
+def test_options_reach_the_recipe(joao, labelled, tmp_path):
+    options = ["--method", "joaov2", "--seed", 7, "--epochs", 1, "--set", "encoder.width=4", "--set", "strength=0.1"]
+    outcome = joao("pretrain", labelled, "--out", "run", *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    expected = {
+        **{"data": labelled, "method": "joaov2", "encoder": {"width": 4}, "strength": 0.1},
+        "training": {"epochs": 1, "seed": 7},
+    }
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == make_recipe(expected)
+
+
+def test_it_is_the_library(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 2)
+    recipe = make_recipe({"data": labelled, "training": {"epochs": 2}})
+    trained = pretrain(recipe, read("./" + labelled), device="cpu")
+    assert weights(tmp_path / "run") == {name: value.tolist() for name, value in trained.weights.items()}
+
+
+def test_the_recipe_of_a_run_makes_it_again(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "one", "--method", "uniform", "--epochs", 1)
+    joao("pretrain", "--recipe", "one/recipe.toml", "--out", "two")
+    assert weights(tmp_path / "one") == weights(tmp_path / "two")
+
+
+@pytest.mark.parametrize("option", [["--method", "graphcl"], ["--set", "method=graphcl"]])
+def test_a_method_is_not_overruled_by_the_recipe_of_a_run(joao, labelled, tmp_path, option):
+    joao("pretrain", labelled, "--out", "one", "--epochs", 1)
+    joao("pretrain", "--recipe", "one/recipe.toml", "--out", "two", *option)
+    assert read_recipe(tmp_path / "two" / "recipe.toml").policy.name == "rule_pool"
+
+
+def test_json_is_one_object(joao, labelled, tmp_path):
+    outcome = joao("pretrain", labelled, "--out", "run", "--epochs", 1, "--json")
+    result = json.loads(outcome.out)
+    (line,) = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    metrics = json.loads(line)
+    assert result["loss"] == metrics["loss"]
+    assert result["probabilities"] == metrics["probabilities"]
+    assert (result["run"], result["epochs"], len(result["augmentations"])) == ("run", 1, 5)
+
+
+def test_quiet_says_nothing(joao, labelled):
+    outcome = joao("pretrain", labelled, "--out", "run", "--epochs", 1, "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_a_notice_is_told_on_standard_error(joao, tmp_path):
+    graphml = (
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
+        '<node id="a"/><node id="b"/><edge source="a" target="b"/></graph></graphml>'
+    )
+    (tmp_path / "graphs").mkdir()
+    for number in range(3):
+        (tmp_path / "graphs" / f"{number}.graphml").write_text(graphml)
+    outcome = joao("pretrain", "./graphs", "--out", "run", "--epochs", 1, "--json")
+    assert outcome.err.startswith("joao: note: ")
+    assert "3 missing reverse directions were added" in outcome.err
+    assert json.loads(outcome.out)["run"] == "run"
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted_run(labelled, folder, epochs=3):
+    recipe = make_recipe({"data": labelled, "training": {"epochs": epochs}})
+
+    def on_epoch(metrics):
+        if metrics.epoch == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        pretrain(recipe, read("./" + labelled), folder=folder, checkpoint_every=1, on_epoch=on_epoch, device="cpu")
+
+
+def test_resume(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "whole", "--epochs", 3)
+    interrupted_run(labelled, tmp_path / "cut")
+    outcome = joao("pretrain", "--resume", "cut")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1].startswith("Next: joao evaluate cut")
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert (tmp_path / "cut" / "policy.png").exists()
+
+
+def test_resume_after_the_data_changed(joao, labelled, tmp_path):
+    interrupted_run(labelled, tmp_path / "cut")
+    lines = (tmp_path / labelled).read_text().splitlines(keepends=True)
+    (tmp_path / labelled).write_text("".join(lines[1:]))
+    outcome = joao("pretrain", "--resume", "cut")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == ["joao: cut: was started on other graphs than labelled has now."]
+
+
+@pytest.mark.parametrize("extra", [["labelled.jsonl"], ["--epochs", 9], ["--set", "strength=0.1"], ["--out", "other"]])
+def test_resume_takes_nothing_else(joao, labelled, tmp_path, extra):
+    interrupted_run(labelled, tmp_path / "cut")
+    outcome = joao("pretrain", "--resume", "cut", *extra)
+    assert outcome.code == 2
+    assert "name the run and nothing else" in outcome.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_interruption_names_the_way_to_go_on(joao, labelled, tmp_path, monkeypatch):
+    def interrupted(recipe, dataset, *, folder, on_epoch, **options):
+        def stop(metrics):
+            if metrics.epoch == 2:
+                raise KeyboardInterrupt
+
+        return pretrain(recipe, dataset, folder=folder, on_epoch=stop, **options)
+
+    monkeypatch.setattr(experiment, "pretrain", interrupted)
+    outcome = joao("pretrain", labelled, "--out", "my run", "--epochs", 3, "--checkpoint-every", 1)
+    assert outcome.code == 130
+    assert outcome.err.splitlines() == ["joao: interrupted. Go on: joao pretrain --resume 'my run'"]
+    young = joao("pretrain", labelled, "--out", "young", "--epochs", 3, "--checkpoint-every", 5)
+    assert (young.code, young.err) == (130, "joao: interrupted. There is no checkpoint yet.\n")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert joao("pretrain", "--resume", "my run").code == 0
+
+
+def test_unlabelled_graphs_are_trained_on_and_embedded_but_not_scored(joao, unlabelled, tmp_path):
+    trained = joao("pretrain", unlabelled, "--out", "run", "--epochs", 1)
+    assert trained.code == 0
+    assert trained.out.splitlines()[-1] == f"Next: joao embed run {unlabelled} --out embeddings.npz"
+    assert joao("embed", "run", unlabelled, "--out", "embeddings.npz").code == 0
+    with np.load(tmp_path / "embeddings.npz") as file:
+        assert list(file) == ["embeddings"]
+    scored = joao("evaluate", "run")
+    assert scored.code == 2
+    assert scored.err.startswith("joao: unlabelled: has no graph labels")
+    assert not (tmp_path / "run" / "evaluation.json").exists()

@@ -1,0 +1,71 @@
+"""The first command anybody types."""
+
+import json
+import re
+
+import numpy as np
+
+from joao.data import read
+from joao.data.sources import BUNDLED
+from joao.evaluation.folds import fold_hash, folds
+from joao.recipe import make_recipe, read_recipe
+
+
+def test_it_does_everything_and_says_so(started):
+    outcome, folder = started
+    assert (outcome.code, outcome.err) == (0, "")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("embeddings.npz", "evaluation.json", "metrics.jsonl", "policy.png"),
+        *("recipe.toml", "run.json", "weights.safetensors"),
+    ]
+    for name in ("evaluation.json", "embeddings.npz", "policy.png"):
+        assert str(folder / name) in outcome.out
+
+
+def test_the_figures_are_those_of_the_record(started):
+    outcome, folder = started
+    record = json.loads((folder / "evaluation.json").read_text())
+    shown = dict(re.findall(r"│ (.+?) +│ +([\d.]+)", outcome.out))
+    assert shown == {
+        "chance (largest class)": "66.49",
+        "label and degree histogram": f"{100 * record['histogram']['mean']:.2f}",
+        "untrained encoder, calibrated": f"{100 * record['untrained']['mean']:.2f}",
+        "this run": f"{100 * record['run']['mean']:.2f}",
+    }
+    gain = record["gain over untrained"]
+    assert f"{100 * gain['mean']:+.2f} points (95 % interval {100 * gain['low']:+.2f}" in outcome.out
+    assert "One encoder, scored by an SVM on five shared partitions into 10 folds" in outcome.out
+
+
+def test_the_record_is_of_five_shared_partitions_of_mutag(started):
+    record = json.loads((started[1] / "evaluation.json").read_text())
+    classes = read(BUNDLED / "MUTAG.zip").classes
+    expected = [fold_hash(folds(classes, partition)) for partition in range(5)]
+    for name in ("run", "untrained", "histogram"):
+        assert [part["fold_hash"] for part in record[name]["partitions"]] == expected
+    assert record["run"]["mean"] > record["chance"]
+
+
+def test_the_embeddings_are_of_mutag_in_its_order(started):
+    dataset = read(BUNDLED / "MUTAG.zip")
+    with np.load(started[1] / "embeddings.npz", allow_pickle=False) as file:
+        assert file["embeddings"].shape == (188, 96)
+        np.testing.assert_array_equal(file["classes"], dataset.classes)
+
+
+def test_the_recipe_is_the_default(started):
+    assert read_recipe(started[1] / "recipe.toml") == make_recipe({"data": "MUTAG"})
+
+
+def test_it_ends_with_the_next_command_and_names_no_other(started):
+    lines = started[0].out.splitlines()
+    assert lines[-1].endswith("joao pretrain my_graphs.jsonl --out runs/mine")
+    assert sum(line.startswith("Next") for line in lines) == 1
+
+
+def test_a_file_in_the_way_is_left_alone(joao, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    outcome = joao("quickstart", "--out", "file/run")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [f"joao: file/run: cannot be made: {tmp_path / 'file'} cannot be written to."]
+    assert (tmp_path / "file").read_text() == "precious"
