@@ -27,9 +27,11 @@ with warnings.catch_warnings():
     from torch_geometric.nn import GCNConv, global_add_pool
 
 import joao
+from joao import estimator
 from joao.augmentations import Identity, NodeDrop
 from joao.cli.main import app
 from joao.data.synthetic import random_graphs
+from joao.experiment import pretrain
 from joao.objectives import NtXent, Objective
 from joao.recipe import METHODS
 
@@ -115,6 +117,19 @@ def test_labels_are_not_looked_at(fitted):
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
     for graphs, y in ((GRAPHS, CLASSES), (GRAPHS, ["nonsense"]), (relabelled, None), (bare, CLASSES[::-1])):
         assert same_weights(joao.JOAO(**OPTIONS).fit(graphs, y), fitted)
+
+
+def test_labels_do_not_even_leave_the_estimator(monkeypatch):
+    seen = []
+
+    def spied(recipe, dataset, **options):
+        seen.append(dataset)
+        return pretrain(recipe, dataset, **options)
+
+    monkeypatch.setattr(estimator, "pretrain", spied)
+    joao.JOAO(**OPTIONS).fit(GRAPHS, CLASSES)
+    (dataset,) = seen
+    assert (dataset.classes, dataset.class_names) == (None, ())
 
 
 def test_a_seed_decides_and_none_draws_one(fitted):

@@ -1,14 +1,18 @@
 """``joao evaluate``: the score of a run beside what it must beat."""
 
 import json
+import shutil
 
 from joao.recipe import make_recipe
 
+RECORDS = ("evaluation", "evaluation-2")
 
-def test_the_record_is_made_again_beside_the_first(joao, mutag_run):
-    outcome = joao("evaluate", mutag_run, "--json")
+
+def test_the_record_is_made_again_beside_the_first(joao, mutag_run, tmp_path):
+    shutil.copytree(mutag_run, tmp_path / "run")
+    outcome = joao("evaluate", "run", "--json")
     assert (outcome.code, outcome.err) == (0, "")
-    first, second = (json.loads((mutag_run / name).read_text()) for name in ("evaluation.json", "evaluation-2.json"))
+    first, second = (json.loads((tmp_path / "run" / f"{name}.json").read_text()) for name in RECORDS)
     assert json.loads(outcome.out) == second
     for key in ("run", "untrained", "histogram", "gain over untrained", "chance", "data", "recipe"):
         assert first[key] == second[key]

@@ -21,7 +21,10 @@ def test_options_reach_the_recipe(joao, labelled, tmp_path):
     outcome = joao("pretrain", labelled, "--out", "run", *options)
     assert (outcome.code, outcome.err) == (0, "")
     expected = {
-        **{"data": labelled, "method": "joaov2", "encoder": {"width": 4}, "strength": 0.1},
+        "data": labelled,
+        "method": "joaov2",
+        "encoder": {"width": 4},
+        "strength": 0.1,
         "training": {"epochs": 1, "seed": 7},
     }
     assert read_recipe(tmp_path / "run" / "recipe.toml") == make_recipe(expected)

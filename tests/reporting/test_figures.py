@@ -14,15 +14,20 @@ OTHER = PairTable.of(NAMES, [[0.1, 0.1], [0.1, 0.7]])
 
 
 def test_two_panels_show_their_own_tables(tmp_path):
-    draw_policy(TABLE, OTHER, "Title", tmp_path / "one.png")
-    draw_policy(OTHER, TABLE, "Title", tmp_path / "two.png")
-    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    one, two = (imread(tmp_path / name) for name in ("one.png", "two.png"))
-    assert one.shape == two.shape == (480, 1100, 4)
-    assert 5_000 < (tmp_path / "one.png").stat().st_size < 300_000
-    # Exchanged tables change both halves.
-    assert not np.array_equal(one[:, :500], two[:, :500])
-    assert not np.array_equal(one[:, 600:], two[:, 600:])
+    path = tmp_path / "picture.png"
+    halves = []
+    for table, drawn in ((TABLE, OTHER), (OTHER, OTHER), (TABLE, TABLE)):
+        draw_policy(table, drawn, "Title", path)
+        picture = imread(path)
+        assert picture.shape == (480, 1100, 4)
+        halves.append((picture[:, :500], picture[:, 600:]))
+    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert 5_000 < path.stat().st_size < 300_000
+    (left, right), (other_left, same_right), (same_left, other_right) = halves
+    assert np.array_equal(left, same_left)
+    assert np.array_equal(right, same_right)
+    assert not np.array_equal(left, other_left)
+    assert not np.array_equal(right, other_right)
 
 
 def test_a_table_of_zeros_is_drawn(tmp_path):
