@@ -111,6 +111,12 @@ def test_outputs_of_pretrain(joao, labelled, tmp_path, out, message):
     refused(joao("pretrain", labelled, *arguments, "--epochs", 1), message, tmp_path, before)
 
 
+def test_the_output_is_looked_at_before_the_graphs(joao, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    before = tree(tmp_path)
+    refused(joao("pretrain", "nowhere.jsonl", "--out", "file"), "file: exists already.", tmp_path, before)
+
+
 @pytest.mark.parametrize(
     ("out", "message"),
     [

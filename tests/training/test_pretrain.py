@@ -56,7 +56,7 @@ def test_an_epoch_is_a_plain_loop_of_algorithm_1(make_method, make_training, sto
 
     method = make_method(heads)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
-    adam = torch.optim.Adam(parameters, lr=0.01)
+    adam = torch.optim.Adam(parameters, lr=0.01, fused=True)
     draw = {
         name: torch_generator(9, name)
         for name in ("batches", "pairs", "views", "evaluation batches", "evaluation views")

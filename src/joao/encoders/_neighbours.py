@@ -16,18 +16,20 @@ with warnings.catch_warnings():
     torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1))
 
 
-def add_neighbours(x: Tensor, batch: GraphBatch) -> Tensor:
+def add_neighbours(x: Tensor, matrix: Tensor) -> Tensor:
     r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(N, d)``: the sum in :class:`Gin`.
+
+    ``matrix`` is the graphs' :func:`adjacency`.
 
     The adjacency matrix of undirected graphs is its own transpose, so the gradient is the same product again.
     Sparse products know no 16-bit numbers: under mixed precision the sum is in float32.
     """
     x = x.float() if x.dtype.itemsize < 4 else x
-    summed: Tensor = _SymmetricProduct.apply(x, adjacency(batch, x.dtype))  # type: ignore[no-untyped-call]
+    summed: Tensor = _SymmetricProduct.apply(x, matrix)  # type: ignore[no-untyped-call]
     return summed
 
 
-def adjacency(batch: GraphBatch, dtype: torch.dtype) -> Tensor:
+def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> Tensor:
     """``(N, N)`` sparse matrix of ones, read off the sorted edges without a copy of them."""
     return torch.sparse_csr_tensor(
         batch.first_edge,

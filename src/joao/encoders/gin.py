@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import add_neighbours
+from joao.encoders._neighbours import add_neighbours, adjacency
 from joao.encoders.base import Encoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
@@ -34,15 +34,17 @@ class Gin(Encoder):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         x, pooled = batch.x, []
+        matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
         for mlp, norm in zip(self.mlps, self.norms, strict=True):
-            x = norm(torch.relu(mlp(add_neighbours(x, batch))))
+            x = norm(mlp(add_neighbours(x, matrix)))
             pooled.append(sum_nodes(x, batch))
         return torch.cat(pooled, dim=1)
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:
+    """The two layers of a GIN layer, each with its ReLU."""
     layers = [nn.Linear(num_inputs, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)
-    return nn.Sequential(layers[0], nn.ReLU(), layers[1])
+    return nn.Sequential(layers[0], nn.ReLU(inplace=True), layers[1], nn.ReLU(inplace=True))

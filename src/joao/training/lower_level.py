@@ -25,13 +25,14 @@ def pair_losses(
     r"""The loss :math:`\ell_{ij}` of ``batch`` under every ordered pair of augmentations, ``(K, K)`` (Eq. 7).
 
     Each augmentation is drawn twice and each draw is encoded once; the pair (i, j) compares the first draw of i
-    with the second of j. So :math:`2K` encodings serve all :math:`K^2` pairs, and (i, i) compares two draws.
+    with the second of j. So at most :math:`2K` encodings serve all :math:`K^2` pairs, and (i, i) compares two draws.
 
     Normalisation uses the statistics of each draw and forgets them.
     """
+    numbers = range(len(pool))
     with statistics_untouched(model):
-        first, second = (
-            torch.stack([project(model, view_by_one(batch, k, pool, generator)) for k in range(len(pool))])
-            for _ in range(2)
-        )
+        first = [project(model, view_by_one(batch, k, pool, generator)) for k in numbers]
+        views = [view_by_one(batch, k, pool, generator) for k in numbers]
+        # Graphs that were left as they are need not be encoded again.
+        second = torch.stack([first[k] if views[k].batch is batch else project(model, views[k]) for k in numbers])
     return torch.stack([objective(each, second) for each in first])

@@ -108,7 +108,7 @@ class Pretraining:
         self.schedule = schedule
         self.pool = list(method.augmentations.values())
         model = ContrastiveModel(method.encoder, method.heads)
-        optimiser = torch.optim.Adam(model.parameters(), lr=schedule.learning_rate)
+        optimiser = torch.optim.Adam(model.parameters(), lr=schedule.learning_rate, fused=True)
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
         on_device = self.fabric.device
         self.generators = {
