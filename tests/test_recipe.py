@@ -186,6 +186,7 @@ def test_the_nearest_name_is_told(table, message):
         ({"augmentations": []}, "augmentations: must be a list of names or tables, got []."),
         ({"augmentations": [3]}, "augmentations: must be a name or a table with a name, got 3."),
         ({"data": 3}, "data must be text, got 3."),
+        ({"data": "we\udcffird.csv"}, r"data must be text in UTF-8, got 'we\udcffird.csv'. Rename the file."),
         ({"features": ["labels"]}, "features must be text, got ['labels']."),
         ({"max_degree": 6.5}, "max_degree must be a whole number, got 6.5."),
         ({"method": ["joao"]}, "unknown method '['joao']'."),

@@ -261,6 +261,8 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
         return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
+    if hint is str and isinstance(value, str) and any(0xD800 <= ord(character) < 0xE000 for character in value):
+        raise UserError(f"{place} must be text in UTF-8, got {value!r}. Rename the file.")
     if hint in (bool, str) and isinstance(value, hint):
         return value
     if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from joao import reproduce
-from joao.reporting import tables
+from joao.reporting import results, tables
 
 TABLE = copy.deepcopy(reproduce.grid())
 
@@ -17,7 +17,7 @@ def short(monkeypatch):
     table = copy.deepcopy(TABLE)
     table["seeds"] = [0]
     table["recipe"]["training"]["epochs"] = 1
-    for module in (reproduce, tables):
+    for module in (reproduce, results):
         monkeypatch.setattr(module, "grid", lambda: table)
 
 

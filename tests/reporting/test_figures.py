@@ -30,6 +30,12 @@ def test_two_panels_show_their_own_tables(tmp_path):
     assert not np.array_equal(right, other_right)
 
 
+@pytest.mark.parametrize("title", ["costs $5 or $x_$", "図 😀", "a\nb", ""])
+def test_any_title(title, tmp_path):
+    draw_policy(TABLE, TABLE, title, tmp_path / "picture.png")
+    assert imread(tmp_path / "picture.png").shape == (480, 1100, 4)
+
+
 def test_a_table_of_zeros_is_drawn(tmp_path):
     nothing = PairTable.of(NAMES, np.zeros((2, 2)))
     draw_policy(nothing, nothing, "Nothing", tmp_path / "zeros.png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 
 from joao.files import write_file
@@ -16,7 +17,7 @@ def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> N
 
     figure = Figure(figsize=(11, 4.8), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     panels = figure.subplots(1, 2)
     names = [name.replace("_", " ") for name in table.names]
     for axes, shown, heading in (
@@ -35,7 +36,9 @@ def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> N
             axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=9)
         figure.colorbar(image, ax=axes, shrink=0.8)
     buffer = io.BytesIO()
-    canvas.print_png(buffer)  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box does in a title
+        canvas.print_png(buffer)  # type: ignore[no-untyped-call]
     write_file(path, buffer.getvalue())
 
 
