@@ -205,10 +205,18 @@ def test_a_batch_may_have_an_embedding_of_one_graph():
 
 @pytest.mark.parametrize("columns", [0, 2])
 def test_other_edge_attributes_are_refused(columns):
-    trained = pretrain(small(), random_graphs(8, mean_nodes=6, num_edge_attributes=1), device="cpu")
+    encoder = {"name": "convolutions", "convolution": "GATv2Conv", "width": 4, "layers": 1}
+    recipe = make_recipe({"encoder": encoder, "training": {"epochs": 1}})
+    trained = pretrain(recipe, random_graphs(8, mean_nodes=6, num_edge_attributes=1), device="cpu")
     other = random_graphs(8, mean_nodes=6, num_edge_attributes=columns)
     with pytest.raises(UserError, match=f"{columns} columns of edge attributes; the encoder was trained with 1"):
         trained.embed(other)
+
+
+def test_an_encoder_without_use_for_edge_attributes_does_not_mind_others():
+    graphs = random_graphs(8, mean_nodes=6, num_edge_attributes=1)
+    trained = pretrain(small(), graphs, device="cpu")
+    assert torch.equal(trained.embed(dataclasses.replace(graphs, edge_attr=None)), trained.embed(graphs))
 
 
 def test_one_graph_has_nothing_to_be_compared_with(tmp_path):

@@ -70,10 +70,11 @@ class Trained:
     def embed(self, dataset: Dataset) -> Tensor:
         """``(G, d)`` embeddings of any graphs with the same kind of features."""
         store = make_store(dataset, self.info.features)
-        if (0 if store.edge_attr is None else store.edge_attr.shape[1]) != self.info.num_edge_features:
+        num_edge_features = _widths(store)[1]
+        if self.encoder.uses_edge_attr and num_edge_features != self.info.num_edge_features:
             raise UserError(
-                f"{dataset.name}: {0 if store.edge_attr is None else store.edge_attr.shape[1]} columns of edge "
-                f"attributes; the encoder was trained with {self.info.num_edge_features}."
+                f"{dataset.name}: {num_edge_features} columns of edge attributes; the encoder was trained with "
+                f"{self.info.num_edge_features}."
             )
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
         return embed(self.encoder, store.to(device))

@@ -31,9 +31,7 @@ from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embed
 from joao.experiment import pretrain, untrained
 from joao.files import make_folder, write_json
 from joao.recipe import Recipe, make_recipe
-from joao.scoring import classes_of, describe_data, origin
-
-BASELINES = ("histogram", "untrained_initial", "untrained")
+from joao.scoring import BASELINES, classes_of, describe_data, origin
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from joao.experiment import Trained, untrained
 from joao.provenance import command, machine, versions
 from joao.training.device import pick_device
 
+BASELINES = ("histogram", "untrained_initial", "untrained")
 OnFold = Callable[[int, float], None]
 
 
@@ -41,9 +42,9 @@ def evaluate(
     jobs: int = 1,
     on_fold: OnFold | None = None,
 ) -> dict[str, Any]:
-    """The record of one encoder, the same encoder untrained and the histogram baseline, all on the same folds.
+    """The record of one encoder and of the baselines, the same encoder untrained among them, all on the same folds.
 
-    ``on_fold`` is called ``3 * len(partitions) * num_folds`` times.
+    ``on_fold`` is called ``(len(BASELINES) + 1) * len(partitions) * num_folds`` times.
     """
     classes = classes_of(dataset)
     if "encoder" in trained.info.own:
@@ -51,9 +52,11 @@ def evaluate(
     if shuffle_labels:
         classes = shuffled(classes, seed=0)
     started = time.perf_counter()
+    recipe, features = trained.recipe, trained.info.features
     vectors = {
         "histogram": histogram(dataset),
-        "untrained": untrained(trained.recipe, dataset, trained.info.features, device=device).numpy(),
+        "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device=device).numpy(),
+        "untrained": untrained(recipe, dataset, features, device=device).numpy(),
         "run": trained.embed(dataset).numpy(),
     }
     scores: dict[str, Scores] = {}
@@ -79,10 +82,9 @@ def evaluate(
         "data": describe_data(dataset),
         "chance": chance_level(classes),
         **{name: each.to_json() for name, each in scores.items()},
-        "gain over untrained": asdict(scores["run"].gain_over(scores["untrained"])),
-        "gain over histogram": asdict(scores["run"].gain_over(scores["histogram"])),
-        "features": trained.info.features.rule,
-        "recipe": trained.recipe.table(),
+        **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in BASELINES},
+        "features": features.rule,
+        "recipe": recipe.table(),
         "seconds": time.perf_counter() - started,
         **origin(device),
     }

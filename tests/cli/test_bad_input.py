@@ -74,7 +74,7 @@ def test_graphs(joao, tmp_path, kind):
         (["--set", "policy.prior=[[1.0, 2.0], [3.0]]"], "prior"),
         (["--set", "features=labels"], "features 'labels' need node labels"),
         (["--set", "features=colour"], "unknown rule 'colour' for features."),
-        (["--set", "max_degree=0"], "max_degree must be at least 1"),
+        (["--set", "max_degree=0"], "max_degree must be from 1 to"),
         (["--method", "simclr"], "unknown method 'simclr'."),
         (["--recipe", "nowhere.toml"], "nowhere.toml: cannot be read"),
         (["--recipe", "key.toml"], "key.toml: unknown key 'polcy'. Did you mean 'policy'?"),

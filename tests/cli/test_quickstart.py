@@ -29,6 +29,7 @@ def test_the_figures_are_those_of_the_record(started):
     assert shown == {
         "chance (largest class)": "66.49",
         "label and degree histogram": f"{100 * record['histogram']['mean']:.2f}",
+        "untrained encoder, as initialised": f"{100 * record['untrained_initial']['mean']:.2f}",
         "untrained encoder, calibrated": f"{100 * record['untrained']['mean']:.2f}",
         "this run": f"{100 * record['run']['mean']:.2f}",
     }
@@ -41,7 +42,7 @@ def test_the_record_is_of_five_shared_partitions_of_mutag(started):
     record = json.loads((started[1] / "evaluation.json").read_text())
     classes = read(BUNDLED / "MUTAG.zip").classes
     expected = [fold_hash(folds(classes, partition)) for partition in range(5)]
-    for name in ("run", "untrained", "histogram"):
+    for name in ("run", "untrained", "untrained_initial", "histogram"):
         assert [part["fold_hash"] for part in record[name]["partitions"]] == expected
     assert record["run"]["mean"] > record["chance"]
 

@@ -95,7 +95,7 @@ def test_a_rule_that_cannot_be_fixed_is_told(rule, message):
 
 
 def test_a_degree_cap_below_one_is_told():
-    with pytest.raises(UserError, match="max_degree must be at least 1, got 0"):
+    with pytest.raises(UserError, match="max_degree must be from 1 to 10000, got 0"):
         Features.fixed_on(star(), "degree", max_degree=0)
 
 

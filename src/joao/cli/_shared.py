@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,12 +60,11 @@ class Output:
 
         shown = Table(title=title or None, title_justify="left")
         for number, heading in enumerate(header):
-            shown.add_column(heading, justify="left" if number < 1 else "right", no_wrap=True)
+            shown.add_column(heading, justify="left" if number < 1 else "right")
         for line in lines:
             shown.add_row(*line)
-        console = Console()
         # A table that is not for a terminal is as wide as it needs to be.
-        console.print(shown, width=None if console.is_terminal else 200)
+        Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Bar]:
@@ -91,6 +92,12 @@ class Bar:
 
     def advance(self, note: str = "") -> None:
         self._progress.update(self._task, advance=1, note=note)
+
+
+def silence_lightning() -> None:
+    """Keeps Lightning's remarks on devices and precision out of the output."""
+    for package in ("lightning_fabric", "lightning.fabric"):
+        logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
 
 
 def quoted(word: str | Path) -> str:

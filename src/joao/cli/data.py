@@ -4,19 +4,20 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Output, quoted, read_data
+from joao.cli._shared import AsJson, DataRoot, Output, Quiet, quoted, read_data
 
 
 def data(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
     data_root: DataRoot = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """List the data sets at hand, or describe one.
 
     DATA is the name of a TU data set, or a path: a TU zip or folder, .graphml, .csv or .jsonl.
     """
-    output = Output(quiet=False, as_json=as_json)
+    output = Output(quiet, as_json)
     if source is None:
         from joao.data import listing
 

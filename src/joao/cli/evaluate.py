@@ -43,7 +43,7 @@ def evaluate(
     if not source:
         raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
     dataset = read_data(source, data_root, output)
-    score(
+    record = score(
         trained,
         dataset,
         record_path,
@@ -54,22 +54,24 @@ def evaluate(
         device=device,
         jobs=jobs or all_cores(),
     )
+    output.result(record)
     output.say(f"Next: joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}")
 
 
-def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> None:
-    """Scores with a progress bar, writes the record and prints its figures."""
+def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> dict[str, Any]:
+    """Scores with a progress bar, writes the record, says its figures and returns it."""
     from joao.files import write_json
     from joao.reporting.tables import NAMES, with_deviation
-    from joao.scoring import evaluate
+    from joao.scoring import BASELINES, evaluate
 
     num_folds = options.get("num_folds", 10)
-    with output.progress("scoring", 3 * 5 * num_folds) as bar:
+    with output.progress("scoring", (len(BASELINES) + 1) * 5 * num_folds) as bar:
         record = evaluate(trained, dataset, on_fold=lambda fold, accuracy: bar.advance(), **options)
     write_json(record_path, record)
     lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
-    for key, name in (("histogram", NAMES["histogram"]), ("untrained", NAMES["untrained"]), ("run", "this run")):
+    for key in (*BASELINES, "run"):
         scores = record[key]
+        name = NAMES.get(key, "this run")
         lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
     output.say(
@@ -77,11 +79,11 @@ def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output,
         f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}.{labels}"
     )
     output.table(["", "accuracy %"], lines)
-    for baseline in ("untrained", "histogram"):
+    for baseline in reversed(BASELINES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
             f"Gain over {NAMES[baseline]}: {gain['mean']:+.2f} points "
             f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
         )
     output.say(f"Record: {record_path}")
-    output.result(record)
+    return record

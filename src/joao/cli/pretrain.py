@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data, silence_lightning
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def pretrain(
 
         run = Run.open(resume)
         dataset = read_data(run.recipe.data, data_root, output)
-        train(
+        trained = train(
             run.recipe,
             dataset,
             resume,
@@ -54,7 +54,7 @@ def pretrain(
             precision=run.info.precision,
             checkpoint_every=checkpoint_every,
         )
-        _say_next(resume, run.recipe.data, dataset, output)
+        _finish(resume, trained, dataset, output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
@@ -72,14 +72,28 @@ def pretrain(
     if not made.data:
         raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
     dataset = read_data(made.data, data_root, output)
-    train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
-    _say_next(out, made.data, dataset, output)
+    trained = train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
+    _finish(out, trained, dataset, output)
 
 
-def _say_next(run: Path, source: str, dataset: Dataset, output: Output) -> None:
-    embed = f"joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}"
+def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:
+    output.result(summary(run, trained))
+    embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
     labelled = dataset.classes is not None
     output.say(f"Next: joao evaluate {quoted(run)}, or {embed}" if labelled else f"Next: {embed}")
+
+
+def summary(run: Path, trained: Trained) -> dict[str, Any]:
+    """What a program is told of a pre-training."""
+    last = trained.metrics[-1]
+    return {
+        "run": str(run),
+        "loss": last.loss,
+        "epochs": last.epoch,
+        "seconds": sum(epoch.seconds for epoch in trained.metrics),
+        "augmentations": list(trained.info.pool),
+        "probabilities": last.probabilities,
+    }
 
 
 def train(
@@ -98,6 +112,7 @@ def train(
     from joao.reporting.figures import draw_policy
     from joao.training.pretrain import EpochMetrics
 
+    silence_lightning()
     output.say(f"Pre-training on {dataset.name}: {len(dataset)} graphs, {recipe.training.epochs} epochs, no labels.")
     with output.progress("pre-training", recipe.training.epochs) as bar:
 
@@ -129,14 +144,4 @@ def train(
     seconds = sum(epoch.seconds for epoch in trained.metrics)
     output.say(f"Loss {last.loss:.4f} after {last.epoch} epochs, {seconds:.1f} s.")
     output.say(f"Leading pairs: {leading}. Picture: {folder / 'policy.png'}")
-    output.result(
-        {
-            "run": str(folder),
-            "loss": last.loss,
-            "epochs": last.epoch,
-            "seconds": seconds,
-            "augmentations": list(policy.names),
-            "probabilities": last.probabilities,
-        }
-    )
     return trained

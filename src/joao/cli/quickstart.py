@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import Device, Output, Quiet, all_cores, free_path, read_data
+from joao.cli._shared import AsJson, Device, Output, Quiet, all_cores, free_path, read_data
 
 
 def quickstart(
@@ -14,25 +14,27 @@ def quickstart(
     ),
     device: Device = "auto",
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Do everything once, on the data set inside the package: pre-train, score, embed, draw.
 
     MUTAG, 188 molecules; no download; under a minute on a laptop.
     """
     from joao.cli.evaluate import score
-    from joao.cli.pretrain import train
+    from joao.cli.pretrain import summary, train
     from joao.data.sources import BUNDLED
     from joao.files import write_file
     from joao.recipe import make_recipe
     from joao.reporting.embeddings import as_npz
     from joao.run import check_new_folder
 
-    output = Output(quiet)
+    output = Output(quiet, as_json)
     folder = free_path(out)
     check_new_folder(folder)
     dataset = read_data(str(BUNDLED / "MUTAG.zip"), None, output)
     trained = train(make_recipe({"data": "MUTAG"}), dataset, folder, output, device=device)
-    score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=all_cores())
+    record = score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=all_cores())
     write_file(folder / "embeddings.npz", as_npz(trained.embed(dataset).numpy(), dataset))
     output.say(f"Embeddings: {folder / 'embeddings.npz'}. Learned augmentations: {folder / 'policy.png'}")
+    output.result({**summary(folder, trained), "evaluation": record})
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")

@@ -49,6 +49,7 @@ def unsupervised(
     output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
     output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
     output.say(f"Table of all records: {write_results(out)}")
+    output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
 
 
 def _names(text: str) -> list[str]:

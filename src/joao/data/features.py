@@ -27,6 +27,7 @@ from joao.data.base import Dataset
 from joao.errors import UserError, nearest
 from joao.graphs import GraphStore
 
+MOST_DEGREES = 10_000
 RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant")
 
 
@@ -52,8 +53,8 @@ class Features:
         """Chooses the columns that ``rule`` gives on ``dataset``."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
-        if max_degree < 1:
-            raise UserError(f"features: max_degree must be at least 1, got {max_degree}.")
+        if not 1 <= max_degree <= MOST_DEGREES:
+            raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
         if rule == "auto":
             rule = _best_available(dataset)
         uses_labels, uses_attributes = "labels" in rule, "attributes" in rule
@@ -115,8 +116,8 @@ class Features:
         for column, known in zip(dataset.node_labels.T, self.vocabulary, strict=True):
             if column.dtype.kind != np.asarray(known).dtype.kind:
                 raise UserError(
-                    f"{dataset.name}: node labels such as {column[0]!r} are of another type than the known ones, "
-                    f"such as {known[0]!r}."
+                    f"{dataset.name}: node labels such as '{column[0]}' are of another type than the known ones, "
+                    f"such as '{known[0]}'."
                 )
             parts.append(_codes_one_hot(column, known))
         return torch.cat(parts, dim=1)

@@ -17,9 +17,11 @@ class Encoder(nn.Module, ABC):
 
     Attributes:
         num_dimensions: length of the vectors.
+        uses_edge_attr: whether edge attributes matter to it; if not, graphs may have others than it was trained with.
     """
 
     num_dimensions: int
+    uses_edge_attr: bool = True
 
     @abstractmethod
     def forward(self, batch: GraphBatch) -> Tensor:

@@ -23,6 +23,8 @@ class Gin(Encoder):
     Linear layers start Xavier-uniform with zero bias. Edge attributes are not used.
     """
 
+    uses_edge_attr = False
+
     def __init__(self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3) -> None:
         super().__init__()
         if width < 1 or layers < 1:

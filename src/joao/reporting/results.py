@@ -7,7 +7,8 @@ from pathlib import Path
 from joao.files import write_file
 from joao.reporting.learned import learned_markdown
 from joao.reporting.tables import HEADER, cells_of, markdown, rows
-from joao.reproduce import BASELINES, grid, read_record
+from joao.reproduce import grid, read_record
+from joao.scoring import BASELINES
 
 ORIGIN = "Made from the records in this folder by `joao reproduce unsupervised`; not to be edited.\n\n"
 
