@@ -23,7 +23,7 @@ from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, Objective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
-from joao.provenance import machine, versions
+from joao.provenance import command, machine, versions
 from joao.randomness import seeded, torch_generator
 from joao.recipe import Recipe, pool_name
 from joao.run import Run, RunInfo
@@ -176,6 +176,7 @@ def pretrain(
         features=features,
         versions=versions(),
         machine=machine(fabric.device),
+        command=command(),
         precision=precision,
         own=(own or OwnParts()).described(),
     )

@@ -41,8 +41,20 @@ def machine(device: torch.device | str) -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line, without the place where the program lies."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line as another person would type it: of paths that begin at the root, only the last name."""
+    program = Path(sys.argv[0])
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
+    return " ".join([name, *(shortened(word) for word in sys.argv[1:])])
+
+
+def shortened(word: str) -> str:
+    """A word of a command without the places of this machine.
+
+    >>> [shortened(word) for word in ("/home/me/data/NCI1.zip", "--out=/home/me/run", "runs/mine")]
+    ['NCI1.zip', '--out=run', 'runs/mine']
+    """
+    key, equals, value = word.rpartition("=")
+    return key + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def _processor() -> str:

@@ -44,6 +44,7 @@ class RunInfo:
         num_features, num_edge_features: columns of ``x`` and ``edge_attr``.
         features: how ``x`` was made.
         versions, machine: see :mod:`joao.provenance`.
+        command: that started it.
         precision: of the training.
         own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
         finished: whether the weights are final.
@@ -58,6 +59,7 @@ class RunInfo:
     features: Features
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
+    command: str = ""
     precision: str = "32-true"
     own: Mapping[str, str] = field(default_factory=dict)
     finished: bool = False
