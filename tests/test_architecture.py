@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Members of one line do not import one another.
 LAYERS = (
     ("errors", "catalogue"),
-    ("graphs", "randomness", "files", "pair_table", "provenance"),
+    ("graphs", "randomness", "files", "pair_table", "provenance", "toml_text"),
     ("data",),
     ("augmentations", "encoders", "heads", "objectives", "policies"),
     ("training", "evaluation"),

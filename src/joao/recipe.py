@@ -38,6 +38,7 @@ from joao.errors import UserError, nearest
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import POLICIES
+from joao.toml_text import toml_value
 from joao.training.pretrain import Schedule
 
 CATALOGUES: dict[str, dict[str, type[Any]]] = {
@@ -104,10 +105,10 @@ class Recipe:
         top, tables = [], []
         for key, value in self.table().items():
             if isinstance(value, dict):
-                lines = [f"{name} = {_toml_value(each)}" for name, each in value.items() if each is not None]
+                lines = [f"{name} = {toml_value(each)}" for name, each in value.items() if each is not None]
                 tables.append("\n".join([f"[{key}]", *lines]))
             else:
-                top.append(f"{key} = {_toml_value(value)}")
+                top.append(f"{key} = {toml_value(value)}")
         return "\n\n".join(["\n".join(top), *tables]) + "\n"
 
 
@@ -277,27 +278,3 @@ def _parsed(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _toml_value(value: Any) -> str:
-    """
-    >>> _toml_value([{"name": "a", "keep": None}, True, 0.1])
-    '[{ name = "a" }, true, 0.1]'
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = "".join(_escaped(character) for character in value)
-        return f'"{escaped}"'
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{key} = {_toml_value(each)}" for key, each in value.items() if each is not None)
-        return f"{{ {inside} }}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml_value(each) for each in value)}]"
-    return repr(value)
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isprintable() else f"\\U{ord(character):08x}"

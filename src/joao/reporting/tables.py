@@ -93,12 +93,28 @@ def cells_of(row: Row) -> list[str]:
 HEADER = ["data", "method", "accuracy %", "seeds", "gain over untrained (95 %)", "paper", "difference"]
 
 
-def with_deviation(mean: float, std: float | None) -> str:
+def overview(table: Sequence[Row]) -> str:
+    """One line a data set, one column a method, as Markdown; the paper's figure in brackets."""
+    methods = list(dict.fromkeys(row.method for row in table))
+    cells = {(row.dataset, row.method): row for row in table}
+    lines = []
+    for dataset in dict.fromkeys(row.dataset for row in table):
+        found = [cells.get((dataset, method)) for method in methods]
+        lines.append([dataset, *("" if row is None else _overview_cell(row) for row in found)])
+    return markdown(["accuracy %", *(next(row.name for row in table if row.method == m) for m in methods)], lines)
+
+
+def _overview_cell(row: Row) -> str:
+    paper = f" ({row.paper.mean:.1f})" if row.paper else ""
+    return with_deviation(row.mean, row.std, digits=1) + paper
+
+
+def with_deviation(mean: float, std: float | None, digits: int = 2) -> str:
     """
-    >>> with_deviation(87.345, 1.02)
-    '87.34 ± 1.02'
+    >>> with_deviation(87.346, 1.02)
+    '87.35 ± 1.02'
     """
-    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+    return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

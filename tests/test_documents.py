@@ -1,0 +1,58 @@
+"""README and documents say what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document):
+    links = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))
+    missing = [link for link in links if not link.startswith("http") and not (document.parent / link).exists()]
+    assert missing == []
+
+
+def test_the_readme_shows_the_overview_of_the_records():
+    overview = (ROOT / "results/unsupervised/overview.md").read_text(encoding="utf-8")
+    expected = [line for line in overview.splitlines() if line.startswith("|")]
+    results = README[README.index("## Results") : README.index("## How it is honest")]
+    assert [line for line in results.splitlines() if line.startswith("|")] == expected
+
+
+def test_the_documents_of_the_records_are_up_to_date(tmp_path):
+    import shutil
+
+    from joao.reporting.results import write_results
+
+    copy = tmp_path / "unsupervised"
+    shutil.copytree(ROOT / "results/unsupervised", copy)
+    write_results(copy)
+    for name in ("table.md", "overview.md", "learned.md"):
+        assert (copy / name).read_text() == (ROOT / "results/unsupervised" / name).read_text()
+
+
+def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    exec(compile(code, "README.md", "exec"), {})
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity"]
+    assert 0.665 < float(shown[-1]) <= 1  # better than answering always the same
+    assert (tmp_path / "runs/mutag/weights.safetensors").exists()
+
+
+def test_every_command_of_the_readme_exists():
+    from typer.main import get_command
+
+    from joao.cli.main import app
+
+    named = set(re.findall(r"^joao (\w+)", README, re.MULTILINE))
+    assert named
+    assert named <= set(get_command(app).commands)
