@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,8 +30,6 @@ def test_the_readme_shows_the_overview_of_the_records():
 
 
 def test_the_documents_of_the_records_are_up_to_date(tmp_path):
-    import shutil
-
     from joao.reporting.results import write_results
 
     copy = tmp_path / "unsupervised"
@@ -36,6 +37,12 @@ def test_the_documents_of_the_records_are_up_to_date(tmp_path):
     write_results(copy)
     for name in ("table.md", "overview.md", "learned.md"):
         assert (copy / name).read_text() == (ROOT / "results/unsupervised" / name).read_text()
+
+
+def test_the_study_of_the_learned_table_is_up_to_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["learned_table.py", str(tmp_path / "study.md")])
+    runpy.run_path(str(ROOT / "studies/learned_table.py"), run_name="__main__")
+    assert (tmp_path / "study.md").read_text() == (ROOT / "results/learned-table.md").read_text()
 
 
 def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):

@@ -369,6 +369,23 @@ def test_saved_and_loaded(method, tmp_path):
     assert same_weights(clone(loaded).fit(GRAPHS), model)
 
 
+def test_loading_keeps_every_setting(tmp_path):
+    settings = {"pair_per": "graph", "update_every": 2, "update_batches": 1}
+    model = joao.JOAO("graphcl", features="degree", max_degree=3, training=settings, **OPTIONS).fit(GRAPHS)
+    model.save(tmp_path / "run")
+    loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
+    assert (loaded.method, loaded.max_degree, loaded.training) == ("graphcl", 3, settings)
+    assert clone(loaded)._recipe() == model.trained_.recipe
+
+
+def test_a_loaded_model_does_not_fit_again_without_its_own_augmentations(tmp_path):
+    joao.JOAO(augmentations=[NodeDrop(0.4), Identity()], **OPTIONS).fit(GRAPHS).save(tmp_path / "run")
+    loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
+    assert loaded.transform(GRAPHS).shape == (len(GRAPHS), 96)
+    with pytest.raises(joao.UserError, match="unknown augmentation 'own node_drop'"):
+        loaded.fit(GRAPHS)
+
+
 def test_save_does_not_overwrite(fitted, tmp_path):
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(joao.UserError, match="exists already"):

@@ -28,6 +28,18 @@ class Interrupted(Exception):
     pass
 
 
+class Forgetful(nn.Module):
+    """An encoder of one's own with dropout, which draws from torch's global generator."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.linear = nn.Linear(num_features, 6)
+
+    def forward(self, x, batch, batch_size):
+        x = nn.functional.dropout(torch.relu(self.linear(x)), 0.3, self.training)
+        return torch.zeros(batch_size, 6, dtype=x.dtype).index_add(0, batch, x)
+
+
 class NodeSum(nn.Module):
     """An encoder of one's own that is not joao's."""
 
@@ -86,6 +98,17 @@ def test_it_does_not_touch_or_depend_on_the_global_generators():
     assert same_tensors(first.weights, pretrain(small(), GRAPHS, device="cpu").weights)
 
 
+def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
+    own = OwnParts(encoder=Forgetful(4))
+    torch.manual_seed(1)
+    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", own=own)
+    torch.manual_seed(2)
+    assert same_tensors(pretrain(RECIPE, GRAPHS, device="cpu", own=own).weights, undisturbed.weights)
+    interrupt_after(2, tmp_path / "run", own=own, checkpoint_every=1)
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", resume=True, device="cpu", own=own)
+    assert same_tensors(resumed.weights, undisturbed.weights)
+
+
 def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
     told = []
     written = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", on_epoch=told.append)
@@ -131,6 +154,27 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         pretrain(**{"recipe": RECIPE, "dataset": GRAPHS, **change}, folder=tmp_path / "run", resume=True, device="cpu")
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
+    interrupt_after(1, tmp_path / "run", checkpoint_every=1, own=OwnParts(augmentations={"drop": NodeDrop(0.1)}))
+    with pytest.raises(UserError, match="other parts"):
+        pretrain(
+            RECIPE,
+            GRAPHS,
+            folder=tmp_path / "run",
+            resume=True,
+            device="cpu",
+            own=OwnParts(augmentations={"drop": NodeDrop(0.9)}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"resume": True}, "needs the folder"), ({"checkpoint_every": 0}, "at least 1")]
+)
+def test_impossible_options_are_told(options, message):
+    with pytest.raises(UserError, match=message):
+        pretrain(RECIPE, GRAPHS, device="cpu", **options)
 
 
 def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
@@ -211,6 +255,16 @@ def test_other_edge_attributes_are_refused(columns):
     other = random_graphs(8, mean_nodes=6, num_edge_attributes=columns)
     with pytest.raises(UserError, match=f"{columns} columns of edge attributes; the encoder was trained with 1"):
         trained.embed(other)
+
+
+def test_graphs_without_edges_have_no_edge_attributes_to_miss():
+    encoder = {"name": "convolutions", "convolution": "GATv2Conv", "width": 4, "layers": 1}
+    graphs = random_graphs(8, mean_nodes=6, num_edge_attributes=2)
+    trained = pretrain(make_recipe({"encoder": encoder, "training": {"epochs": 1}}), graphs, device="cpu")
+    edgeless = np.flatnonzero(np.diff(graphs.first_edge) == 0)
+    assert len(edgeless)
+    alone = dataclasses.replace(graphs.subset(edgeless), edge_attr=None)
+    torch.testing.assert_close(trained.embed(alone), trained.embed(graphs)[edgeless])
 
 
 def test_an_encoder_without_use_for_edge_attributes_does_not_mind_others():

@@ -86,9 +86,6 @@ def test_check_new_refuses(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file: exists already"):
         check_new(tmp_path / "file")
-    check_new(tmp_path / "file", overwrite=True)
-    with pytest.raises(UserError, match="is a folder, not a file"):
-        check_new(tmp_path, overwrite=True)
     with pytest.raises(UserError, match="nowhere does not exist"):
         check_new(tmp_path / "nowhere" / "file")
     # Whoever runs the tests may be allowed to write everywhere.

@@ -288,13 +288,6 @@ def test_one_augmentation_with_two_strengths_is_told_apart():
     assert names == ["node_drop(strength=0.2)", "node_drop(strength=0.4)", "identity"]
 
 
-def test_settings_and_top_keys_are_applied_to_a_file(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text('data = "A"\n[training]\nepochs = 3\n')
-    recipe = read_recipe(path, ["training.seed=9"], data="B")
-    assert (recipe.data, recipe.training.epochs, recipe.training.seed) == ("B", 3, 9)
-
-
 @pytest.mark.parametrize("content", [b"data = ", b"\xff\xfe", b"[a]\n[a]\n"])
 def test_a_file_that_is_not_toml(content, tmp_path):
     path = tmp_path / "mine.toml"

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from joao.evaluation.histogram import histogram
 from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain, untrained
-from joao.reproduce import BASELINES, Cell, cell_recipe, cells, compute, compute_missing, read_record
+from joao.reproduce import BASELINES, Cell, cell_recipe, cells, compute, compute_missing, is_done, read_record
 
 GRID = reproduce.grid()
 
@@ -136,7 +137,8 @@ def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
     assert record["protocol"]["pre-training"] == "transductive: all graphs, no labels"
     assert record["policy"]["probabilities"] == trained.metrics[-1].probabilities
     assert record["losses"] == [trained.metrics[0].loss]
-    assert np.sum(record["policy"]["drawn"]) == 24
+    assert record["policy"]["drawn"] == np.sum([epoch.drawn for epoch in trained.metrics], axis=0).tolist()
+    assert np.sum(record["policy"]["drawn"]) == 24 * recipe.training.epochs
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
@@ -194,6 +196,19 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     for cell in wanted:
         record = read_record(cell.path(records))
         assert Cell(**record["cell"]) == cell
+
+
+def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, tmp_path):
+    cell = Cell("MUTAG", "uniform", 0)
+    assert not is_done(cell, tmp_path)
+    assert list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu")) == [cell]
+    assert is_done(cell, tmp_path)
+    shutil.copy(cell.path(tmp_path), Cell("MUTAG", "uniform", 1).path(tmp_path))
+    with pytest.raises(UserError, match=r"uniform-1\.json: was made by another recipe than uniform on MUTAG"):
+        is_done(Cell("MUTAG", "uniform", 1), tmp_path)
+    short["recipe"]["training"]["epochs"] = 2
+    with pytest.raises(UserError, match=r"uniform-0\.json: was made by another recipe"):
+        is_done(cell, tmp_path)
 
 
 def test_processes_do_not_change_the_result(root, tmp_path):

@@ -40,12 +40,15 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl`` or ``uniform``.
         features: how node features are made, see :mod:`joao.data.features`.
         augmentations: the pool: names, tables of name and options, or objects of one's own; None is all five.
-        strength: of the augmentations that are given by name alone.
+        strength: of the augmentations that are given without one.
         encoder: a name, a table of name and options, or a module of one's own, which is copied.
         objective: a name, a table, or an object of one's own.
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one.
         epochs, batch_size, learning_rate: of the training.
+        training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
+            ``update_every``, ``update_batches``.
+        max_degree: where the features of rule ``degree`` are capped.
         random_state: seed of everything random; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
@@ -76,6 +79,8 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int = 20,
         batch_size: int = 128,
         learning_rate: float = 0.01,
+        training: Mapping[str, Any] | None = None,
+        max_degree: int = 64,
         random_state: int | None = 0,
         device: str = "auto",
         precision: str = "32-true",
@@ -91,6 +96,8 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.training = training
+        self.max_degree = max_degree
         self.random_state = random_state
         self.device = device
         self.precision = precision
@@ -158,13 +165,18 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         loaded = cls(
             _method_of(recipe),
             features=recipe.features,
-            augmentations=[part.table() for part in recipe.augmentations],
+            # Objects of one's own are not in a run: fitting again must name them again.
+            augmentations=[f"own {name}" for name in trained.info.pool]
+            if "augmentations" in trained.info.own
+            else [part.table() for part in recipe.augmentations],
             encoder=recipe.encoder.table() if encoder is None else encoder,
             objective=recipe.objective.table(),
             policy=recipe.policy.table(),
             epochs=recipe.training.epochs,
             batch_size=recipe.training.batch_size,
             learning_rate=recipe.training.learning_rate,
+            training={name: getattr(recipe.training, name) for name in ("pair_per", "update_every", "update_batches")},
+            max_degree=recipe.max_degree,
             random_state=recipe.training.seed,
             device=device,
             precision=trained.info.precision,
@@ -199,7 +211,8 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "encoder": "gin" if isinstance(self.encoder, nn.Module) else self.encoder,
                 "objective": "nt_xent" if isinstance(self.objective, Objective) else self.objective,
                 "policy": self._policy(),
-                "training": {**training, "seed": seed},
+                "max_degree": self.max_degree,
+                "training": {**(self.training or {}), **training, "seed": seed},
             },
             place="JOAO",
         )
@@ -239,5 +252,7 @@ def _graphs(X: Any) -> Dataset:
 
 
 def _method_of(recipe: Recipe) -> str:
-    """The method whose heads a recipe has; its policy is given beside it."""
-    return "joaov2" if recipe.heads.name == "head_per_augmentation" else "joao"
+    """The method with a recipe's heads and, where there is one, its policy."""
+    names = {"policy": recipe.policy.name, "heads": recipe.heads.name}
+    alike = [method for method, parts in METHODS.items() if parts["heads"] == names["heads"]]
+    return next((method for method, parts in METHODS.items() if parts == names), alike[0])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, Augmentation
@@ -42,8 +44,9 @@ class OwnParts:
     objective: Objective | None = None
 
     def described(self) -> dict[str, str]:
-        """What takes the place of the recipe's parts, in words."""
-        return {each.name: repr(own) for each in fields(self) if (own := getattr(self, each.name)) is not None}
+        """What takes the place of the recipe's parts, in words; addresses in memory are no part of them."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(own)) for name, own in given.items() if own is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +65,21 @@ class Trained:
         return PairTable.of(self.info.pool, self.metrics[-1].probabilities)
 
     @property
+    def counts(self) -> NDArray[np.int64]:
+        """``(K, K)`` how many graphs were shown under each pair in the whole training, first epoch included."""
+        counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self.metrics], axis=0)
+        return counts
+
+    @property
     def drawn(self) -> PairTable:
         """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
-        counts = np.sum([epoch.drawn for epoch in self.metrics], axis=0)
-        return PairTable.of(self.info.pool, counts / counts.sum())
+        return PairTable.of(self.info.pool, self.counts / self.counts.sum())
 
     def embed(self, dataset: Dataset) -> Tensor:
         """``(G, d)`` embeddings of any graphs with the same kind of features."""
         store = make_store(dataset, self.info.features)
+        if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
+            store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
         num_edge_features = _widths(store)[1]
         if self.encoder.uses_edge_attr and num_edge_features != self.info.num_edge_features:
             raise UserError(
@@ -152,6 +162,10 @@ def pretrain(
         own: objects that replace parts of the recipe.
         on_epoch: told what each epoch showed.
     """
+    if checkpoint_every < 1:
+        raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
+    if resume and folder is None:
+        raise UserError("resume needs the folder of the run to go on with.")
     fabric = make_fabric(device, precision)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features)
@@ -162,7 +176,7 @@ def pretrain(
         run = Run.open(folder)
         if run.info.fingerprint != dataset.fingerprint:
             raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
-        if run.recipe != recipe or set(run.info.own) != set((own or OwnParts()).described()):
+        if run.recipe != recipe or dict(run.info.own) != (own or OwnParts()).described():
             raise UserError(f"{folder}: was started with another recipe or other parts. Resume with its own.")
         restore(training, run.read_checkpoint())
         metrics = run.metrics(training.epoch)

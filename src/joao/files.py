@@ -42,12 +42,10 @@ def make_folder(path: Path) -> None:
         raise UserError(f"{path}: cannot be made ({error.strerror}).") from error
 
 
-def check_new(path: Path, *, overwrite: bool = False) -> None:
+def check_new(path: Path) -> None:
     """Refuses an output that exists or that has no folder to be written into, before any work is done."""
-    if path.exists() and not overwrite:
+    if path.exists():
         raise UserError(f"{path}: exists already. Choose another name or remove it first.")
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder, not a file.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: its folder {path.parent} does not exist.")
     if not os.access(path.parent, os.W_OK):

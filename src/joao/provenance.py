@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import shlex
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,13 +21,24 @@ PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy"
 
 def versions() -> dict[str, str]:
     """Versions of joao, Python and the packages that decide results."""
-    found = {"joao": __version__, "python": platform.python_version()}
+    found = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def source_hash() -> str:
+    """16 hexadecimal digits of the package's own code and recipes: which joao it was, between two versions."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*")):
+        if path.suffix in (".py", ".toml"):
+            digest.update(path.relative_to(package).as_posix().encode() + b"/" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def machine(device: torch.device | str) -> dict[str, Any]:
@@ -44,7 +58,7 @@ def command() -> str:
     """The command line as another person would type it: of paths that begin at the root, only the last name."""
     program = Path(sys.argv[0])
     name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
-    return " ".join([name, *(shortened(word) for word in sys.argv[1:])])
+    return f"{name} {shlex.join(shortened(word) for word in sys.argv[1:])}".rstrip()
 
 
 def shortened(word: str) -> str:

@@ -64,11 +64,15 @@ def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
 
 
 @contextmanager
-def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Lets code that draws from torch's global generator, such as ``nn.Linear``, draw from a named one.
+def seeded(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Lets code that draws from torch's global generators, such as ``nn.Linear`` or dropout, draw from a named one.
 
-    The global generator is as before afterwards.
+    The global generators, of the CPU and of ``device``, are as before afterwards.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derived_seed(seed, purpose))  # torch.manual_seed seeds GPUs too
+    gpus = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(derived_seed(seed, purpose))  # torch.manual_seed seeds all GPUs
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(derived_seed(seed, purpose))
         yield

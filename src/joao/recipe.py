@@ -112,9 +112,9 @@ class Recipe:
         return "\n\n".join(["\n".join(top), *tables]) + "\n"
 
 
-def read_recipe(path: Path, settings: Sequence[str] = (), **top: Any) -> Recipe:
-    """Reads a recipe and applies ``key=value`` settings, such as ``training.epochs=5`` or ``policy=uniform``."""
-    return make_recipe(with_settings({**read_table(path), **top}, settings), place=str(path))
+def read_recipe(path: Path) -> Recipe:
+    """Reads, checks and completes a recipe."""
+    return make_recipe(read_table(path), place=str(path))
 
 
 def read_table(path: Path) -> dict[str, Any]:

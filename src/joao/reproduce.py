@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def _embeddings(cell: Cell, recipe: Recipe, dataset: Dataset, device: str) -> tu
             "augmentations": list(trained.info.pool),
             "probabilities": last.probabilities,
             "pair losses": last.pair_losses,
-            "drawn": np.sum([epoch.drawn for epoch in trained.metrics], axis=0).tolist(),
+            "drawn": trained.counts.tolist(),
         },
         "losses": [epoch.loss for epoch in trained.metrics],
         "graphs per second": float(rate),
@@ -190,9 +190,21 @@ def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) 
     return cell
 
 
-@cache
+@lru_cache(maxsize=1)
 def _dataset(name: str, data_root: str | None) -> Dataset:
     return read(name, data_root)
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe or other data made is told, not passed off as this."""
+    path = cell.path(records)
+    if not path.exists():
+        return False
+    record = read_record(path)
+    recipe = None if cell.method == "histogram" else json.loads(json.dumps(cell_recipe(cell).table()))
+    if (record["cell"], record.get("recipe")) != (dataclasses.asdict(cell), recipe):
+        raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
+    return True
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from joao.data import Dataset
     from joao.experiment import Trained
     from joao.recipe import Recipe
+    from joao.run import Run
 
 
 def pretrain(
@@ -43,6 +44,7 @@ def pretrain(
         from joao.run import Run
 
         run = Run.open(resume)
+        _tell_threads(run, output)
         dataset = read_data(run.recipe.data, data_root, output)
         trained = train(
             run.recipe,
@@ -74,6 +76,15 @@ def pretrain(
     dataset = read_data(made.data, data_root, output)
     trained = train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
     _finish(out, trained, dataset, output)
+
+
+def _tell_threads(run: Run, output: Output) -> None:
+    """Training is the same bit for bit only with as many threads as before."""
+    import torch
+
+    before, now = run.info.machine.get("threads"), torch.get_num_threads()
+    if before != now:
+        output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
 
 
 def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:

@@ -35,11 +35,11 @@ def unsupervised(
     """
     from joao.reporting.results import write_results
     from joao.reporting.tables import HEADER, cells_of, rows
-    from joao.reproduce import cells, compute_missing, read_record
+    from joao.reproduce import cells, compute_missing, is_done, read_record
 
     output = Output(quiet, as_json)
     wanted = cells(_names(only), _names(methods), inductive=inductive)
-    missing = [cell for cell in wanted if not cell.path(out).exists()]
+    missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
     with output.progress("cells", len(missing)) as bar:
         for cell in compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores()):

@@ -41,6 +41,7 @@ class Convolutions(Encoder):
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
         named = isinstance(convolution, str)
         self.edge_arguments = [_edge_argument(each, num_edge_features, named) for each in self.convolutions]
+        self.uses_edge_attr = any(self.edge_arguments)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.num_dimensions = width * layers
 

@@ -31,6 +31,7 @@ class ModuleEncoder(Encoder):
         self.module = module
         known = inspect.signature(module.forward).parameters
         self.arguments = tuple(name for name in ARGUMENTS if name in known)
+        self.uses_edge_attr = "edge_attr" in known or "edge_weight" in known
         required = [
             name
             for name, parameter in known.items()

@@ -33,7 +33,7 @@ class Row:
     mean: float
     std: float | None
     num_seeds: int
-    gain: Gain | None
+    gains: Mapping[str, Gain]
     paper: Published | None
 
     @property
@@ -43,7 +43,7 @@ class Row:
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells; the gain is over the untrained encoder on the same folds."""
+    """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for record in records:
         cell, scores = record["cell"], record["scores"]
@@ -59,7 +59,11 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 mean=float(np.mean(means)),
                 std=sample_std(means),
                 num_seeds=len(means),
-                gain=_gain(by_seed, groups.get((dataset, "untrained"), {})) if method != "untrained" else None,
+                gains={
+                    name: gain
+                    for name in UNTRAINED
+                    if name != method and (gain := _gain(by_seed, groups.get((dataset, name), {})))
+                },
                 paper=unsupervised(method, dataset),
             )
         )
@@ -83,14 +87,22 @@ def _percent(partition: Mapping[str, Any]) -> list[float]:
 
 
 def cells_of(row: Row) -> list[str]:
-    """A row as text: data, method, accuracy, gain, paper, difference to the paper."""
+    """A row as text, under :data:`HEADER`."""
     paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
     difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
-    gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
-    return [row.dataset, row.name, with_deviation(row.mean, row.std), str(row.num_seeds), gain, paper, difference]
+    gains = [
+        f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" if (gain := row.gains.get(name)) else ""
+        for name in UNTRAINED
+    ]
+    return [row.dataset, row.name, with_deviation(row.mean, row.std), str(row.num_seeds), *gains, paper, difference]
 
 
-HEADER = ["data", "method", "accuracy %", "seeds", "gain over untrained (95 %)", "paper", "difference"]
+UNTRAINED = ("untrained", "untrained_initial")
+HEADER = [
+    *("data", "method", "accuracy %", "seeds"),
+    *("gain over untrained, calibrated (95 %)", "over untrained, as initialised"),
+    *("paper", "difference"),
+]
 
 
 def overview(table: Sequence[Row]) -> str:

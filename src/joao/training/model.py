@@ -63,7 +63,8 @@ def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
     Args:
         encoder: on the device of ``store``; used in evaluation mode and left in the mode it was in.
         store: the graphs.
-        budget: about how many nodes and edges a batch has; it bounds memory and does not change the result.
+        budget: about how many nodes and edges a batch has; it bounds memory and does not change the result, beyond
+            rounding.
     """
     was_training = encoder.training
     encoder.eval()

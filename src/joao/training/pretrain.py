@@ -17,7 +17,7 @@ from joao.graphs import GraphStore
 from joao.heads import Heads
 from joao.objectives import Objective
 from joao.policies import Policy
-from joao.randomness import torch_generator
+from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
 from joao.training.model import ContrastiveModel, project, shuffled_batches
@@ -125,7 +125,10 @@ class Pretraining:
     def run(self) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed."""
         while self.epoch < self.schedule.epochs:
-            yield self._train_epoch()
+            # An encoder's dropout draws from the global generators: they too begin each epoch from the seed.
+            with seeded(self.schedule.seed, f"epoch {self.epoch}", self.fabric.device):
+                metrics = self._train_epoch()
+            yield metrics
 
     def _train_epoch(self) -> EpochMetrics:
         started = time.perf_counter()
