@@ -18,7 +18,7 @@ def quickstart(
 ) -> None:
     """Do everything once, on the data set inside the package: pre-train, score, embed, draw.
 
-    MUTAG, 188 molecules; no download; under a minute on a laptop.
+    MUTAG, 188 molecules; no download; about a minute on two cores.
     """
     from joao.cli.evaluate import score
     from joao.cli.pretrain import summary, train
