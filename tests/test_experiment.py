@@ -313,6 +313,8 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
     straw_man = embed(encoder, store)
     assert torch.equal(untrained(recipe, GRAPHS, features, calibrated=False, device="cpu"), straw_man)
     assert not torch.allclose(calibrated, straw_man, atol=1e-2)
+    in_small_batches = make_recipe({"training": {"batch_size": 5}})
+    assert not torch.equal(untrained(in_small_batches, GRAPHS, features, device="cpu"), calibrated)
 
 
 def test_the_encoder_alone_has_the_weights_it_has_in_the_method():

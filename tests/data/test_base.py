@@ -72,6 +72,13 @@ def test_the_fingerprint_sees_graphs_and_not_classes_or_how_they_were_given():
     assert made([[0, 1], [1, 2]], [1, 2, 4], [1]) != reference
 
 
+def test_the_fingerprint_sees_node_and_edge_attributes():
+    edge = (np.array([0]), np.array([1]))
+    parts = [{}, {"edge_attr": [[1.0]]}, {"edge_attr": [[2.0]]}, {"node_attributes": [[1.0], [2.0]]}]
+    made = [make_dataset("made", np.array([2]), edge, **part).fingerprint for part in parts]
+    assert len(set(made)) == len(made)
+
+
 @pytest.mark.parametrize(
     ("labels", "names", "classes"),
     [
