@@ -202,7 +202,7 @@ def test_gamma_goes_to_a_policy_that_takes_one_and_says_none(policy, gamma):
     ("options", "message"),
     [
         ({"method": "joao3"}, "JOAO: unknown method 'joao3'. Did you mean 'joao'"),
-        ({"augmentations": []}, "JOAO: augmentations: must be a list of names or tables"),
+        ({"augmentations": []}, "JOAO: augmentations: must be a list such as"),
         ({"augmentations": ["nodedrop"]}, "Did you mean 'node_drop'"),
         ({"augmentations": ["node_drop", Double()]}, "augmentations are all names or all objects; 'node_drop' is not"),
         ({"augmentations": [Double(), Double(), Double()]}, "two members are the same"),

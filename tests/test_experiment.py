@@ -181,9 +181,41 @@ def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
     pretrain(small(), GRAPHS, folder=tmp_path / "done", device="cpu")
     with pytest.raises(UserError, match="done: is finished; there is nothing to resume"):
         pretrain(small(), GRAPHS, folder=tmp_path / "done", resume=True, device="cpu")
+    interrupt_after(2, tmp_path / "killed", checkpoint_every=1)  # without the time to clean up, as by SIGKILL
+    (tmp_path / "killed" / "checkpoint.safetensors").unlink()
+    with pytest.raises(UserError, match="killed: has no checkpoint yet"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "killed", resume=True, device="cpu")
+
+
+def test_a_run_that_stops_before_its_first_checkpoint_leaves_nothing_but_what_was_there(tmp_path):
     interrupt_after(1, tmp_path / "young")
-    with pytest.raises(UserError, match="young: has no checkpoint yet"):
-        pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", resume=True, device="cpu")
+    assert not (tmp_path / "young").exists()
+    diverging = make_recipe({"training": {"epochs": 2, "learning_rate": 1e30}})
+    with pytest.raises(UserError, match="the loss became"):
+        pretrain(diverging, GRAPHS, folder=tmp_path / "lost", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+    interrupt_after(2, tmp_path / "kept", checkpoint_every=1)
+    assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
+
+
+def test_damaged_weights_do_not_pass_for_embeddings():
+    trained = pretrain(small(), GRAPHS, device="cpu")
+    with torch.no_grad():
+        next(trained.encoder.parameters()).fill_(torch.nan)
+    with pytest.raises(UserError, match="the embedding of graph 0 is not finite"):
+        trained.embed(GRAPHS)
+
+
+def test_training_has_one_thread_unless_told_otherwise(monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        for setting, expected in (("", 1), ("2", 2)):
+            monkeypatch.setenv("OMP_NUM_THREADS", setting)
+            assert pretrain(small(), GRAPHS, device="cpu").info.machine["threads"] == expected
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_run_is_never_overwritten(tmp_path):

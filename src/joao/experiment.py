@@ -30,7 +30,7 @@ from joao.randomness import seeded, torch_generator
 from joao.recipe import Recipe, pool_name
 from joao.run import Run, RunInfo
 from joao.training.checkpoint import restore, state_of
-from joao.training.device import make_fabric, pick_device
+from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.model import calibrate, embed
 from joao.training.pretrain import EpochMetrics, Method, Pretraining
 
@@ -75,6 +75,7 @@ class Trained:
         """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
         return PairTable.of(self.info.pool, self.counts / self.counts.sum())
 
+    @steady_threads()
     def embed(self, dataset: Dataset) -> Tensor:
         """``(G, d)`` embeddings of any graphs with the same kind of features."""
         store = make_store(dataset, self.info.features)
@@ -87,7 +88,11 @@ class Trained:
                 f"{self.info.num_edge_features}."
             )
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
-        return embed(self.encoder, store.to(device))
+        embeddings = embed(self.encoder, store.to(device))
+        if not bool(embeddings.isfinite().all()):
+            bad = int((~embeddings.isfinite().all(dim=1)).nonzero()[0])
+            raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")
+        return embeddings
 
     def save(self, folder: Path) -> Run:
         """Writes a run folder."""
@@ -137,6 +142,7 @@ def _widths(store: GraphStore) -> tuple[int, int]:
     return store.num_features, 0 if store.edge_attr is None else store.edge_attr.shape[1]
 
 
+@steady_threads()
 def pretrain(
     recipe: Recipe,
     dataset: Dataset,
@@ -196,13 +202,18 @@ def pretrain(
     )
     if folder is not None and run is None:
         run = Run.create(folder, recipe, info)
-    for epoch in training.run():
-        metrics.append(epoch)
+    try:
+        for epoch in training.run():
+            metrics.append(epoch)
+            if run is not None:
+                run.append(epoch)
+                if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
+                    run.write_checkpoint(state_of(training))
+            on_epoch(epoch)
+    except BaseException:
         if run is not None:
-            run.append(epoch)
-            if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
-                run.write_checkpoint(state_of(training))
-        on_epoch(epoch)
+            run.discard_if_lost()
+        raise
     weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
     weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
     if run is not None:
@@ -232,6 +243,7 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
     return Trained(run.recipe, run.info, encoder, weights, run.metrics())
 
 
+@steady_threads()
 def untrained(
     recipe: Recipe, dataset: Dataset, features: Features, *, calibrated: bool = True, device: str = "auto"
 ) -> Tensor:

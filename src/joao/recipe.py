@@ -200,7 +200,7 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
 def _pool(entries: Any, strength: Any, place: str) -> tuple[Part, ...]:
     place = f"{place}: augmentations"
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
-        raise UserError(f"{place}: must be a list of names or tables, got {entries!r}.")
+        raise UserError(f'{place}: must be a list such as ["node_drop", "subgraph"], got {entries!r}.')
     pool = []
     for entry in entries:
         if strength is not None and isinstance(entry, str):

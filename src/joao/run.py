@@ -15,6 +15,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,16 @@ class Run:
         kept = self.metrics(int(tensors["position"][0]) if "position" in tensors else 0)
         write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
         return tensors
+
+    def discard_if_lost(self) -> bool:
+        """Removes what was written if there is no checkpoint to go on from; whether it did."""
+        if (self.folder / "checkpoint.safetensors").exists():
+            return False
+        for name in ("recipe.toml", "metrics.jsonl", "run.json"):
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's file in it
+            self.folder.rmdir()
+        return True
 
     def finish(self, weights: Mapping[str, Tensor]) -> Run:
         """Writes the final weights, says that they are final, and drops the checkpoint."""

@@ -135,7 +135,7 @@ def test_an_interruption_names_the_way_to_go_on(joao, labelled, tmp_path, monkey
     assert outcome.code == 130
     assert outcome.err.splitlines() == ["joao: interrupted. Go on: joao pretrain --resume 'my run'"]
     young = joao("pretrain", labelled, "--out", "young", "--epochs", 3, "--checkpoint-every", 5)
-    assert (young.code, young.err) == (130, "joao: interrupted. There is no checkpoint yet.\n")
+    assert (young.code, young.err) == (130, "joao: interrupted. There was no checkpoint yet, and nothing is kept.\n")
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert joao("pretrain", "--resume", "my run").code == 0

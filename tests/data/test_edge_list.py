@@ -85,3 +85,12 @@ def test_a_damaged_gzip_file_is_told(tmp_path, damage):
     (tmp_path / "bonds.csv.gz").write_bytes(damage(gzip.compress(MOLECULES.encode())))
     with pytest.raises(UserError, match=r"bonds.csv.gz: cannot be read \("):
         read(tmp_path / "bonds.csv.gz")
+
+
+def test_graphs_keep_their_names_in_the_order_of_their_first_rows(tmp_path):
+    path = tmp_path / "named.csv"
+    path.write_text("graph,source,target\nmolB,a,b\nmolA,a,b\nmolB,b,c\n")
+    dataset = read(str(path))
+    assert dataset.graph_names == ("molB", "molA")
+    assert dataset.subset(np.array([1])).graph_names == ("molA",)
+    assert repr(dataset) == "Dataset('named', 2 graphs, 5 nodes, 3 edges)"

@@ -51,3 +51,11 @@ def test_class_names_survive(name):
     dataset = dataclasses.replace(GRAPHS, class_names=(name, "other"))
     lines = list(csv.reader(io.StringIO(as_csv(EMBEDDINGS, dataset))))[1:]
     assert {line[1] for line in lines} == {name, "other"}
+
+
+def test_named_graphs_keep_their_names():
+    named = dataclasses.replace(GRAPHS, graph_names=tuple(f"graph, {letter}" for letter in "fedcba"))
+    rows = list(csv.DictReader(io.StringIO(as_csv(EMBEDDINGS, named))))
+    assert [row["graph"] for row in rows] == list(named.graph_names)
+    with np.load(io.BytesIO(as_npz(EMBEDDINGS, named)), allow_pickle=False) as file:
+        assert tuple(file["graph_names"]) == named.graph_names

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from joao.errors import UserError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -113,6 +115,14 @@ def read_data(source: str, data_root: str | None, output: Output) -> Dataset:
     for notice in dataset.notices:
         output.notice(notice)
     return dataset
+
+
+def read_run_data(run: Path, source: str, data_root: str | None, output: Output) -> Dataset:
+    """Reads the graphs that a run names; where they are not to be found, says whose they are."""
+    try:
+        return read_data(source, data_root, output)
+    except UserError as error:
+        raise UserError(f"{run}: its graphs: {error}") from error
 
 
 def free_path(path: Path) -> Path:

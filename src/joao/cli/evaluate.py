@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, free_path, quoted, read_data
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    Device,
+    Output,
+    Quiet,
+    all_cores,
+    free_path,
+    quoted,
+    read_data,
+    read_run_data,
+)
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,10 +50,10 @@ def evaluate(
     trained = load_run(run, device=device)
     record_path = out or free_path(run / "evaluation.json")
     check_new(record_path)
-    source = source or trained.recipe.data
+    named, source = source, source or trained.recipe.data
     if not source:
         raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
-    dataset = read_data(source, data_root, output)
+    dataset = read_run_data(run, source, data_root, output) if named is None else read_data(named, data_root, output)
     record = score(
         trained,
         dataset,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import typer
 
 from joao.cli import data, embed, evaluate, pretrain, quickstart, reproduce
 from joao.errors import UserError
+
+# The parser's error about wrong arguments, which typer itself does not name.
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="joao",
@@ -42,15 +46,25 @@ def _root(
 def run() -> None:
     """Runs the command line; wrong input ends in one line and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except UserError as error:
-        typer.echo(f"joao: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("joao: interrupted.", err=True)
-        sys.exit(130)
+        _end(str(error), 2)
+    except USAGE_ERROR as error:
+        message = error.format_message().strip()
+        _end(f"{message.removesuffix('.')}. Try --help." if message else "", 2)  # without arguments, help was shown
+    except (typer.Abort, KeyboardInterrupt):
+        _end("interrupted. What was finished is kept; the same command goes on or starts again.", 130)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        typer.echo(f"joao: {error.filename or 'file'}: {error.strerror or error}.", err=True)
-        sys.exit(2)
+        _end(f"{error.filename or 'file'}: {error.strerror or error}.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        _end("out of memory. Use smaller batches (--set training.batch_size=64) or a narrower encoder.", 2)
+
+
+def _end(message: str, code: int) -> None:
+    if message:
+        typer.echo(f"joao: {message}", err=True)
+    sys.exit(code)

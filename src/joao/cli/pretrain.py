@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data, silence_lightning
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    Device,
+    Output,
+    Quiet,
+    free_path,
+    quoted,
+    read_data,
+    read_run_data,
+    silence_lightning,
+)
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,7 +56,7 @@ def pretrain(
 
         run = Run.open(resume)
         _tell_threads(run, output)
-        dataset = read_data(run.recipe.data, data_root, output)
+        dataset = read_run_data(resume, run.recipe.data, data_root, output)
         trained = train(
             run.recipe,
             dataset,
@@ -82,7 +93,10 @@ def _tell_threads(run: Run, output: Output) -> None:
     """Training is the same bit for bit only with as many threads as before."""
     import torch
 
-    before, now = run.info.machine.get("threads"), torch.get_num_threads()
+    from joao.training.device import steady_threads
+
+    with steady_threads():
+        before, now = run.info.machine.get("threads"), torch.get_num_threads()
     if before != now:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
 
@@ -144,7 +158,9 @@ def train(
         except KeyboardInterrupt:
             has_checkpoint = (folder / "checkpoint.safetensors").exists()
             cure = (
-                f"Go on: joao pretrain --resume {quoted(folder)}" if has_checkpoint else "There is no checkpoint yet."
+                f"Go on: joao pretrain --resume {quoted(folder)}"
+                if has_checkpoint
+                else "There was no checkpoint yet, and nothing is kept."
             )
             typer.echo(f"joao: interrupted. {cure}", err=True)
             raise typer.Exit(130) from None

@@ -31,6 +31,7 @@ class Dataset:
         edge_attr: ``(E, columns)`` real numbers, or None.
         classes: ``(G,)`` class numbers, or None. Only evaluation reads them.
         class_names: what the class numbers stand for, in the data's own words.
+        graph_names: what the data call their graphs, in order; empty where they have no names.
         notices: what was changed on reading that its owner should know.
     """
 
@@ -44,7 +45,11 @@ class Dataset:
     edge_attr: NDArray[np.float32] | None = None
     classes: NDArray[np.int64] | None = None
     class_names: tuple[str, ...] = ()
+    graph_names: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self)} graphs, {self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __len__(self) -> int:
         return len(self.first_node) - 1
@@ -92,6 +97,7 @@ class Dataset:
             node_attributes=None if self.node_attributes is None else self.node_attributes[nodes],
             edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
             classes=None if self.classes is None else self.classes[graphs],
+            graph_names=tuple(self.graph_names[graph] for graph in graphs) if self.graph_names else (),
         )
 
 
@@ -114,6 +120,7 @@ def make_dataset(
     node_attributes: Array | None = None,
     edge_attr: Array | None = None,
     graph_labels: Sequence[object] | None = None,
+    graph_names: Sequence[str] = (),
     notices: Sequence[str] = (),
     tell_directed: bool = True,
 ) -> Dataset:
@@ -127,6 +134,7 @@ def make_dataset(
         node_labels, node_attributes: a row per node.
         edge_attr: a row per edge as given; an added direction gets its edge's row.
         graph_labels: one per graph; None for a graph that has none.
+        graph_names: one per graph, or none at all.
         notices: of the reader.
         tell_directed: whether adding directions is worth a notice (not where a format lists an edge once).
     """
@@ -162,6 +170,7 @@ def make_dataset(
         edge_attr=None if attr is None else attr[chosen],
         classes=classes,
         class_names=class_names,
+        graph_names=tuple(graph_names),
         notices=(*notices, *told),
     )
 

@@ -65,6 +65,7 @@ def read_edge_list(path: Path) -> Dataset:
         (ends[:, 0], ends[:, 1]),
         edge_attr=np.array(attributes).reshape(-1, len(extra)) if extra else None,
         graph_labels=_labels(found) if "label" in columns else None,
+        graph_names=list(graphs),
         tell_directed=False,
     )
 

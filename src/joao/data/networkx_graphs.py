@@ -21,6 +21,7 @@ notice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ def read_graphml(path: Path) -> Dataset:
     found = [(graph, str(file)) for file in files for graph in _graphml(file)]
     if not found:
         raise UserError(f"{path}: no graphs in it.")
-    return from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found])
+    dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found])
+    names = tuple(Path(place).stem for _, place in found)
+    return replace(dataset, graph_names=names) if len(set(names)) == len(names) else dataset
 
 
 def _graphml(path: Path) -> list[Any]:

@@ -11,8 +11,10 @@ from joao.data.base import Dataset
 
 
 def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
-    """``embeddings`` ``(G, d)`` and, where the data has classes, ``classes`` ``(G,)`` and ``class_names``."""
+    """``embeddings`` ``(G, d)``; where the data has them, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``."""
     arrays: dict[str, NDArray[np.generic]] = {"embeddings": embeddings}
+    if dataset.graph_names:
+        arrays["graph_names"] = np.array(dataset.graph_names)
     if dataset.classes is not None:
         arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
     buffer = io.BytesIO()
@@ -21,13 +23,14 @@ def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
 
 
 def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> str:
-    """A header, then a line a graph: its number, its class where it has one, and its embedding."""
+    """A header, then a line a graph: its name or number, its class where it has one, and its embedding."""
     has_classes = dataset.classes is not None
     header = ["graph", *(["class"] if has_classes else []), *(f"e{i}" for i in range(embeddings.shape[1]))]
     lines = [",".join(header)]
     for number, row in enumerate(embeddings.tolist()):
+        graph = _quoted(dataset.graph_names[number]) if dataset.graph_names else str(number)
         name = [] if dataset.classes is None else [_quoted(dataset.class_names[dataset.classes[number]])]
-        lines.append(",".join([str(number), *name, *(f"{value:.9g}" for value in row)]))
+        lines.append(",".join([graph, *name, *(f"{value:.9g}" for value in row)]))
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from joao.errors import UserError
@@ -12,6 +16,22 @@ except ImportError:  # the same code inside the larger package
     from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
 
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+
+
+@contextmanager
+def steady_threads() -> Iterator[None]:
+    """One torch thread, unless ``OMP_NUM_THREADS`` says how many.
+
+    Batches of small graphs gain little from a second thread and, beside another busy process, lose a factor of ten
+    or more to its waiting; and results are the same bit for bit only for the same number of threads.
+    """
+    before = torch.get_num_threads()
+    if not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def pick_device(name: str) -> torch.device:
