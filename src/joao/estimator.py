@@ -153,7 +153,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.trained_.encoder
 
     def save(self, folder: str | Path) -> None:
-        """Writes a run folder, as ``joao pretrain`` does."""
+        """Writes a run folder that ``joao embed`` and ``joao evaluate`` take, without the picture."""
         check_is_fitted(self)
         self.trained_.save(Path(folder))
 

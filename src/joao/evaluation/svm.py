@@ -9,7 +9,7 @@ with the variance over all entries of the :math:`d` columns (scikit-learn's ``ga
 one with the best mean accuracy over five inner folds; of equally good ones, the smallest.
 
 Scores and choices are those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``. Here the
-kernel matrix of a part is computed once and shared by every :math:`C`, which makes it about three times as fast.
+kernel matrix of a part is computed once and shared by every :math:`C`.
 """
 
 from __future__ import annotations
