@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import hypothesis
 import numpy as np
@@ -14,9 +14,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
     import torch_geometric.nn  # noqa: F401
 
+from joao.augmentations import Identity
+from joao.augmentations.base import PaddedAugmentation, share_of
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
 from joao.graphs import GraphBatch
+from joao.padded import with_keep
 
 hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
 hypothesis.settings.load_profile("joao")
@@ -81,6 +84,42 @@ def make_batch():
         )
 
     return make
+
+
+@dataclass(frozen=True)
+class WithoutFirstNodes(PaddedAugmentation):
+    """Every graph loses its first nodes."""
+
+    def __call__(self, batch, generator):
+        return batch.keep_nodes(self._kept(batch))
+
+    def padded(self, batch, generator):
+        return with_keep(batch, self._kept(batch))
+
+    def _kept(self, batch):
+        place = torch.arange(batch.num_nodes, device=batch.device) - batch.first_node[batch.graph_of_node]
+        return place >= share_of(batch.nodes_per_graph, self.strength)[batch.graph_of_node]
+
+
+@dataclass(frozen=True)
+class WithoutSomeEdges(PaddedAugmentation):
+    """Every graph loses the edges whose ends' numbers in the graph add up to a multiple of three."""
+
+    def __call__(self, batch, generator):
+        return batch.keep_edges(~self._lost(batch))
+
+    def padded(self, batch, generator):
+        return replace(batch, source=torch.where(self._lost(batch), batch.num_nodes - 1, batch.source))
+
+    def _lost(self, batch):
+        first = batch.first_node[batch.graph_of_node[batch.target]]
+        return (batch.source + batch.target - 2 * first) % 3 == 0
+
+
+@pytest.fixture
+def certain_pool():
+    """Augmentations without chance, so that the plain and the fast path must agree number by number."""
+    return {"nodes": WithoutFirstNodes(0.3), "edges": WithoutSomeEdges(), "identity": Identity()}
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,16 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = (
     ("errors", "catalogue"),
     ("graphs", "randomness", "files", "pair_table", "provenance", "toml_text"),
-    ("data",),
+    ("padded",),
+    ("kernels",),
+    ("data", "padded_store"),
     ("augmentations", "encoders", "heads", "objectives", "policies"),
     ("training", "evaluation"),
     ("recipe",),
     ("run",),
     ("experiment",),
     ("scoring", "estimator"),
-    ("reproduce",),
+    ("reproduce", "benchmarks"),
     ("reporting",),
     ("cli",),
 )

@@ -371,7 +371,7 @@ def test_untrained_does_not_depend_on_the_pretraining():
     [
         ({"device": "gpu"}, "device: must be auto, cpu or cuda, got 'gpu'"),
         ({"device": "cuda"}, "device: cuda was asked for, but torch sees no GPU"),
-        ({"precision": "8-bit"}, "precision: must be one of 32-true, bf16-mixed, 16-mixed, got '8-bit'"),
+        ({"precision": "8-bit"}, "precision: must be one of 32-true, tf32, bf16-mixed, 16-mixed, got '8-bit'"),
         ({"precision": "16-mixed", "device": "cpu"}, "precision: 16-mixed needs a GPU"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,10 +12,20 @@ from joao.augmentations import AUGMENTATIONS
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin
-from joao.experiment import pretrain
-from joao.graphs import GraphBatch
+from joao.experiment import OwnParts, build_method, pretrain
+from joao.graphs import GraphBatch, rows
+from joao.heads import HEADS
+from joao.kernels import first_passage, gin_layer, ranks
+from joao.kernels.first_passage import swept
+from joao.kernels.gin_layer import GinWeights, plain_gin_layer
+from joao.kernels.lay_out import plain_lay_out
+from joao.kernels.ranks import sorted_ranks
+from joao.padded import stack
+from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 from joao.recipe import make_recipe
+from joao.training.device import make_fabric
+from joao.training.pretrain import Pretraining
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -65,12 +76,13 @@ def test_gin_gives_the_same_embeddings_and_gradients(batches):
         torch.testing.assert_close(other.grad.cpu(), one.grad)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "tf32", "bf16-mixed", "16-mixed"])
 @pytest.mark.parametrize("pair_per", ["batch", "graph"])
 @pytest.mark.parametrize("method", ["joao", "joaov2"])
 def test_pre_training_lowers_the_loss_as_on_a_cpu(method, pair_per, precision, dataset):
     recipe = make_recipe({"method": method, "training": {"epochs": 8, "pair_per": pair_per}})
     on_gpu = pretrain(recipe, dataset, device="cuda", precision=precision)
+    assert on_gpu.info.fast == (pair_per == "batch" and precision != "16-mixed")
     on_cpu = pretrain(recipe, dataset, device="cpu")
     # Other generators, so other views: the same law, not the same numbers. Over seeds the spread is about 0.2.
     assert abs(on_gpu.metrics[0].loss - on_cpu.metrics[0].loss) < 0.6
@@ -99,3 +111,83 @@ def test_a_run_can_be_trained_on_a_gpu_interrupted_and_resumed(dataset, tmp_path
         rtol=1e-2,
         atol=1e-2,
     )
+
+
+@pytest.fixture(scope="module")
+def padded(dataset):
+    store = PaddedStore(make_store(dataset, Features.fixed_on(dataset)).to("cuda"))
+    return store, store.batch(torch.arange(150, device="cuda"), 2900, 6300)
+
+
+def test_the_kernels_do_what_the_plain_forms_do(padded):
+    store, batch = padded
+    names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
+    first = rows(batch.first_edge, batch.first_node)
+    again = replace(batch, **{name: torch.empty_like(getattr(batch, name)) for name in names})
+    plain_lay_out(store, torch.arange(150, device="cuda"), first, again)
+    for name in names:
+        assert torch.equal(getattr(again, name), getattr(batch, name)), name
+
+    draw = torch.Generator("cuda").manual_seed(0)
+    values = torch.rand(2900, dtype=torch.float64, device="cuda", generator=draw)
+    for each in (values, (9 * values).long()):
+        arguments = each, batch.graph_of_node, batch.first_node
+        assert torch.equal(ranks(*arguments, batch.most_nodes)[batch.keep], sorted_ranks(*arguments)[batch.keep])
+    waiting = torch.rand(2900, dtype=torch.float64, device="cuda", generator=draw)
+    assert torch.equal(
+        first_passage(batch, 50 * values, waiting), swept(batch.source, batch.target, 50 * values, waiting)
+    )
+
+
+@pytest.mark.parametrize("width", [1, 5, 32, 300])
+def test_a_layer_of_gin_does_what_its_plain_form_does(padded, width):
+    draw = torch.Generator("cuda").manual_seed(1)
+    views = stack([each().padded(padded[1], draw) for each in AUGMENTATIONS.values()])
+    keep = views.keep.unsqueeze(-1)
+    shapes = (width, 7), (width,), (width, width), (width,), (width,), (width,)
+    parameters = [torch.randn(shape, generator=draw, device="cuda").requires_grad_() for shape in shapes]
+    x = (torch.randn(5, 2900, 7, generator=draw, device="cuda") * keep).requires_grad_()
+    results = []
+    for layer in (gin_layer, plain_gin_layer):
+        made = layer(x, views, GinWeights(*parameters, 1e-5))
+        loss = (made.x * torch.sin(made.x.detach())).sum() + (made.pooled * torch.cos(made.pooled.detach())).sum()
+        dx, *rest = torch.autograd.grad(loss, (x, *parameters))
+        results.append((*made, dx * keep, *rest))
+    for one, other in zip(*results, strict=True):
+        assert (one - other).norm() <= 1e-4 * other.norm() + 1e-6
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_replayed_steps_do_what_plain_steps_do(heads, dataset, certain_pool):
+    results = []
+    for fast in (True, False):
+        recipe = make_recipe({"heads": heads, "training": {"epochs": 6, "batch_size": 64}})
+        store = make_store(dataset, Features.fixed_on(dataset))
+        method = build_method(recipe, store, OwnParts(augmentations=certain_pool))
+        training = Pretraining(store, method, recipe.training, make_fabric("cuda", "32-true"), fast)
+        results.append([(each.loss, each.pair_losses, each.drawn) for each in training.run()])
+        assert training.is_fast == fast
+        assert not fast or training.steps.recorder._graphs
+    for one, other in zip(*results, strict=True):
+        assert one[2] == other[2]
+        assert one[0] == pytest.approx(other[0], rel=2e-3, abs=2e-3)
+        torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=5e-3, atol=5e-3)
+
+
+def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):
+    losses = []
+    for _ in range(2):
+        recipe = make_recipe(
+            {"method": "graphcl", "training": {"epochs": 30, "learning_rate": 1e-9, "batch_size": 188}}
+        )
+        store = make_store(dataset, Features.fixed_on(dataset))
+        training = Pretraining(store, build_method(recipe, store), recipe.training, make_fabric("cuda", "32-true"))
+        losses.append([each.loss for each in training.run()])
+        assert training.is_fast
+    assert len(set(losses[0])) == 30  # nothing is learned: what differs are the views
+    assert losses[0] == losses[1]
+
+
+def test_an_encoder_that_knows_nothing_of_masks_trains_on_the_plain_path(dataset):
+    recipe = make_recipe({"encoder": {"name": "convolutions"}, "training": {"epochs": 1}})
+    assert not pretrain(recipe, dataset, device="cuda").info.fast

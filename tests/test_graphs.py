@@ -1,5 +1,6 @@
 """Oracles: plain loops over nodes and edges. (tests/data compares batches with torch-geometric's.)"""
 
+import networkx as nx
 import pytest
 import torch
 
@@ -110,6 +111,35 @@ def test_a_batch_of_the_store_matches_a_plain_loop(chosen, edge_columns, edges_o
     assert batch.x.shape[1] == store.num_features
     assert batch.graph_of_node.tolist() == graph_of_node
     assert edges_of(batch) == edges
+
+
+@pytest.mark.parametrize("chosen", [[3], [1, 0], [9, 2, 2, 0, 5], []])
+@pytest.mark.parametrize("edge_columns", [0, 2])
+def test_batches_are_the_same_on_a_cpu_and_anywhere_else(chosen, edge_columns, assert_same):
+    dataset = random_graphs(12, 6, 3, seed=4, num_edge_attributes=edge_columns)
+    store = make_store(dataset, Features.fixed_on(dataset))
+    graphs = torch.tensor(chosen, dtype=torch.long)
+    found, expected = store.batch(graphs), store._batch_anywhere(graphs)
+    assert_same(found, expected)
+    assert torch.equal(found.nodes_per_graph, expected.nodes_per_graph)
+    assert torch.equal(found.first_node, expected.first_node)
+
+
+def test_components_are_those_that_paths_join(batch, mutag):
+    """Whether they are found in a batch or, once for all batches, in the store."""
+    from_store = mutag.batch(torch.tensor([5, 100, 5, 187]))
+    apart = random_graphs(30, 9, 1, seed=2)  # one edge a node: most graphs fall apart
+    in_parts = make_store(apart, Features.fixed_on(apart)).batch(torch.tensor([29, 3, 3, 0, 17]))
+    for each in (batch, from_store, in_parts):
+        graph = nx.Graph()
+        graph.add_nodes_from(range(each.num_nodes))
+        graph.add_edges_from(zip(each.source.tolist(), each.target.tolist(), strict=True))
+        found = {}
+        for node, number in enumerate(each.component.tolist()):
+            found.setdefault(number, set()).add(node)
+        assert sorted(map(sorted, found.values())) == sorted(map(sorted, nx.connected_components(graph)))
+        assert sorted(found) == list(range(len(found)))
+    assert len(found) > in_parts.num_graphs
 
 
 def test_bytes_become_floats_in_a_batch_and_floats_stay():

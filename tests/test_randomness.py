@@ -1,11 +1,20 @@
-from itertools import permutations
+from itertools import combinations, permutations
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 
-from joao.randomness import derived_seed, numpy_generator, order_within_groups, random_rank, seeded, torch_generator
+from joao.randomness import (
+    derived_seed,
+    numpy_generator,
+    order_within_groups,
+    random_choice,
+    random_rank,
+    seeded,
+    torch_generator,
+)
 
 PURPOSES = ["weights", "batches", "views", "policy", "pairs", "evaluation views"]
 
@@ -46,6 +55,32 @@ def test_every_permutation_is_equally_likely(generator, assert_law):
     sizes = torch.full((copies,), 4)
     rank = random_rank(torch.repeat_interleave(sizes), sizes, generator(1)).view(copies, 4)
     assert_law(map(tuple, rank.tolist()), dict.fromkeys(permutations(range(4)), 1 / 24))
+
+
+@pytest.mark.parametrize("sizes", [[3, 1, 0, 5, 0, 40], [0, 2, 0], [4], []])
+def test_a_choice_has_the_wanted_number_of_items_of_each_group(sizes, generator):
+    sizes = torch.tensor(sizes, dtype=torch.long)
+    groups = torch.repeat_interleave(sizes)
+    for wanted in (sizes * 0, sizes // 2, (sizes - 1).clamp(min=0), sizes):
+        chosen = random_choice(groups, sizes, wanted, generator())
+        assert torch.bincount(groups[chosen], minlength=len(sizes)).tolist() == wanted.tolist()
+
+
+def test_every_choice_is_equally_likely(generator, assert_law):
+    copies = 6000
+    sizes = torch.tensor([5, 2]).repeat(copies)
+    chosen = random_choice(torch.repeat_interleave(sizes), sizes, torch.tensor([2, 1]).repeat(copies), generator(1))
+    outcomes = [tuple(row.nonzero().flatten().tolist()) for row in chosen.view(copies, 7)]
+    pairs = combinations(range(5), 2)
+    assert_law(outcomes, {(*pair, one): 1 / 20 for pair in pairs for one in (5, 6)})
+
+
+def test_equal_numbers_are_drawn_again(generator, monkeypatch):
+    draws = [torch.tensor([0.5, 0.25, 0.25, 0.75]), torch.tensor([0.5, 0.25, 0.125, 0.75])]
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: draws.pop(0).double())
+    chosen = random_choice(torch.zeros(4, dtype=torch.long), torch.tensor([4]), torch.tensor([1]), generator())
+    assert chosen.tolist() == [False, False, True, False]
+    assert not draws
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.floats(-1e6, 1e6)), max_size=40, unique_by=lambda item: item[1]))

@@ -51,7 +51,8 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         max_degree: where the features of rule ``degree`` are capped.
         random_state: seed of everything random; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
+        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
+        fast: False keeps a GPU from training on padded batches, which is its default where the parts allow it.
 
     Attributes:
         policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
@@ -84,6 +85,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | None = 0,
         device: str = "auto",
         precision: str = "32-true",
+        fast: bool | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -101,6 +103,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.precision = precision
+        self.fast = fast
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``. ``y`` is there for pipelines and not looked at."""
@@ -110,6 +113,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             dataset,
             device=self.device,
             precision=self.precision,
+            fast=self.fast,
             own=OwnParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,

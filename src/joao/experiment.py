@@ -151,6 +151,7 @@ def pretrain(
     resume: bool = False,
     device: str = "auto",
     precision: str = "32-true",
+    fast: bool | None = None,
     checkpoint_every: int = 5,
     own: OwnParts | None = None,
     on_epoch: Callable[[EpochMetrics], None] = lambda metrics: None,
@@ -163,7 +164,8 @@ def pretrain(
         folder: of the run to write; None writes nothing.
         resume: whether ``folder`` is an unfinished run to go on with.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-        precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
+        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``.
+        fast: whether to train on padded batches; None: on a GPU, where the parts allow it.
         checkpoint_every: epochs from one checkpoint to the next.
         own: objects that replace parts of the recipe.
         on_epoch: told what each epoch showed.
@@ -176,7 +178,7 @@ def pretrain(
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features)
     method = build_method(recipe, store, own)
-    training = Pretraining(store, method, recipe.training, fabric)
+    training = Pretraining(store, method, recipe.training, fabric, fast)
     run, metrics = None, []
     if folder is not None and resume:
         run = Run.open(folder)
@@ -198,6 +200,7 @@ def pretrain(
         machine=machine(fabric.device),
         command=command(),
         precision=precision,
+        fast=training.is_fast,
         own=(own or OwnParts()).described(),
     )
     if folder is not None and run is None:

@@ -34,10 +34,10 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def make_folder(path: Path) -> None:
-    """Makes a folder, and those above it, unless it is there."""
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Makes a folder, and those above it, unless it is there; ``mode`` is for the folder itself, less the umask."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be made ({error.strerror}).") from error
 

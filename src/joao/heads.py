@@ -17,7 +17,12 @@ class Heads(nn.Module, ABC):
     Args:
         num_dimensions: of the embeddings and of their projections.
         num_augmentations: in the pool.
+
+    Attributes:
+        shared: whether all augmentations are treated alike.
     """
+
+    shared: bool = False
 
     @abstractmethod
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
@@ -32,6 +37,8 @@ class Heads(nn.Module, ABC):
 @final
 class SharedHead(Heads):
     """One head for all views: JOAO, and GraphCL."""
+
+    shared = True
 
     def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
         super().__init__()

@@ -43,11 +43,39 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
         ``(N,)`` ranks. Items ranked below k are a uniform choice of k items without replacement.
     """
     uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator)
-    order = order_within_groups(uniform, group_of_item)
+    if uniform.device.type == "cpu":
+        order = torch.from_numpy(np.argsort((group_of_item + uniform).numpy()))  # one sort instead of two
+    else:
+        order = order_within_groups(uniform, group_of_item)
     first_of_group = torch.cumsum(items_per_group, 0) - items_per_group
     position = torch.arange(order.numel(), device=order.device)
     position -= first_of_group.index_select(0, group_of_item)
     return torch.empty_like(order).index_copy_(0, order, position)
+
+
+def random_choice(
+    group_of_item: Tensor, items_per_group: Tensor, chosen_per_group: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Marks a uniform choice of items without replacement in each group, ``(N,)``.
+
+    Args:
+        group_of_item: ``(N,)`` ascending group numbers.
+        items_per_group: ``(G,)`` sizes of the groups, which sum to N.
+        chosen_per_group: ``(G,)`` how many to choose.
+        generator: on the device of ``group_of_item``.
+    """
+    if group_of_item.device.type != "cpu":
+        rank = random_rank(group_of_item, items_per_group, generator)
+        return rank < chosen_per_group.index_select(0, group_of_item)
+    # Without ranks: numpy sorts numbers in a third of the time of their order.
+    uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, generator=generator)
+    key = (group_of_item + uniform).numpy()
+    ascending = np.append(np.sort(key), np.inf)
+    bound = ascending[(torch.cumsum(items_per_group, 0) - items_per_group + chosen_per_group).numpy()]
+    chosen = key < np.repeat(bound, items_per_group.numpy())
+    if np.count_nonzero(chosen) != chosen_per_group.sum():  # equal keys, about once in a million million
+        return random_choice(group_of_item, items_per_group, chosen_per_group, generator)
+    return torch.from_numpy(chosen)
 
 
 def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class RunInfo:
         versions, machine: see :mod:`joao.provenance`.
         command: that started it.
         precision: of the training.
+        fast: whether it was trained on padded batches.
         own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
         finished: whether the weights are final.
     """
@@ -62,6 +63,7 @@ class RunInfo:
     machine: Mapping[str, Any]
     command: str = ""
     precision: str = "32-true"
+    fast: bool = False
     own: Mapping[str, str] = field(default_factory=dict)
     finished: bool = False
     format: int = FORMAT

@@ -64,6 +64,17 @@ def test_kept_edges_keep_their_attributes_and_added_ones_get_those_of_an_edge_of
     assert_law([number % 5 for _, number in donors], dict.fromkeys(range(4), 1 / 4))
 
 
+def test_each_direction_keeps_attributes_of_its_own(make_batch, generator, edges_of):
+    batch = make_batch([PATH] * 50, with_attributes=True)
+    batch.edge_attr[:] = torch.arange(batch.num_edges)[:, None]
+    given = dict(edges_of(batch))
+    for drop_only in (False, True):
+        view = EdgePerturb(0.5, drop_only=drop_only)(batch, generator(7))
+        kept = [attr == given[edge] for edge, attr in edges_of(view) if edge in given]
+        assert sum(kept) >= batch.num_edges / 2
+        assert not drop_only or all(kept)
+
+
 def test_the_ends_of_an_added_edge_are_drawn_afresh_for_each_graph(make_batch, generator):
     added = []
     for seed in (5, 6):

@@ -38,6 +38,17 @@ def test_kept_sets_follow_the_sequential_rule(graph, num_kept, make_batch, gener
     assert_law(map(frozenset, kept), law_of_kept_sets(graph, num_kept))
 
 
+@pytest.mark.parametrize("graph", [LOLLIPOP, IN_PARTS], ids=["connected", "in parts"])
+@pytest.mark.parametrize("num_kept", [2, 4])
+def test_kept_sets_of_padded_batches_follow_the_sequential_rule(
+    graph, num_kept, make_batch, padded, generator, assert_law
+):
+    copies = 8000
+    view = Subgraph(1 - num_kept / 6).padded(padded(make_batch([graph] * copies)), generator(num_kept)).compact()
+    kept = (view.x[:, 0].long() % 6).view(copies, num_kept).tolist()
+    assert_law(map(frozenset, kept), law_of_kept_sets(graph, num_kept))
+
+
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.8])
 def test_what_is_kept_is_connected_where_components_allow(strength, make_batch, shapes, mutag, generator, numbered):
     made = numbered(make_batch([*shapes.values()] * 5))
@@ -98,7 +109,7 @@ def test_both_algorithms_agree_on_made_graphs_and_with_growth_time(make_batch, s
     start, waiting = draws(batch, generator(10))
     by_dijkstra = shortest_times(batch, start, waiting)
     torch.testing.assert_close(by_dijkstra, swept_times(batch, start, waiting), rtol=1e-12, atol=1e-9)
-    assert torch.equal(growth_time(batch, generator(10)), by_dijkstra)
+    torch.testing.assert_close(growth_time(batch, generator(10)), by_dijkstra, rtol=1e-12, atol=1e-12)
 
 
 def test_times_solve_their_equation(make_batch, shapes, generator):

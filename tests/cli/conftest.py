@@ -41,6 +41,7 @@ def make_quick(patch):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
     patch.delenv("JOAO_DATA", raising=False)
+    patch.delenv("JOAO_CACHE", raising=False)
     patch.setenv("COLUMNS", "200")
     patch.setenv("NO_COLOR", "1")
 

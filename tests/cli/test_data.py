@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from joao.data import read
+from joao.data import cache, read
 from joao.data.sources import BUNDLED
 
 
@@ -12,7 +12,7 @@ def test_listing(joao):
     outcome = joao("data")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines() == ["MUTAG", "Describe one: joao data MUTAG"]
-    assert json.loads(joao("data", "--json").out) == {"data": ["MUTAG"]}
+    assert json.loads(joao("data", "--json").out) == {"data": ["MUTAG"], "packed": {"files": 0, "bytes": 0}}
 
 
 def test_listing_of_a_folder(joao, tmp_path):
@@ -47,3 +47,34 @@ def test_as_text(joao):
 def test_unlabelled_graphs(joao, unlabelled):
     assert "  classes: none (pre-training needs none)" in joao("data", unlabelled).out.splitlines()
     assert json.loads(joao("data", unlabelled, "--json").out)["classes"] == {}
+
+
+def test_packed_copies_are_shown_and_removed(joao, labelled, tmp_path, monkeypatch):
+    monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    described = joao("data", labelled).out
+    [file] = (tmp_path / "kept" / "packed").iterdir()
+    packed = {"files": 1, "bytes": file.stat().st_size}
+    assert joao("data", labelled).out == described
+    assert json.loads(joao("data", "--json").out)["packed"] == packed
+    held = f"1 (0.0 MB) in {file.parent}"
+    assert f"Packed copies for a quick start: {held}. Remove them: joao data --clear-cache" in joao("data").out
+    refused = joao("data", labelled, "--clear-cache")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("joao: --clear-cache takes no DATA")
+    assert file.exists()
+    assert joao("data", "--clear-cache").out == f"Packed copies removed: {held}.\n"
+    assert not file.exists()
+    assert joao("data", "--clear-cache").out == "No packed copies to remove.\n"
+    assert json.loads(joao("data", "--clear-cache", "--json").out) == {"removed": {"files": 0, "bytes": 0}}
+
+
+def test_a_cache_that_cannot_be_written_gives_one_note(joao, labelled, tmp_path, monkeypatch):
+    (tmp_path / "occupied").write_text("a file")
+    monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "occupied"))
+    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    outcome = joao("data", labelled)
+    assert outcome.code == 0
+    [line] = outcome.err.splitlines()
+    assert line.startswith("joao: note: labelled: cannot be kept for a quicker start: ")
+    assert line.endswith("cannot be made (Not a directory). Set JOAO_CACHE to another folder, or to off.")

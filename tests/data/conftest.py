@@ -2,21 +2,24 @@
 
 import warnings
 import zipfile
+from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
     import torch_geometric.data  # noqa: F401
 
-from joao.data import _download
+from joao.data import Dataset, _download
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
     monkeypatch.delenv("JOAO_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JOAO_CACHE", "off")
     monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
 
 
@@ -39,6 +42,24 @@ def write_tu(tmp_path):
         return under / f"{name}.zip"
 
     return write
+
+
+@pytest.fixture(scope="session")
+def assert_equal():
+    """Asserts that two data sets agree in every field, bit for bit and type for type."""
+
+    def check(found, expected) -> None:
+        for field in fields(Dataset):
+            one, other = getattr(found, field.name), getattr(expected, field.name)
+            assert type(one) is type(other), field.name
+            if isinstance(one, np.ndarray):
+                assert (one.dtype, one.shape) == (other.dtype, other.shape), field.name
+                assert one.tobytes() == other.tobytes(), field.name
+            else:
+                assert one == other, field.name
+        assert found.fingerprint == replace(expected).fingerprint  # a copy, which computes its own
+
+    return check
 
 
 @pytest.fixture

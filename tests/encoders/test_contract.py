@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from joao.augmentations import EdgePerturb, Identity, NodeDrop
 from joao.encoders import ENCODERS
+from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
 from joao.graphs import GraphBatch
+from joao.padded import stack
+from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 
 
@@ -105,3 +109,26 @@ def test_the_input_is_untouched(make, batch):
     before = batch.x.clone()
     make()(batch)
     assert torch.equal(batch.x, before)
+
+
+PADDED = {name: kind for name, kind in ENCODERS.items() if issubclass(kind, PaddedEncoder)}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padded_views_are_encoded_as_the_batches_they_stand_for(name, mutag, generator):
+    given = PaddedStore(mutag).batch(torch.arange(30), 700, 1500)
+    given = replace(given, x=given.x.double())
+    draws = [NodeDrop(0.3), EdgePerturb(0.3), Identity()]
+    views = [augmentation.padded(given, generator(seed)) for seed, augmentation in enumerate(draws)]
+    results = []
+    for padded in (True, False):
+        with seeded(0, "weights"):
+            encoder = PADDED[name](mutag.num_features, width=6).double()
+        embeddings = (
+            encoder.encode_padded(stack(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
+        )
+        (embeddings * torch.randn(embeddings.shape, dtype=torch.float64, generator=generator())).sum().backward()
+        results.append((embeddings, [each.grad for each in encoder.parameters()], [*encoder.buffers()]))
+    for one, other in zip(results[0][1] + results[0][2], results[1][1] + results[1][2], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-9)

@@ -7,6 +7,7 @@ from torch_geometric.nn import GINConv, global_add_pool
 
 from joao.encoders import Gin
 from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.encoders.base import sum_nodes
 
 
 @pytest.fixture
@@ -32,6 +33,24 @@ def test_neighbours_are_added_as_by_a_dense_matrix_forward_and_backward(batch, g
     (found.sin() * weights).sum().backward()
     (expected.sin() * weights).sum().backward()
     torch.testing.assert_close(x.grad, same_x.grad)
+
+
+def test_gradients_of_both_sums_are_those_of_finite_differences(make_batch, shapes):
+    batch = make_batch([shapes["star"], shapes["edgeless"], shapes["single node"], shapes["path"]])
+    x = torch.randn(batch.num_nodes, 2, dtype=torch.float64, requires_grad=True)
+    matrix = adjacency(batch, torch.float64)
+    assert torch.autograd.gradcheck(lambda x: add_neighbours(x, matrix), x)
+    assert torch.autograd.gradcheck(lambda x: sum_nodes(x, batch), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_nodes_are_summed_as_by_a_loop(batch, dtype):
+    expected = torch.zeros(batch.num_graphs, 3, dtype=torch.float64)
+    for row, graph in zip(batch.x.to(dtype).double(), batch.graph_of_node.tolist(), strict=True):
+        expected[graph] += row
+    found = sum_nodes(batch.x.to(dtype), batch)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, expected.to(dtype), rtol=1e-5 if dtype != torch.bfloat16 else 0.05, atol=1e-5)
 
 
 def test_a_batch_without_edges_adds_nothing(make_batch):

@@ -42,8 +42,8 @@ def make_method(store, pool):
 
 @pytest.fixture
 def make_training(store, make_method):
-    def make(method=None, fabric=None, store=store, **schedule) -> Pretraining:
+    def make(method=None, fabric=None, store=store, fast=None, **schedule) -> Pretraining:
         settings = {"epochs": 3, "batch_size": 6, "learning_rate": 0.01, **schedule}
-        return Pretraining(store, method or make_method(), Schedule(**settings), fabric)
+        return Pretraining(store, method or make_method(), Schedule(**settings), fabric, fast)
 
     return make

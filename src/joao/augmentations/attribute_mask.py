@@ -5,14 +5,15 @@ from typing import final
 
 import torch
 
-from joao.augmentations.base import Augmentation, choose_nodes
+from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
 from joao.errors import UserError
-from joao.graphs import GraphBatch
+from joao.graphs import GraphBatch, places
+from joao.padded import PaddedBatch
 
 
 @final
 @dataclass(frozen=True)
-class AttributeMask(Augmentation):
+class AttributeMask(PaddedAugmentation):
     r"""Replaces the features of some nodes.
 
     In :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph, all features become
@@ -29,13 +30,24 @@ class AttributeMask(Augmentation):
             raise UserError(f"AttributeMask: fill must be 'noise' or 'mean', got '{self.fill}'.")
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
-        masked = choose_nodes(batch, self.strength, generator).nonzero().squeeze(1)
+        masked = places(choose_nodes(batch, self.strength, generator))
         x = batch.x.clone()
         if self.fill == "noise":
             fill = torch.empty(masked.numel(), x.shape[1], dtype=x.dtype, device=x.device)
-            x[masked] = fill.normal_(0.5, 0.5, generator=generator)
+            x.index_copy_(0, masked, fill.normal_(0.5, 0.5, generator=generator))
         else:
             total = x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
             mean = total / batch.nodes_per_graph[:, None]
             x[masked] = mean[batch.graph_of_node[masked]]
         return replace(batch, x=x)
+
+    def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
+        masked = choose_padded_nodes(batch, self.strength, generator)[:, None]
+        x = batch.x
+        if self.fill == "noise":
+            fill = torch.empty_like(x).normal_(0.5, 0.5, generator=generator)
+        else:
+            total = x.new_zeros(batch.num_graphs, x.shape[1])
+            total.index_add_(0, batch.graph_of_node, x * batch.keep[:, None])
+            fill = (total / batch.nodes_per_graph[:, None])[batch.graph_of_node]
+        return replace(batch, x=torch.where(masked, fill, x))

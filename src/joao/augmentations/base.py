@@ -10,7 +10,9 @@ from torch import Tensor
 
 from joao.errors import UserError
 from joao.graphs import GraphBatch, rows
-from joao.randomness import random_rank
+from joao.kernels import ranks
+from joao.padded import PaddedBatch
+from joao.randomness import random_choice
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,30 @@ class Augmentation(ABC):
         """The changed graphs; ``generator`` is on the device of ``batch``."""
 
 
+class PaddedAugmentation(Augmentation, ABC):
+    """An augmentation that has a form for padded batches, too: the same law, in tensors of fixed shapes."""
+
+    @abstractmethod
+    def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
+        """The changed graphs; ``batch`` comes from the store, with all its nodes. The host is asked nothing."""
+
+
 def choose_nodes(batch: GraphBatch, share: float, generator: torch.Generator) -> Tensor:
     r"""Marks :math:`\lfloor \text{share} \cdot n \rfloor` uniformly chosen nodes of each graph, ``(N,)``."""
     chosen_per_graph = share_of(batch.nodes_per_graph, share)
-    rank = random_rank(batch.graph_of_node, batch.nodes_per_graph, generator)
-    return rank < rows(chosen_per_graph, batch.graph_of_node)
+    return random_choice(batch.graph_of_node, batch.nodes_per_graph, chosen_per_graph, generator)
+
+
+def choose_padded_nodes(batch: PaddedBatch, share: float, generator: torch.Generator) -> Tensor:
+    """The same in a padded batch, ``(N,)``; room left over is not chosen."""
+    uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
+    return first_nodes(batch, uniform, share_of(batch.nodes_per_graph, share))
+
+
+def first_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
+    """Marks the ``count`` ``(G,)`` nodes of each graph that have the smallest ``values`` ``(N,)``."""
+    rank = ranks(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
+    return rank < rows(count, batch.graph_of_node)
 
 
 def share_of(counts: Tensor, share: float) -> Tensor:

@@ -5,14 +5,18 @@ from typing import final
 
 import torch
 
-from joao.augmentations.base import Augmentation
+from joao.augmentations.base import PaddedAugmentation
 from joao.graphs import GraphBatch
+from joao.padded import PaddedBatch
 
 
 @final
 @dataclass(frozen=True)
-class Identity(Augmentation):
+class Identity(PaddedAugmentation):
     """Changes nothing: the paper's "Identical"."""
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
+        return batch
+
+    def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
         return batch

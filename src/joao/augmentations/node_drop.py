@@ -5,13 +5,14 @@ from typing import final
 
 import torch
 
-from joao.augmentations.base import Augmentation, choose_nodes
+from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
 from joao.graphs import GraphBatch
+from joao.padded import PaddedBatch, with_keep
 
 
 @final
 @dataclass(frozen=True)
-class NodeDrop(Augmentation):
+class NodeDrop(PaddedAugmentation):
     r"""Removes some nodes of each graph, and the edges that touch them.
 
     Of a graph with :math:`n` nodes, :math:`\lfloor s n \rfloor` are removed, chosen uniformly.
@@ -19,3 +20,6 @@ class NodeDrop(Augmentation):
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
         return batch.keep_nodes(~choose_nodes(batch, self.strength, generator))
+
+    def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
+        return with_keep(batch, ~choose_padded_nodes(batch, self.strength, generator))

@@ -6,18 +6,20 @@ from typing import final
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from joao.augmentations.base import Augmentation, share_of
+from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
 from joao.errors import UserError
-from joao.graphs import GraphBatch, rows
+from joao.graphs import GraphBatch, places, rows
+from joao.kernels import first_passage, ranks
+from joao.padded import PaddedBatch, with_keep
 from joao.randomness import order_within_groups, random_rank
 
 
 @final
 @dataclass(frozen=True)
-class Subgraph(Augmentation):
+class Subgraph(PaddedAugmentation):
     r"""Keeps a connected part of each graph, grown from a random node.
 
     From a uniformly drawn start, a uniformly drawn node of the frontier (the nodes next to those already taken)
@@ -39,17 +41,23 @@ class Subgraph(Augmentation):
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
         if self.strength == 0:
             return batch
-        num_nodes = batch.nodes_per_graph
-        if self.keep is None:
-            num_kept = num_nodes - share_of(num_nodes, self.strength)
-        else:
-            num_kept = share_of(num_nodes, self.keep).clamp(min=1)
+        num_kept = self._num_kept(batch.nodes_per_graph)
         order = order_within_groups(growth_time(batch, generator), batch.graph_of_node)
         position = torch.arange(batch.num_nodes, device=batch.device) - rows(batch.first_node, batch.graph_of_node)
-        kept = rows(order, (position < rows(num_kept, batch.graph_of_node)).nonzero().squeeze(1))
+        kept = rows(order, places(position < rows(num_kept, batch.graph_of_node)))
         mask = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
-        mask[kept] = True
-        return batch.keep_nodes(mask)
+        return batch.keep_nodes(mask.index_fill_(0, kept, True))
+
+    def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
+        if self.strength == 0:
+            return batch
+        time = padded_growth_time(batch, generator)
+        return with_keep(batch, first_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
+
+    def _num_kept(self, num_nodes: Tensor) -> Tensor:
+        if self.keep is None:
+            return num_nodes - share_of(num_nodes, self.strength)
+        return share_of(num_nodes, self.keep).clamp(min=1)
 
 
 def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
@@ -66,8 +74,8 @@ def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
     which is what drawing uniformly from the nodes not yet taken gives.
     """
     rank = random_rank(batch.graph_of_node, batch.nodes_per_graph, generator)
-    waiting = torch.empty(batch.num_nodes, dtype=torch.float64, device=batch.device)
-    waiting.exponential_(generator=generator)
+    uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
+    waiting = -torch.log1p(-uniform)  # exponential; a third of the time of exponential_
     # The components of a graph must not mix: each starts later than all growth before it can have ended.
     start = rank * (waiting.sum() + 1)
     solve = shortest_times if batch.device.type == "cpu" else swept_times
@@ -86,12 +94,12 @@ def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
         (rows(waiting, batch.source).numpy(), batch.source.numpy(), batch.first_edge.numpy()),
         shape=(batch.num_nodes, batch.num_nodes),
     )
-    num_components, component = connected_components(steps, connection="strong")
-    latest_first = np.argsort(start.numpy())[::-1]
-    roots = np.empty(num_components, dtype=np.int64)
-    roots[component[latest_first]] = latest_first  # of repeated places, the last value stays: the earliest start
-    growth = dijkstra(steps, indices=roots, min_only=True)
-    return start[roots[component]] + torch.from_numpy(growth)
+    component = batch.component.numpy()
+    earliest = np.full(component.max() + 1, np.inf)
+    np.minimum.at(earliest, component, start.numpy())
+    earliest = earliest[component]
+    roots = np.flatnonzero(start.numpy() == earliest)
+    return torch.from_numpy(earliest + dijkstra(steps, indices=roots, min_only=True))
 
 
 def swept_times(batch: GraphBatch, start: Tensor, waiting: Tensor, sweeps_per_check: int = 8) -> Tensor:
@@ -108,3 +116,11 @@ def swept_times(batch: GraphBatch, start: Tensor, waiting: Tensor, sweeps_per_ch
             time.scatter_reduce_(0, batch.target, arrival, "amin")
         if torch.equal(before, time):
             return time
+
+
+def padded_growth_time(batch: PaddedBatch, generator: torch.Generator) -> Tensor:
+    """:func:`growth_time` in a padded batch."""
+    uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
+    waiting = torch.empty_like(uniform).exponential_(generator=generator)
+    rank = ranks(uniform, batch.graph_of_node, batch.first_node, batch.most_nodes)
+    return first_passage(batch, rank * (waiting.sum() + 1), waiting)

@@ -5,11 +5,15 @@ from typing import Annotated, Any
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Output, Quiet, quoted, read_data
+from joao.errors import UserError
 
 
 def data(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
     data_root: DataRoot = None,
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help="Remove the packed copies that make a second read quick.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -18,12 +22,23 @@ def data(
     DATA is the name of a TU data set, or a path: a TU zip or folder, .graphml, .csv or .jsonl.
     """
     output = Output(quiet, as_json)
+    if clear_cache and source is not None:
+        raise UserError("--clear-cache takes no DATA: it removes the packed copies of all data sets.")
     if source is None:
-        from joao.data import listing
+        from joao.data import cache, listing
 
+        packed = cache.sizes()
+        held = f"{len(packed)} ({sum(packed.values()) / 1e6:.1f} MB) in {cache.folder()}"
+        if clear_cache:
+            cache.clear()
+            output.result({"removed": {"files": len(packed), "bytes": sum(packed.values())}})
+            output.say(f"Packed copies removed: {held}." if packed else "No packed copies to remove.")
+            return
         names = listing(data_root)
-        output.result({"data": names})
+        output.result({"data": names, "packed": {"files": len(packed), "bytes": sum(packed.values())}})
         output.say("\n".join(names))
+        if packed:
+            output.say(f"Packed copies for a quick start: {held}. Remove them: joao data --clear-cache")
         output.say(f"Describe one: joao data {names[0]}")
         return
     import numpy as np

@@ -33,7 +33,7 @@ def evaluate(
     shuffle_labels: Annotated[
         bool, typer.Option("--shuffle-labels", help="Check: with labels in random order the score must be chance.")
     ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Folds at a time.", show_default="all cores")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,

@@ -38,7 +38,11 @@ def pretrain(
     seed: Annotated[int | None, typer.Option(min=0, help="Short for --set training.seed=N.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set training.epochs=N.")] = None,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    precision: Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")] = "32-true",
+    fast: Annotated[
+        bool | None,
+        typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
+    ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -65,6 +69,7 @@ def pretrain(
             resume=True,
             device=device,
             precision=run.info.precision,
+            fast=run.info.fast,
             checkpoint_every=checkpoint_every,
         )
         _finish(resume, trained, dataset, output)
@@ -85,7 +90,16 @@ def pretrain(
     if not made.data:
         raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
     dataset = read_data(made.data, data_root, output)
-    trained = train(made, dataset, out, output, device=device, precision=precision, checkpoint_every=checkpoint_every)
+    trained = train(
+        made,
+        dataset,
+        out,
+        output,
+        device=device,
+        precision=precision,
+        fast=fast,
+        checkpoint_every=checkpoint_every,
+    )
     _finish(out, trained, dataset, output)
 
 
@@ -130,6 +144,7 @@ def train(
     resume: bool = False,
     device: str = "auto",
     precision: str = "32-true",
+    fast: bool | None = None,
     checkpoint_every: int = 5,
 ) -> Trained:
     """Trains with a progress bar, draws the learned table and says what came out."""
@@ -152,6 +167,7 @@ def train(
                 resume=resume,
                 device=device,
                 precision=precision,
+                fast=fast,
                 checkpoint_every=checkpoint_every,
                 on_epoch=on_epoch,
             )

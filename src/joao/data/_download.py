@@ -11,6 +11,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from joao.data.cache import home
 from joao.errors import UserError
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip"
@@ -18,9 +19,8 @@ _TIMEOUT_SECONDS = 30.0
 
 
 def cache_folder() -> Path:
-    """Where downloaded data sets are kept: ``joao/tu`` in ``$XDG_CACHE_HOME``, or else in ``~/.cache``."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "joao" / "tu"
+    """Where downloaded data sets are kept: ``tu`` in :func:`joao.data.cache.home`."""
+    return home() / "tu"
 
 
 def download(name: str) -> Path:

@@ -27,6 +27,7 @@ from typing import Any
 from joao.data import _download
 from joao.data._objects import from_objects
 from joao.data.base import Dataset
+from joao.data.cache import kept
 from joao.data.edge_list import read_edge_list
 from joao.data.jsonl import read_jsonl
 from joao.data.networkx_graphs import read_graphml
@@ -65,6 +66,8 @@ def read(source: Any, root: str | os.PathLike[str] | None = None) -> Dataset:
             the package, in the working folder, among earlier downloads, and then downloaded. A path is anything
             with a slash or a suffix: write ``./NAME`` for a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
+
+    What a large file or folder was read into is kept for the next time, see :mod:`joao.data.cache`.
     """
     if isinstance(source, Dataset):
         return source
@@ -110,7 +113,7 @@ def _read_name(name: str, root: Path | None) -> Dataset:
             return _read_path(path)
     if Path(name).is_file():
         return _read_path(Path(name))
-    return read_tu(_downloaded(name, root))
+    return _read_path(_downloaded(name, root))
 
 
 def _downloaded(name: str, root: Path | None) -> Path:
@@ -131,9 +134,9 @@ def _downloaded(name: str, root: Path | None) -> Path:
 def _read_path(path: Path) -> Dataset:
     if path.is_dir():
         if any(path.glob("*.graphml")):
-            return read_graphml(path)
+            return kept(path, read_graphml)
         if holds_tu(path):
-            return read_tu(path)
+            return kept(path, read_tu)
         inside = sorted(entry.stem for entry in path.glob("*.zip"))
         cure = f" To read one of {', '.join(inside)}, give its name and this folder as root." if inside else ""
         raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{cure}")
@@ -142,7 +145,7 @@ def _read_path(path: Path) -> Dataset:
         raise UserError(f"{path}: no such file or folder.")
     if suffix is None:
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join(READERS)}, and folders.")
-    return READERS[suffix](path)
+    return kept(path, READERS[suffix])
 
 
 def _nearest_name(name: str, root: Path | None) -> str | None:

@@ -58,3 +58,32 @@ def random_graphs(
         graph_labels=classes.tolist() if num_classes else None,
         tell_directed=False,
     )
+
+
+def molecule_like_graphs(
+    num_graphs: int = 1000, mean_nodes: float = 23.0, rings: float = 3.0, seed: int = 0, *, num_node_labels: int = 9
+) -> Dataset:
+    """Sparse graphs of the sizes of drug-like molecules: trees with a few rings, without classes.
+
+    A graph has eight nodes and Poisson many more. Each node after the first hangs on one of the three before it, and
+    Poisson many times a node is joined to the fifth before it. Label k is drawn with probability in proportion to
+    :math:`3^{-k}`: most nodes are carbon, so to say.
+    """
+    if num_graphs < 1 or mean_nodes < 8:
+        raise UserError(f"molecule_like_graphs: num_graphs from 1, mean_nodes from 8, got {num_graphs}, {mean_nodes}.")
+    random = numpy_generator(seed, "molecule-like graphs")
+    sizes = 8 + random.poisson(mean_nodes - 8, num_graphs)
+    num_nodes, first = int(sizes.sum()), np.cumsum(sizes) - sizes
+    place = np.arange(num_nodes) - np.repeat(first, sizes)
+    back = 1 + (random.random(num_nodes) * np.minimum(place, 3)).astype(np.int64)
+    child = np.flatnonzero(place)
+    draws = random.poisson(rings, num_graphs)
+    closing = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
+    weights = 3.0 ** -np.arange(num_node_labels)
+    return make_dataset(
+        "molecules",
+        sizes,
+        (np.concatenate([child, closing]), np.concatenate([child - back[child], closing - 5])),
+        node_labels=random.choice(num_node_labels, size=num_nodes, p=weights / weights.sum()),
+        tell_directed=False,
+    )

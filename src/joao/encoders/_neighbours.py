@@ -1,10 +1,12 @@
-"""Sums over neighbours as a product with the sparse adjacency matrix."""
+"""Sums over neighbours: a product with the sparse adjacency matrix."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +18,15 @@ with warnings.catch_warnings():
     torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1))
 
 
-def add_neighbours(x: Tensor, matrix: Tensor) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class NeighbourLists:
+    """For a CPU: each node with its neighbours, one list after the other, and where each node's begins."""
+
+    nodes: Tensor
+    first: Tensor
+
+
+def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor) -> Tensor:
     r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(N, d)``: the sum in :class:`Gin`.
 
     ``matrix`` is the graphs' :func:`adjacency`.
@@ -29,8 +39,10 @@ def add_neighbours(x: Tensor, matrix: Tensor) -> Tensor:
     return summed
 
 
-def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> Tensor:
-    """``(N, N)`` sparse matrix of ones, read off the sorted edges without a copy of them."""
+def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> NeighbourLists | Tensor:
+    """Who is next to whom; on a GPU the ``(N, N)`` sparse matrix of ones, read off the edges without a copy of them."""
+    if batch.device.type == "cpu":
+        return _lists(batch)
     return torch.sparse_csr_tensor(
         batch.first_edge,
         batch.source,
@@ -40,9 +52,23 @@ def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> Tensor:
     )
 
 
+def sum_lists(x: Tensor, nodes: Tensor, first: Tensor) -> Tensor:
+    """The sum over each list of ``nodes`` of their rows of ``x``: the quickest way that torch has on a CPU."""
+    return torch.embedding_bag(x.contiguous(), nodes, first, mode=0, include_last_offset=True)[0]
+
+
+def _lists(batch: GraphBatch) -> NeighbourLists:
+    numbers = np.arange(max(batch.num_edges, batch.num_nodes + 1))
+    first = batch.first_edge.numpy() + numbers[: batch.num_nodes + 1]
+    nodes = np.empty(batch.num_nodes + batch.num_edges, dtype=np.int32)
+    nodes[numbers[: batch.num_edges] + batch.target.numpy()] = batch.source.numpy()
+    nodes[first[1:] - 1] = numbers[: batch.num_nodes]
+    return NeighbourLists(torch.from_numpy(nodes), torch.from_numpy(first.astype(np.int32)))
+
+
 class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, matrix: NeighbourLists | Tensor) -> Tensor:
         ctx.matrix = matrix
         return _add_product(x, matrix)
 
@@ -51,6 +77,8 @@ class _SymmetricProduct(torch.autograd.Function):
         return _add_product(gradient, ctx.matrix), None
 
 
-def _add_product(x: Tensor, matrix: Tensor) -> Tensor:
+def _add_product(x: Tensor, matrix: NeighbourLists | Tensor) -> Tensor:
+    if isinstance(matrix, NeighbourLists):
+        return sum_lists(x, matrix.nodes, matrix.first)
     with torch.autocast(x.device.type, enabled=False):
         return torch.addmm(x, matrix, x)

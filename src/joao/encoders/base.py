@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from joao.encoders._neighbours import sum_lists
 from joao.graphs import GraphBatch
+from joao.padded import PaddedViews
 
 
 class Encoder(nn.Module, ABC):
@@ -28,6 +32,31 @@ class Encoder(nn.Module, ABC):
         """``(G, num_dimensions)`` embeddings of the graphs of ``batch``."""
 
 
+class PaddedEncoder(Encoder, ABC):
+    """An encoder that has a form for padded views, too. Edge attributes must not matter to it."""
+
+    @abstractmethod
+    def encode_padded(self, views: PaddedViews) -> Tensor:
+        """``(V, G, num_dimensions)`` embeddings in training mode, as if each view were a batch of its own.
+
+        The views are normalised one by one and their statistics remembered in their order. The host is asked nothing.
+        """
+
+
 def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:
     """Adds up the rows of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
+    if x.device.type == "cpu" and x.dtype.itemsize >= 4:
+        summed: Tensor = _SumOfGraphs.apply(x, batch)  # type: ignore[no-untyped-call]
+        return summed
     return x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
+
+
+class _SumOfGraphs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:
+        ctx.graph_of_node = batch.graph_of_node
+        return sum_lists(x, torch.arange(batch.num_nodes), batch.first_node)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.index_select(0, ctx.graph_of_node), None

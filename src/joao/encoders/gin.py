@@ -1,18 +1,22 @@
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Sequence
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders.base import Encoder, sum_nodes
+from joao.encoders.base import PaddedEncoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
+from joao.kernels import gin_layer
+from joao.kernels.gin_layer import GinOutput, GinWeights
+from joao.padded import PaddedViews
 
 
 @final
-class Gin(Encoder):
+class Gin(PaddedEncoder):
     r"""The graph isomorphism network of the paper's unsupervised setting.
 
     Layer by layer,
@@ -41,6 +45,30 @@ class Gin(Encoder):
             x = norm(mlp(add_neighbours(x, matrix)))
             pooled.append(sum_nodes(x, batch))
         return torch.cat(pooled, dim=1)
+
+    def encode_padded(self, views: PaddedViews) -> Tensor:
+        x, layers = views.x * views.keep.unsqueeze(-1), []
+        norms = cast(Sequence[nn.BatchNorm1d], self.norms)
+        for mlp, norm in zip(self.mlps, norms, strict=True):
+            layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
+            x = layers[-1].x
+        _remember(norms, views.keep.sum(1, keepdim=True, dtype=torch.float64), layers)
+        return torch.cat([layer.pooled for layer in layers], dim=2)
+
+
+def _remember(norms: Sequence[nn.BatchNorm1d], count: Tensor, layers: Sequence[GinOutput]) -> None:
+    """Updates the running statistics of ``norms`` as they do it themselves, view by view.
+
+    ``count`` ``(V, 1)`` nodes were normalised by what ``layers`` say.
+    """
+    means, variances, batches = (list(each) for each in zip(*(norm.buffers() for norm in norms), strict=True))
+    correction = (count / (count - 1)).to(variances[0].dtype)
+    unbiased = [layer.variances * correction for layer in layers]
+    momentum = cast(float, norms[0].momentum)
+    for view in range(len(count)):
+        torch._foreach_lerp_(means, [layer.means[view] for layer in layers], momentum)
+        torch._foreach_lerp_(variances, [each[view] for each in unbiased], momentum)
+    torch._foreach_add_(batches, len(count))
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:

@@ -104,7 +104,7 @@ def evaluate_embeddings(
         partitions: numbers of the shared partitions; they alone decide the folds, the same for every method.
         num_folds: of each partition.
         standardise: False is the published, unscaled form.
-        jobs: processes, over the folds of all partitions; the scores do not depend on it.
+        jobs: folds at a time, of all partitions; the scores do not depend on it.
         on_fold: called after each fold with how many were done before it and its accuracy.
     """
     if not len(partitions):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ class NtXent(Objective):
         positive_in_denominator: whether :math:`m = n` stays in the sum, as in the textbook form.
         symmetric: whether the roles of the views are exchanged as well and the two losses averaged.
     """
+
+    static: ClassVar[bool] = True
 
     temperature: float = 0.2
     positive_in_denominator: bool = False

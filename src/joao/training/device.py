@@ -12,10 +12,28 @@ from joao.errors import UserError
 
 try:
     from lightning_fabric import Fabric as Fabric
+    from lightning_fabric.plugins.precision import Precision
 except ImportError:  # the same code inside the larger package
     from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
+    from lightning.fabric.plugins.precision import Precision  # type: ignore[no-redef]
 
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
+
+
+class Tf32(Precision):
+    """Numbers of 32 bits; what is multiplied in matrix products is rounded to TensorFloat-32, with 10 bits behind the
+    leading one."""
+
+
+@contextmanager
+def matrix_products(fabric: Fabric) -> Iterator[None]:
+    """Matrix products inside are as precise as ``fabric`` says."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if isinstance(fabric.strategy.precision, Tf32) else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -48,6 +66,8 @@ def make_fabric(device: str, precision: str) -> Fabric:
     if precision not in PRECISIONS:
         raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
     kind = pick_device(device).type
-    if kind == "cpu" and precision == "16-mixed":
-        raise UserError("precision: 16-mixed needs a GPU. Use bf16-mixed or 32-true on a CPU.")
+    if kind == "cpu" and precision in ("16-mixed", "tf32"):
+        raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
+    if precision == "tf32":
+        return Fabric(accelerator=kind, devices=1, plugins=[Tf32()])
     return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]

@@ -11,17 +11,19 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
+from joao.augmentations.base import PaddedAugmentation
 from joao.encoders import Encoder
+from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.heads import Heads
 from joao.objectives import Objective
 from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
-from joao.training.device import Fabric
-from joao.training.lower_level import pair_losses
-from joao.training.model import ContrastiveModel, project, shuffled_batches
-from joao.training.views import View, view_by_many, view_by_one
+from joao.training.device import Fabric, matrix_products
+from joao.training.model import ContrastiveModel, shuffled_batches
+from joao.training.static import StaticSteps, largest, why_not_static
+from joao.training.steps import PlainSteps, Steps
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,20 @@ class Pretraining:
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: the device, precision and launch, of Lightning.
+        fast: whether to train on padded batches (:mod:`joao.training.static`); None: on a GPU, where possible.
+
+    Attributes:
+        is_fast: whether it does.
     """
 
-    def __init__(self, store: GraphStore, method: Method, schedule: Schedule, fabric: Fabric | None = None) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        method: Method,
+        schedule: Schedule,
+        fabric: Fabric | None = None,
+        fast: bool | None = None,
+    ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs two graphs or more, got one.")
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
@@ -108,7 +121,10 @@ class Pretraining:
         self.schedule = schedule
         self.pool = list(method.augmentations.values())
         model = ContrastiveModel(method.encoder, method.heads)
-        optimiser = torch.optim.Adam(model.parameters(), lr=schedule.learning_rate, fused=True)
+        on_gpu = self.fabric.device.type == "cuda"
+        optimiser = torch.optim.Adam(
+            model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and fast is not False
+        )
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
         on_device = self.fabric.device
         self.generators = {
@@ -121,35 +137,60 @@ class Pretraining:
         self.epoch = 0
         self.step = 0
         self.last_pair_losses: Tensor | None = None
+        reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
+        if fast and reason:
+            raise UserError(f"training: the fast path is not possible: {reason}.")
+        self.is_fast = not reason and (on_gpu if fast is None else fast)
+        self.steps = self._make_steps(optimiser)
+
+    def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
+        method, objective = self.method, self.method.objective
+        if self.is_fast:
+            assert isinstance(method.encoder, PaddedEncoder)  # or there was a reason
+            pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
+            parts = method.encoder, method.heads, objective
+            context, room = self.fabric.autocast, largest(self.store, self._batches_to_come())
+            return StaticSteps(self.store, pool, *parts, optimiser, self.generators, context, room)
+        return PlainSteps(self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators)
+
+    def _batches_to_come(self) -> Iterator[list[Tensor]]:
+        """All batches from the first epoch to the last; which they are is decided by the seed."""
+        schedule, num_graphs = self.schedule, len(self.store)
+        num_batches = len(shuffled_batches(num_graphs, schedule.batch_size, torch_generator(0, "any")))
+        updates_per_epoch = num_batches / schedule.update_every if schedule.update_every else 1
+        draws = {"batches": schedule.epochs, "evaluation batches": math.ceil(schedule.epochs * updates_per_epoch)}
+        for purpose, count in draws.items():
+            generator = torch_generator(schedule.seed, purpose)
+            for _ in range(count):
+                yield shuffled_batches(num_graphs, schedule.batch_size, generator)
 
     def run(self) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed."""
         while self.epoch < self.schedule.epochs:
             # An encoder's dropout draws from the global generators: they too begin each epoch from the seed.
-            with seeded(self.schedule.seed, f"epoch {self.epoch}", self.fabric.device):
+            with seeded(self.schedule.seed, f"epoch {self.epoch}", self.fabric.device), matrix_products(self.fabric):
                 metrics = self._train_epoch()
             yield metrics
 
     def _train_epoch(self) -> EpochMetrics:
         started = time.perf_counter()
         self.model.train()
-        total = torch.zeros((), device=self.fabric.device)
+        self.steps.loss_sum.zero_()
         size = len(self.pool)
         drawn = torch.zeros(size, size, dtype=torch.long)
         for graphs in self._batches("batches"):
-            first, second, pairs = self._views(graphs)
-            loss = self.method.objective(project(self.model, first), project(self.model, second))
-            self.optimiser.zero_grad()
-            self.fabric.backward(loss)
-            self.optimiser.step()
-            total += loss.detach() * graphs.numel()
-            drawn += torch.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=size**2).view(size, size)
+            count = graphs.numel() if self.schedule.pair_per == "graph" else 1
+            pairs = self.method.policy.sample(count, self.generators["pairs"])
+            self.steps.train(graphs, pairs)
+            drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
+                graphs.numel() // count
+            )
             self.step += 1
             if self.schedule.update_every and self.step % self.schedule.update_every == 0:
                 self._update_policy()
         if not self.schedule.update_every:
             self._update_policy()
-        mean_loss = total.item() / len(self.store)
+        mean_loss = self.steps.loss_sum.item() / len(self.store)
         self._check(mean_loss)
         self.epoch += 1
         seconds = time.perf_counter() - started
@@ -166,39 +207,14 @@ class Pretraining:
     def _batches(self, purpose: str) -> list[Tensor]:
         generator = self.generators[purpose]
         batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
-        return [graphs.to(self.store.device) for graphs in batches]
-
-    def _views(self, graphs: Tensor) -> tuple[View, View, Tensor]:
-        """Two views of ``graphs``, and the pair drawn for each of them, ``(B, 2)``."""
-        generator = self.generators["views"]
-        if self.schedule.pair_per == "graph":
-            pairs = self.method.policy.sample(graphs.numel(), self.generators["pairs"])
-            numbers = pairs.to(graphs.device)
-            first, second = (
-                view_by_many(self.store, graphs, numbers[:, side], self.pool, generator) for side in (0, 1)
-            )
-            return first, second, pairs
-        pair = self.method.policy.sample(1, self.generators["pairs"])
-        batch = self.store.batch(graphs)
-        first, second = (view_by_one(batch, number, self.pool, generator) for number in pair[0].tolist())
-        return first, second, pair.expand(graphs.numel(), 2)
+        return self.steps.place(batches)
 
     def _update_policy(self) -> None:
         if not self.method.policy.learns:
             return
         batches = self._batches("evaluation batches")
         batches = batches[: self.schedule.update_batches or max(1, round(len(batches) / 10))]
-        losses = [
-            pair_losses(
-                self.model,
-                self.store.batch(graphs),
-                self.pool,
-                self.method.objective,
-                self.generators["evaluation views"],
-            )
-            for graphs in batches
-        ]
-        self.last_pair_losses = torch.stack(losses).mean(0).cpu().double()
+        self.last_pair_losses = self.steps.measure(batches).cpu().double()
         self._check(float(self.last_pair_losses.sum()))
         self.method.policy.update(self.last_pair_losses)
 

@@ -1,0 +1,99 @@
+"""Times that can be compared: taken in turns, with the device at rest, and told with their spread.
+
+Two clocks are read. The wall clock is what a user waits for. The CPU time of this process leaves out the moments when
+the machine worked for somebody else; with one thread on a CPU it is the steadier measure of the same work. With
+several threads it adds them up, and beside a GPU it is the host's share alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+# Makes ready what is not timed, and returns what is.
+Task = Callable[[], Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What the two clocks said, turn by turn."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def over(self, steps: int) -> Seconds:
+        """Per step."""
+        return Seconds([each / steps for each in self.wall], [each / steps for each in self.cpu])
+
+    def table(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle of several measurements, and how far they lie apart."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+    def times(self, factor: float) -> Spread:
+        """The same in another unit."""
+        return Spread(factor * self.median, factor * self.least, factor * self.most)
+
+    def table(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def interleaved(
+    tasks: Mapping[str, Task],
+    repeats: int,
+    device: torch.device | str = "cpu",
+    *,
+    warm_ups: int = 1,
+    wall: Callable[[], float] = time.perf_counter,
+    cpu: Callable[[], float] = time.process_time,
+) -> dict[str, Seconds]:
+    """Seconds of each task, ``repeats`` times.
+
+    Every turn runs each task once, in order, so that a machine that is busy for a while is unfair to none. The
+    first turns warm up and are not counted. The device is at rest whenever the clocks are read.
+    """
+    seconds = {name: Seconds() for name in tasks}
+    for turn in range(warm_ups + repeats):
+        for name, prepare in tasks.items():
+            run = prepare()
+            at_rest(device)
+            before = wall(), cpu()
+            run()
+            at_rest(device)
+            after = wall(), cpu()
+            if turn >= warm_ups:
+                seconds[name].wall.append(after[0] - before[0])
+                seconds[name].cpu.append(after[1] - before[1])
+    return seconds
+
+
+def at_rest(device: torch.device | str) -> None:
+    """Waits until the device has done all it was told."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def always(run: Callable[[], object]) -> Task:
+    """A task that needs no preparation."""
+    return lambda: run
+
+
+def paired_ratio(first: Sequence[float], second: Sequence[float]) -> Spread:
+    r"""The median of :math:`a_t / b_t` over turns: what disturbs a whole turn divides out."""
+    return Spread.of([one / other for one, other in zip(first, second, strict=True)])

@@ -1,0 +1,21 @@
+"""Batches of the other kind."""
+
+import pytest
+import torch
+
+from joao.graphs import GraphStore
+from joao.padded_store import PaddedStore
+
+
+@pytest.fixture
+def padded():
+    """Turns a batch into a padded one, with room left over."""
+
+    def pad(batch, spare_nodes=5, spare_edges=7):
+        first_edge = torch.searchsorted(batch.target, batch.first_node)
+        shift = torch.repeat_interleave(batch.first_node[:-1], first_edge.diff())
+        store = GraphStore(batch.x, batch.source - shift, batch.target - shift, batch.first_node, first_edge)
+        room = batch.num_nodes + 1 + spare_nodes, batch.num_edges + spare_edges
+        return PaddedStore(store).batch(torch.arange(batch.num_graphs), *room)
+
+    return pad

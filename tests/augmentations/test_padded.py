@@ -1,0 +1,146 @@
+"""What the padded form of every augmentation promises: the same law as its plain form, in tensors of fixed shapes."""
+
+from collections import Counter
+from dataclasses import fields
+from functools import partial
+
+import pytest
+import torch
+
+from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
+from joao.augmentations.base import PaddedAugmentation
+
+PADDED = {name: kind for name, kind in AUGMENTATIONS.items() if issubclass(kind, PaddedAugmentation)}
+OPTIONS = {
+    "attribute_mask, mean": partial(AttributeMask, fill="mean"),
+    "edge_perturb, drop only": partial(EdgePerturb, drop_only=True),
+    "subgraph, keep": partial(Subgraph, keep=0.3),
+}
+
+
+@pytest.fixture(params=[*PADDED, *OPTIONS])
+def make(request):
+    return {**PADDED, **OPTIONS}[request.param]
+
+
+@pytest.fixture(params=["made", "one graph", "one node", "MUTAG"])
+def batch(request, make_batch, shapes, mutag, numbered):
+    """Nodes can be told by ``x[:, 0]``."""
+    if request.param == "MUTAG":
+        return numbered(mutag.batch(torch.arange(0, 188, 3)))
+    if request.param.startswith("one"):
+        return make_batch([shapes["single node" if request.param == "one node" else "disconnected"]])
+    return make_batch([*shapes.values()])
+
+
+@pytest.fixture(params=[0.2, 0.5, 0.95])
+def strength(request):
+    return request.param
+
+
+def test_every_augmentation_of_the_project_has_a_padded_form():
+    assert PADDED == AUGMENTATIONS
+
+
+def test_shapes_and_input_stay_and_equal_seeds_give_equal_views(make, batch, strength, generator, padded):
+    given = padded(batch)
+    before = {f.name: getattr(given, f.name) for f in fields(given)}
+    copies = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in before.items()}
+    view, again = (make(strength).padded(given, generator(4)) for _ in range(2))
+    for name, value in copies.items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(before[name], value), name
+            assert getattr(view, name).shape == value.shape, name
+            assert getattr(view, name).dtype == value.dtype, name
+    for name in ("x", "source", "target", "graph_of_node"):
+        assert torch.equal(getattr(view.compact(), name), getattr(again.compact(), name)), name
+
+
+def test_the_room_left_over_changes_nothing_but_the_draws(make, batch, strength, generator, padded):
+    for spare in ((0, 0), (1, 0), (50, 90)):
+        view = make(strength).padded(padded(batch, *spare), generator())
+        assert not view.keep[batch.num_nodes :].any()
+        assert view.first_edge[-1] == batch.num_edges
+        assert set(view.compact().graph_of_node.tolist()) == set(range(batch.num_graphs))
+
+
+def test_edges_stay_inside_graphs_undirected_sorted_and_without_loops_or_repeats(
+    make, batch, strength, generator, padded
+):
+    view = make(strength).padded(padded(batch), generator())
+    last = view.num_nodes - 1
+    assert not view.keep[last]
+    targets = torch.repeat_interleave(view.first_edge.diff())
+    assert torch.equal(view.target[: len(targets)], targets)
+    compact = view.compact()
+    graphs = compact.graph_of_node.tolist()
+    pairs = list(zip(compact.target.tolist(), compact.source.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    assert {(s, t) for t, s in pairs} == set(pairs)
+    assert all(t != s and graphs[t] == graphs[s] for t, s in pairs)
+
+
+def test_counts_are_those_of_the_plain_form(make, batch, strength, generator, padded):
+    augmentation = make(strength)
+    plain, view = augmentation(batch, generator()), augmentation.padded(padded(batch), generator()).compact()
+    assert view.nodes_per_graph.tolist() == plain.nodes_per_graph.tolist()
+    changed = (view.x[: len(plain.x)] != batch.x[: len(plain.x)]).any(1) if len(view.x) == len(batch.x) else None
+    if changed is not None:
+        expected = (plain.x != batch.x).any(1)
+        count = [torch.bincount(batch.graph_of_node[each], minlength=batch.num_graphs) for each in (changed, expected)]
+        assert torch.equal(*count) or "mean" in str(augmentation)
+
+
+def test_strength_zero_changes_nothing(make, batch, generator, padded):
+    view = make(0.0).padded(padded(batch), generator()).compact()
+    for name in ("x", "source", "target", "graph_of_node"):
+        assert torch.equal(getattr(view, name), getattr(batch, name)), name
+
+
+def test_features_follow_their_nodes(make, batch, strength, generator, padded):
+    view = make(strength).padded(padded(batch), generator()).compact()
+    if view.num_nodes < batch.num_nodes:
+        old = view.x[:, 0].long()
+        assert torch.equal(view.x, batch.x[old])
+        assert torch.equal(view.graph_of_node, batch.graph_of_node[old])
+
+
+def test_dropped_nodes_are_drawn_uniformly(make_batch, generator, assert_law, padded):
+    batch = make_batch([(5, [(0, 1)])] * 6000)
+    view = NodeDrop(0.4).padded(padded(batch), generator()).compact()
+    kept = (view.x[:, 0].long() % 5).view(6000, 3).tolist()
+    sets = {frozenset(each) for each in kept}
+    assert_law(map(frozenset, kept), dict.fromkeys(sets, 1 / len(sets)))
+    assert len(sets) == 10
+
+
+def test_dropped_and_new_edges_are_drawn_uniformly(make_batch, generator, assert_law, padded):
+    copies = 12000
+    path = make_batch([(4, [(0, 1), (1, 2), (2, 3)])] * copies)
+    given = {(0, 1), (1, 2), (2, 3)}
+    view = EdgePerturb(0.34).padded(padded(path), generator(3)).compact()  # one edge goes, one pair is drawn
+    found = [set() for _ in range(copies)]
+    for source, target in zip(view.source.tolist(), view.target.tolist(), strict=True):
+        if source < target:
+            found[source // 4].add((source % 4, target % 4))
+    law = Counter()
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    for dropped in given:
+        for new in pairs:
+            law[frozenset((given - {dropped}) | {new})] += 1 / 18
+    assert_law(map(frozenset, found), law)
+
+
+def test_masked_features_are_noise_or_the_mean(make_batch, generator, padded):
+    batch = make_batch([(10, [])] * 50)
+    for fill in ("noise", "mean"):
+        view = AttributeMask(0.3, fill=fill).padded(padded(batch), generator()).compact()
+        masked = (view.x[:, 0] != batch.x[:, 0]).view(50, 10)
+        assert (masked.sum(1) == 3).all()
+        values = view.x.view(50, 10, 3)
+        if fill == "mean":
+            mean = batch.x.view(50, 10, 3).mean(1, keepdim=True).expand_as(values)
+            torch.testing.assert_close(values[masked], mean[masked])
+        else:
+            assert values[masked].mean() == pytest.approx(0.5, abs=0.08)
+            assert values[masked].std() == pytest.approx(0.5, abs=0.06)

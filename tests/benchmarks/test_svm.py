@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from joao.benchmarks import svm
+from joao.benchmarks.plan import Plan
+from joao.errors import UserError
+from joao.evaluation.folds import folds
+from joao.evaluation.svm import FoldScores
+
+RNG = np.random.default_rng(0)
+CLASSES = np.arange(60) % 2
+X = RNG.normal(size=(60, 3)) + CLASSES[:, None]
+
+
+def test_the_record_has_every_turn_and_says_that_scores_are_identical():
+    record = json.loads(json.dumps(svm.svm_protocol(X, CLASSES, num_folds_measured=3, jobs=2)))
+    assert record["identical"]
+    assert (record["graphs"], record["dimensions"], record["classes"], record["folds"]) == (60, 3, 2, 3)
+    seconds = record["seconds of each turn"]
+    assert {name: len(turns) for name, turns in seconds.items()} == dict.fromkeys(seconds, 2)  # 2 folds, then 1
+    ratio = sum(seconds["plain, 2 jobs"]) / sum(seconds["ours, 2 jobs"])
+    assert record["times faster"]["plain, 2 jobs / ours, 2 jobs"] == pytest.approx(ratio)
+    for scores in record["scores"].values():
+        assert len(scores["accuracies"]) == len(scores["chosen_c"]) == 3
+
+
+def test_folds_of_the_next_partition_follow_the_first_ten(monkeypatch):
+    seen = []
+
+    def score(x, classes, part, *, jobs):
+        seen.extend(test.tolist() for _, test in part)
+        return FoldScores((1.0,) * len(part), (1.0,) * len(part))
+
+    monkeypatch.setattr(svm, "score_folds", score)
+    monkeypatch.setattr(svm, "plain_scores", lambda x, classes, part, jobs: score(x, classes, [], jobs=jobs))
+    svm.svm_protocol(X, CLASSES, num_folds_measured=11, jobs=11)
+    assert seen[:11] == [test.tolist() for _, test in [*folds(CLASSES, 0), folds(CLASSES, 1)[0]]]
+
+
+@pytest.mark.parametrize("other", [FoldScores((0.5,), (1.0,)), FoldScores((1.0,), (10.0,))])
+def test_a_difference_in_scores_or_choices_is_told(monkeypatch, other):
+    monkeypatch.setattr(svm.time, "process_time", itertools.count().__next__)  # doing nothing takes no time else
+    monkeypatch.setattr(svm, "plain_scores", lambda *args, **kwargs: FoldScores((1.0,), (1.0,)))
+    monkeypatch.setattr(svm, "score_folds", lambda *args, **kwargs: other)
+    assert not svm.svm_protocol(X, CLASSES, num_folds_measured=1)["identical"]
+
+
+@pytest.mark.parametrize(("num_folds", "jobs"), [(0, 2), (2, 1)])
+def test_too_few_folds_or_jobs_are_an_error(num_folds, jobs):
+    with pytest.raises(UserError, match=f"one fold or more and two jobs or more, got {num_folds} and {jobs}"):
+        svm.svm_protocol(X, CLASSES, num_folds_measured=num_folds, jobs=jobs)
+
+
+def test_embeddings_of_a_trained_encoder_are_measured():
+    record = svm.measure_svm(Plan(quick=True))
+    assert record["data"] == "MUTAG"
+    assert record["graphs"] == 188
+    assert record["dimensions"] == 96
+    assert record["identical"]

@@ -1,0 +1,99 @@
+"""Compares a Triton kernel with its plain form; run by test_triton.py with TRITON_INTERPRET=1."""
+
+import dataclasses
+import sys
+
+import torch
+
+from joao.augmentations import EdgePerturb, Subgraph
+from joao.data import Features, make_store
+from joao.data.sources import BUNDLED, read
+from joao.kernels import _triton
+from joao.kernels.first_passage import swept
+from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
+from joao.kernels.lay_out import plain_lay_out
+from joao.kernels.ranks import sorted_ranks
+from joao.padded import stack
+from joao.padded_store import PaddedStore
+
+GRAPHS = torch.tensor([3, 5, 17, 100])
+ROOM = 90, 200
+DRAW = torch.Generator().manual_seed(1)
+
+
+def batch():
+    dataset = read(BUNDLED / "MUTAG.zip")
+    store = PaddedStore(make_store(dataset, Features.fixed_on(dataset)))
+    return store, store.batch(GRAPHS, *ROOM)
+
+
+def lay_out():
+    store, plain = batch()
+    others = torch.tensor([7, 0, 50, 2])
+    first = torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(store.edges_of_graph[others], 0)])
+    plain.first_node[1:] = torch.cumsum(store.nodes_of_graph[others], 0)
+    names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
+    found = dataclasses.replace(plain, **{name: torch.full_like(getattr(plain, name), 77) for name in names})
+    plain_lay_out(store, others, first, plain)
+    _triton.lay_out(store, others, first, found)
+    for name in names:
+        assert torch.equal(getattr(found, name), getattr(plain, name)), name
+
+
+def ranks():
+    _, given = batch()
+    for values in (torch.randint(0, 9, (ROOM[0],), generator=DRAW), torch.rand(ROOM[0], generator=DRAW).double()):
+        arguments = values, given.graph_of_node, given.first_node
+        assert torch.equal(_triton.ranks(*arguments)[given.keep], sorted_ranks(*arguments)[given.keep])
+
+
+def first_passage():
+    _, given = batch()
+    start = 50 * torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
+    waiting = torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
+    edges = given.source, given.target, given.first_edge, given.first_node
+    found = _triton.first_passage(*edges, start, waiting, given.most_edges)
+    assert torch.equal(found, swept(given.source, given.target, start, waiting))
+
+
+def gin_layer(dtype=torch.float32, tolerance=1e-5):
+    _, given = batch()
+    views = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    keep = views.keep.unsqueeze(-1)
+    for width in (5, 70):
+        shapes = (width, 7), (width,), (width, width), (width,), (width,), (width,)
+        parameters = [(torch.randn(shape, generator=DRAW) / shape[-1] ** 0.5).requires_grad_() for shape in shapes]
+        x = (torch.randn(2, ROOM[0], 7, generator=DRAW) * keep).requires_grad_()
+        weights = GinWeights(*parameters, 1e-5)
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            expected = plain_gin_layer(x, views, weights)
+            found = _GinLayer.apply(x, views, *weights)
+        upstream = (
+            torch.randn(expected.x.shape, generator=DRAW) * keep,
+            torch.randn(expected.pooled.shape, generator=DRAW),
+        )
+        wanted = x, *parameters
+        close(found, expected, tolerance)
+        for used in ((0, 1), (1,)):  # the last layer's nodes are not used
+            outputs = [[each[k] for k in used] for each in (found, expected)]
+            one, other = (
+                torch.autograd.grad(each, wanted, [upstream[k].to(each[n].dtype) for n, k in enumerate(used)], True)
+                for each in outputs
+            )
+            close((one[0] * keep, *one[1:]), (other[0] * keep, *other[1:]), tolerance)
+
+
+def gin_layer_bf16():
+    gin_layer(torch.bfloat16, 0.2)
+
+
+def close(found, expected, tolerance):
+    """Up to a share of the length: rounding may carry a single number across the corner of a ReLU."""
+    for one, other in zip(found, expected, strict=True):
+        assert (one.float() - other.float()).norm() <= tolerance * other.float().norm(), (one, other)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    {each.__name__: each for each in (lay_out, ranks, first_passage, gin_layer, gin_layer_bf16)}[sys.argv[1]]()
+    sys.stdout.write(f"{sys.argv[1]}: equal\n")

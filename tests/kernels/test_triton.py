@@ -1,0 +1,23 @@
+"""The Triton kernels against the plain torch forms, run by Triton's interpreter, which needs no GPU."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "interpreted.py"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("what", ["lay_out", "ranks", "first_passage", "gin_layer", "gin_layer_bf16"])
+def test_the_kernels_do_what_the_plain_forms_do(what):
+    # Triton decides when it is imported whether to interpret: this needs a process of its own.
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), what], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == f"{what}: equal"

@@ -1,0 +1,89 @@
+"""Oracle: lines written by hand."""
+
+import pytest
+
+from joao.reporting.benchmarks import (
+    fit_line,
+    growth_table,
+    part_lines,
+    ratio_lines,
+    row_lines,
+    setting_line,
+    svm_lines,
+)
+
+TWO = {"median": 2.0, "least": 1.0, "most": 30.0}
+WORKLOAD = {
+    "rows": {
+        "GraphCL step": {
+            "ms per step": TWO,
+            "CPU ms per step": TWO,
+            "graphs per second": 64_000.0,
+            "peak bytes": 12_000_000,
+            "GFLOP/s": 3.04,
+            "GB/s": 0.5,
+        },
+        "rival": {"ms per step": TWO, "CPU ms per step": TWO, "graphs per second": 64.0, "peak bytes": None},
+    },
+    "ratios": {"a / b": TWO},
+    "ratios of CPU time": {"a / b": {"median": 1.5, "least": 1.25, "most": 1.75}},
+    "not measured": {"PyGCL": "cannot be imported."},
+    "parts": {"backward": {"ms": TWO, "CPU ms": {"median": 0.5}}},
+}
+
+
+def test_rows_and_parts():
+    assert row_lines(WORKLOAD) == [
+        ["GraphCL step", "2.00 (1.00 to 30.0)", "2.00", "64,000", "3.0", "0.5", "12"],
+        ["rival", "2.00 (1.00 to 30.0)", "2.00", "64", "", "", ""],
+    ]
+    assert part_lines(WORKLOAD) == [["backward", "2.00 (1.00 to 30.0)", "0.5"]]
+
+
+def test_ratios_of_cpu_time_are_told_for_one_thread_only():
+    absent = "PyGCL: not measured, cannot be imported."
+    wall, cpu = "a / b: 2.00 (1.00 to 30.0)", "; of CPU time 1.50 (1.25 to 1.75)"
+    assert ratio_lines(WORKLOAD, {"device": "cpu", "threads": 1}) == [wall + cpu, absent]
+    assert ratio_lines(WORKLOAD, {"device": "cpu", "threads": 2}) == [wall, absent]
+    assert ratio_lines(WORKLOAD, {"device": "cuda", "threads": 1}) == [wall, absent]
+
+
+def test_the_machine():
+    roof = {"GFLOP/s": 1234.5, "GB/s": 9.6}
+    cpu = {"machine": {"processor": "Abacus", "threads": 1}, "roof": roof}
+    assert setting_line(cpu).startswith("Abacus, 1 thread; measured: 1,234 GFLOP/s")
+    gpu = {"machine": {"processor": "Abacus", "gpu": "Loom", "threads": 2}, "roof": roof}
+    assert setting_line(gpu).startswith("Loom, host 2 threads; measured: ")
+
+
+def test_growth():
+    fit = {"exponent": 1.004, "smallest": 100, "largest": 1000}
+    axis = {
+        "against": "graphs",
+        "clock": "cpu",
+        "sizes": [100.0, 1000.0],
+        "medians": {"an epoch": [0.01, 0.1]},
+        "peak bytes, graphs included": [10**6, 10**7],
+        "fits": {"an epoch": fit, "peak memory": {**fit, "exponent": 0.5}},
+    }
+    assert growth_table(axis) == (
+        ["CPU ms at graphs", "100", "1,000", "exponent"],
+        [["an epoch", "10.0", "100", "1.00"], ["peak memory, MB", "1.00", "10.0", "0.50"]],
+    )
+    assert fit_line(axis).endswith("on the sizes from 100 to 1,000.")
+
+
+@pytest.mark.parametrize(("identical", "word"), [(True, "identical"), (False, "DIFFER")])
+def test_the_svm_protocol(identical, word):
+    svm = {
+        "data": "Looms",
+        "graphs": 4110,
+        "dimensions": 96,
+        "folds": 2,
+        "identical": identical,
+        "seconds of each turn": {"plain, 1 job": [10.0, 11.0], "ours, 2 jobs": [2.0, 1.5]},
+        "times faster": {"plain, 1 job / ours, 2 jobs": 6.0},
+    }
+    told = svm_lines(svm)
+    assert told[0].endswith(f"2 outer folds of Looms's embeddings (4,110 x 96); scores and choices {word}")
+    assert told[1:] == ["plain, 1 job: 21.0 s, ours, 2 jobs: 3.50 s", "plain, 1 job / ours, 2 jobs: 6.00"]

@@ -1,0 +1,147 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from joao.augmentations import Augmentation, Identity
+from joao.encoders import Convolutions
+from joao.errors import UserError
+from joao.heads import HEADS
+from joao.objectives import NtXent, Objective
+from joao.training.checkpoint import restore, state_of
+from joao.training.recorder import Recorder
+
+
+def shown(training):
+    epochs = list(training.run())
+    return (
+        torch.tensor([each.loss for each in epochs]),
+        torch.tensor([each.pair_losses for each in epochs]),
+        torch.tensor([each.probabilities for each in epochs]),
+        [each.drawn for each in epochs],
+        training.model.state_dict(),
+    )
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("schedule", [{}, {"update_every": 2, "update_batches": 2}, {"batch_size": 21}], ids=str)
+def test_the_fast_path_does_what_the_plain_path_does(make_method, make_training, certain_pool, heads, schedule):
+    plain, fast = (
+        shown(make_training(make_method(heads, pool=certain_pool), fast=fast, **schedule)) for fast in (False, True)
+    )
+    assert plain[3] == fast[3]
+    for one, other in zip(plain[:3], fast[:3], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("pair", [(0, 1), (1, 2), (2, 2)])
+def test_a_fast_step_has_the_gradients_of_a_plain_step(make_method, make_training, certain_pool, heads, pair):
+    gradients, buffers = [], []
+    for fast in (False, True):
+        training = make_training(make_method(heads, pool=certain_pool), fast=fast)
+        training.model.train()
+        training.steps.train(next(iter(training._batches("batches"))), torch.tensor([pair]))
+        gradients.append({name: each.grad for name, each in training.model.named_parameters()})
+        buffers.append([*training.model.buffers()])
+    plain, fast = gradients
+    assert {name for name, each in plain.items() if each is None} == {n for n, each in fast.items() if each is None}
+    for name, value in plain.items():
+        if value is not None:
+            torch.testing.assert_close(fast[name], value, rtol=1e-4, atol=5e-5)
+    for one, other in zip(*buffers, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_the_fast_path_learns_with_chance_too(make_method, make_training, heads):
+    training = make_training(make_method(heads), fast=True, epochs=30)
+    losses = [each.loss for each in training.run()]
+    assert sum(losses[-5:]) < sum(losses[:5]) - 0.5
+
+
+def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training):
+    one, other = (shown(make_training(make_method(), fast=True, seed=4)) for _ in range(2))
+    assert torch.equal(one[0], other[0])
+    assert all(torch.equal(one[4][name], other[4][name]) for name in one[4])
+
+
+def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, make_training):
+    undisturbed = make_training(make_method(), fast=True, epochs=4)
+    losses = [each.loss for each in undisturbed.run()]
+    first = make_training(make_method(), fast=True, epochs=4)
+    steps = first.run()
+    next(steps), next(steps)
+    second = make_training(make_method(), fast=True, epochs=4)
+    restore(second, state_of(first))
+    assert [each.loss for each in second.run()] == losses[2:]
+
+
+@pytest.mark.parametrize("update_every", [0, 1, 3])
+def test_there_is_room_for_every_batch_of_the_training_and_no_more(make_training, store, update_every):
+    training = make_training(fast=True, epochs=4, update_every=update_every)
+    seen = {}
+    place = training.steps.place
+
+    def noticed(batches):
+        for graphs in batches:
+            need = seen.setdefault(len(graphs), [0, 0])
+            need[0] = max(need[0], int(store.first_node.diff()[graphs].sum()))
+            need[1] = max(need[1], int(store.first_edge.diff()[graphs].sum()))
+        return place(batches)
+
+    training.steps.place = noticed
+    list(training.run())
+    assert {size: tuple(most) for size, most in seen.items()} == training.steps.capacity
+
+
+class Unpadded(Augmentation):
+    def __call__(self, batch, generator):
+        return batch
+
+
+class Unstatic(Objective):
+    def __call__(self, first, second):
+        return NtXent()(first, second)
+
+
+def test_a_part_without_a_padded_form_trains_on_the_plain_path_and_is_named_when_fast_is_asked_for(
+    make_method, make_training, store
+):
+    method = make_method()
+    cases = {
+        "the encoder Convolutions has no padded form": replace(
+            method, encoder=Convolutions(store.num_features, width=4, layers=2)
+        ),
+        "the augmentation Unpadded has no padded form": make_method(pool={"own": Unpadded(), "identity": Identity()}),
+        "the objective Unstatic does not say that it is static": replace(method, objective=Unstatic()),
+    }
+    for reason, case in cases.items():
+        assert not make_training(case).is_fast
+        with pytest.raises(UserError, match=reason):
+            make_training(case, fast=True)
+    with pytest.raises(UserError, match="pair_per = 'graph' mixes augmentations"):
+        make_training(method, fast=True, pair_per="graph")
+
+
+def test_on_a_cpu_the_plain_path_is_the_default(make_training):
+    assert not make_training().is_fast
+
+
+def test_mixed_precision_stays_near_full_precision(make_method, make_training, certain_pool):
+    losses = []
+    for precision in ("32-true", "bf16-mixed"):
+        fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
+        training = make_training(make_method(pool=certain_pool), fabric, fast=True)
+        losses.append([each.loss for each in training.run()])
+    assert losses[0] != losses[1]
+    assert losses[1][0] == pytest.approx(losses[0][0], abs=0.2)
+
+
+def test_a_recorder_calls_on_a_cpu():
+    seen = []
+    recorder = Recorder(torch.device("cpu"), [])
+    for number in range(3):
+        recorder.run("key", lambda number=number: seen.append(number))
+    assert seen == [0, 1, 2]
