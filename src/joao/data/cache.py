@@ -183,9 +183,12 @@ def _unpacked(content: bytes) -> Dataset:
     for name, dtype, stored, shape in header["arrays"]:
         array: NDArray[Any] = np.ndarray(shape, np.dtype(stored), content, place)
         place += array.nbytes
-        values[name] = _targets(values["first_node"], array, dtype) if name == "target" else array.astype(dtype)
+        values[name] = array.astype(dtype)
+    degrees = values["target"].astype(np.int64)
+    values["target"] = _targets(values["first_node"], degrees)
     dataset = Dataset(**values)
-    vars(dataset)["fingerprint"] = header["fingerprint"]  # a hash of all edges, known since they were packed
+    # Both would take a pass over all edges; they are known since those were packed.
+    vars(dataset).update(fingerprint=header["fingerprint"], degrees=degrees)
     return dataset
 
 
@@ -195,6 +198,6 @@ def _narrow(array: Array) -> Array:
     return array.astype(np.min_scalar_type(array.max()))
 
 
-def _targets(first_node: NDArray[np.int64], degrees: NDArray[np.integer], dtype: str) -> Array:
+def _targets(first_node: NDArray[np.int64], degrees: NDArray[np.int64]) -> NDArray[np.int32]:
     number = np.arange(len(degrees)) - np.repeat(first_node[:-1], np.diff(first_node))
-    return np.repeat(number.astype(dtype), degrees)
+    return np.repeat(number.astype(np.int32), degrees)

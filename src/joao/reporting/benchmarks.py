@@ -84,9 +84,10 @@ def fit_line(axis: Mapping[str, Any]) -> str:
 def svm_lines(svm: Mapping[str, Any]) -> list[str]:
     """The SVM protocol beside a plain grid search."""
     seconds = {name: sum(turns) for name, turns in svm["seconds of each turn"].items()}
+    same = "identical" if svm["identical"] else "DIFFER"
     told = [
         f"SVM protocol, {svm['folds']} outer folds of {svm['data']}'s embeddings "
-        f"({svm['graphs']:,} x {svm['dimensions']}); scores and choices {'identical' if svm['identical'] else 'DIFFER'}",
+        f"({svm['graphs']:,} x {svm['dimensions']}); scores and choices {same}",
         ", ".join(f"{name}: {figure(each)} s" for name, each in seconds.items()),
     ]
     return told + [f"{name}: {figure(ratio)}" for name, ratio in svm["times faster"].items()]
