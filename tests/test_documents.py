@@ -63,3 +63,17 @@ def test_every_command_of_the_readme_exists():
     named = set(re.findall(r"^joao (\w+)", README, re.MULTILINE))
     assert named
     assert named <= set(get_command(app).commands)
+
+
+def test_the_tables_of_the_benchmarks_are_up_to_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["benchmark_tables.py", str(tmp_path / "tables.md")])
+    runpy.run_path(str(ROOT / "studies/benchmark_tables.py"), run_name="__main__")
+    assert (tmp_path / "tables.md").read_text() == (ROOT / "results/benchmarks/tables.md").read_text()
+
+
+def test_the_page_on_performance_shows_the_benchmarks():
+    tables = (ROOT / "results/benchmarks/tables.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines()
+    shown = [line for line in page if (line.startswith(("| ", "- ")) and " / " in line) or line.startswith("| GraphCL")]
+    assert len(shown) > 10
+    assert [line for line in shown if line not in tables] == []

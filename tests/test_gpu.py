@@ -161,7 +161,8 @@ def test_a_layer_of_gin_does_what_its_plain_form_does(padded, width):
 def test_replayed_steps_do_what_plain_steps_do(heads, dataset, certain_pool):
     results = []
     for fast in (True, False):
-        recipe = make_recipe({"heads": heads, "training": {"epochs": 6, "batch_size": 64}})
+        # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
+        recipe = make_recipe({"heads": heads, "training": {"epochs": 6, "batch_size": 64, "learning_rate": 1e-5}})
         store = make_store(dataset, Features.fixed_on(dataset))
         method = build_method(recipe, store, OwnParts(augmentations=certain_pool))
         training = Pretraining(store, method, recipe.training, make_fabric("cuda", "32-true"), fast)
@@ -170,9 +171,8 @@ def test_replayed_steps_do_what_plain_steps_do(heads, dataset, certain_pool):
         assert not fast or training.steps.recorder._graphs
     for one, other in zip(*results, strict=True):
         assert one[2] == other[2]
-        # Adam makes steps of full length even of gradients that are nothing but rounding.
-        assert one[0] == pytest.approx(other[0], rel=0.01, abs=0.01)
-        torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=0.05, atol=0.05)
+        assert one[0] == pytest.approx(other[0], rel=2e-3)
+        torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=2e-3, atol=2e-3)
 
 
 def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):

@@ -3,10 +3,13 @@
 import pytest
 
 from joao.reporting.benchmarks import (
+    exponent_table,
     fit_line,
     growth_table,
+    page_table,
     part_lines,
     ratio_lines,
+    reading_lines,
     row_lines,
     setting_line,
     svm_lines,
@@ -87,3 +90,51 @@ def test_the_svm_protocol(identical, word):
     told = svm_lines(svm)
     assert told[0].endswith(f"2 outer folds of Looms's embeddings (4,110 x 96); scores and choices {word}")
     assert told[1:] == ["plain, 1 job: 21.0 s, ours, 2 jobs: 3.50 s", "plain, 1 job / ours, 2 jobs: 6.00"]
+
+
+def test_a_page_has_the_rows_and_comparisons_of_every_workload():
+    setting = {
+        "machine": {"device": "cpu", "processor": "Abacus", "threads": 1},
+        "roof": {"GFLOP/s": 1234.4, "GB/s": 5.6},
+        "workloads": [
+            {
+                **WORKLOAD,
+                "name": "Looms",
+                "origin": "made",
+                "graphs": 10,
+                "nodes per graph": 3.0,
+                "directed edges per graph": 4.0,
+                "features": 2,
+                "encoder": "gin 3x32",
+                "precision": "32-true",
+                "batches": 1,
+                "batch size": 10,
+                "work of a step": {"GraphCL": {"flop": 2e9, "bytes": 3e6}},
+            }
+        ],
+    }
+    page = page_table({"command": "joao bench", "settings": [setting]})
+    assert "| GraphCL step | 2.00 (1.00 to 30.0) | 64,000 | 3.0 | 0.5 | 12 |" in page
+    assert "a step on two views is 2.00 GFLOP and 3.00 MB at least" in page
+    assert "- PyGCL: not measured, cannot be imported." in page
+
+
+def test_exponents():
+    fit = {"exponent": 1.004, "smallest": 100, "largest": 1000}
+    assert exponent_table({"graphs": {"fits": {"an epoch": fit}}}).splitlines()[-1] == (
+        "| graphs (100 to 1,000) | an epoch | 1.00 |"
+    )
+
+
+def test_reading():
+    reading = {
+        "Looms": {
+            "not kept": {"seconds": 2.0, "CPU seconds": 1.0},
+            "second time": {"seconds": 0.25, "CPU seconds": 0.2},
+        },
+        "Mills": {"not measured": "it is not under the data root"},
+    }
+    assert reading_lines(reading) == [
+        "reading Looms: not kept 2.00 s, second time 0.25 s",
+        "reading Mills: not measured it is not under the data root",
+    ]

@@ -27,12 +27,14 @@ def shown(training):
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("schedule", [{}, {"update_every": 2, "update_batches": 2}, {"batch_size": 21}], ids=str)
 def test_the_fast_path_does_what_the_plain_path_does(make_method, make_training, certain_pool, heads, schedule):
+    # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
+    settings = {"epochs": 5, "learning_rate": 1e-5, **schedule}
     plain, fast = (
-        shown(make_training(make_method(heads, pool=certain_pool), fast=fast, **schedule)) for fast in (False, True)
+        shown(make_training(make_method(heads, pool=certain_pool), fast=fast, **settings)) for fast in (False, True)
     )
     assert plain[3] == fast[3]
     for one, other in zip(plain[:3], fast[:3], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("heads", HEADS)

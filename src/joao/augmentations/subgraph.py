@@ -13,6 +13,7 @@ from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
 from joao.errors import UserError
 from joao.graphs import GraphBatch, places, rows
 from joao.kernels import first_passage, ranks
+from joao.kernels.first_passage import swept
 from joao.padded import PaddedBatch, with_keep
 from joao.randomness import order_within_groups, random_rank
 
@@ -78,8 +79,9 @@ def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
     waiting = -torch.log1p(-uniform)  # exponential; a third of the time of exponential_
     # The components of a graph must not mix: each starts later than all growth before it can have ended.
     start = rank * (waiting.sum() + 1)
-    solve = shortest_times if batch.device.type == "cpu" else swept_times
-    return solve(batch, start, waiting)
+    if batch.device.type == "cpu":
+        return shortest_times(batch, start, waiting)
+    return swept(batch.source, batch.target, start, waiting)
 
 
 def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
@@ -100,22 +102,6 @@ def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
     earliest = earliest[component]
     roots = np.flatnonzero(start.numpy() == earliest)
     return torch.from_numpy(earliest + dijkstra(steps, indices=roots, min_only=True))
-
-
-def swept_times(batch: GraphBatch, start: Tensor, waiting: Tensor, sweeps_per_check: int = 8) -> Tensor:
-    """Solves the equation of :func:`growth_time` by sweeps over all edges until nothing changes, on any device.
-
-    Every node starts on its own; the earliest start of a component overtakes all others on the way.
-    """
-    time = start.clone()
-    arrival_waiting = rows(waiting, batch.target)
-    while True:
-        before = time.clone()
-        for _ in range(sweeps_per_check):
-            arrival = rows(time, batch.source) + arrival_waiting
-            time.scatter_reduce_(0, batch.target, arrival, "amin")
-        if torch.equal(before, time):
-            return time
 
 
 def padded_growth_time(batch: PaddedBatch, generator: torch.Generator) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 
 from joao.benchmarks.memory import how_measured
 from joao.benchmarks.plan import Plan
+from joao.benchmarks.reading import measure_reading
 from joao.benchmarks.roof import measure_roof
 from joao.benchmarks.scaling import axes, measure_axis
 from joao.benchmarks.side_by_side import ABOUT, measure_workload
@@ -46,7 +47,7 @@ def num_stages(plan: Plan) -> int:
 
 def stages(plan: Plan) -> list[str]:
     """What is measured in every setting, one after another."""
-    return [*plan.names, *(axes(plan.quick) if plan.scaling else ()), *(["svm"] if plan.svm else [])]
+    return [*plan.names, *(axes(plan.quick) if plan.scaling else ()), *_extras(plan)]
 
 
 def measure(plan: Plan, on_stage: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
@@ -106,10 +107,16 @@ def measure_setting(
             for name, axis in axes(plan.quick).items():
                 result["scaling"][name] = measure_axis(axis, device, min(plan.repeats, MOST_TURNS), plan.seed)
                 on_stage(name)
-        if plan.svm:
-            result["svm"] = measure_svm(plan)
-            on_stage("svm")
+        for name, extra in _extras(plan).items():
+            result[name] = extra(plan)
+            on_stage(name)
     return result
+
+
+def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
+    """What is measured beside training."""
+    known = {"svm": measure_svm, "reading": measure_reading}
+    return {name: extra for name, extra in known.items() if getattr(plan, name)}
 
 
 @contextmanager

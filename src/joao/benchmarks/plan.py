@@ -24,6 +24,7 @@ class Plan:
         precision: of training on a GPU; a CPU is measured with 32 bits.
         rivals: whether what a user would pick instead is measured too.
         scaling: whether growth with the number, the size and the density of graphs and with the batch is measured.
+        reading: whether the time to read large data sets is measured too.
         svm: whether the SVM protocol is measured too, on embeddings of NCI1.
         quick: small made data and few repeats: a first look in seconds, whose figures say little.
         data_root: folder where data sets are looked up.
@@ -41,6 +42,7 @@ class Plan:
     rivals: bool = True
     scaling: bool = False
     svm: bool = False
+    reading: bool = False
     quick: bool = False
     data_root: str | None = None
     seed: int = 0

@@ -25,6 +25,7 @@ def bench(
     precision: Annotated[str, typer.Option(help="On a GPU: 32-true, tf32 or bf16-mixed.")] = "32-true",
     scaling: Annotated[bool, typer.Option("--scaling", help="Measure how time and memory grow, too.")] = False,
     svm: Annotated[bool, typer.Option("--svm", help="Measure the SVM protocol, too.")] = False,
+    reading: Annotated[bool, typer.Option("--reading", help="Measure how long reading large data takes, too.")] = False,
     rivals: Annotated[bool, typer.Option(help="Measure what a user would pick instead, too.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help="Small made data: a first look, in seconds.")] = False,
     out: Annotated[Path | None, typer.Option(help="Record to write, .json; must not exist yet.")] = None,
@@ -53,6 +54,7 @@ def bench(
         rivals=rivals,
         scaling=scaling,
         svm=svm,
+        reading=reading,
         quick=quick,
         data_root=data_root,
     )
@@ -90,3 +92,5 @@ def _show(record: Mapping[str, Any], output: Output) -> None:
             output.say(tables.fit_line(axis))
         if "svm" in setting:
             output.say("\n".join(["", *tables.svm_lines(setting["svm"])]))
+        if "reading" in setting:
+            output.say("\n".join(["", *tables.reading_lines(setting["reading"])]))

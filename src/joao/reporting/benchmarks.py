@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from joao.reporting.tables import markdown
+
 ROWS_HEADER = ("", "ms per step (least to most)", "CPU ms", "graphs/s", "GFLOP/s", "GB/s", "peak MB")
 PARTS_HEADER = ("part of a step", "ms (least to most)", "CPU ms")
 
@@ -93,6 +95,18 @@ def svm_lines(svm: Mapping[str, Any]) -> list[str]:
     return told + [f"{name}: {figure(ratio)}" for name, ratio in svm["times faster"].items()]
 
 
+def reading_lines(reading: Mapping[str, Any]) -> list[str]:
+    """Seconds to have each data set at hand, start of the program included."""
+    return [
+        f"reading {name}: "
+        + ", ".join(
+            f"{way} {each}" if way == "not measured" else f"{way} {figure(each['seconds'])} s"
+            for way, each in ways.items()
+        )
+        for name, ways in reading.items()
+    ]
+
+
 def spread(value: Mapping[str, float]) -> str:
     """The median with the least and the most.
 
@@ -111,3 +125,26 @@ def figure(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def page_table(record: Mapping[str, Any]) -> str:
+    """The rows of all workloads of a record, and their comparisons, as Markdown for a page."""
+    header = ["", "ms per step (least to most)", "graphs/s", "GFLOP/s", "GB/s", "peak MB"]
+    parts = []
+    for setting in record["settings"]:
+        parts.append(f"`{record['command']}`. {setting_line(setting)}.")
+        for workload in setting["workloads"]:
+            lines = [[name, ms, *rest] for name, ms, _, *rest in row_lines(workload)]
+            ratios = [f"- {line}" for line in ratio_lines(workload, setting["machine"])]
+            parts += [f"**{workload_line(workload)}.**", markdown(header, lines), "\n".join(ratios)]
+    return "\n\n".join(parts)
+
+
+def exponent_table(scaling: Mapping[str, Any]) -> str:
+    """The fitted exponent of everything that was measured on every axis, as Markdown."""
+    lines = [
+        [f"{axis} ({each['fits'][name]['smallest']:,.0f} to {each['fits'][name]['largest']:,.0f})", name, f"{fit:.2f}"]
+        for axis, each in scaling.items()
+        for name, fit in ((name, values["exponent"]) for name, values in each["fits"].items())
+    ]
+    return markdown(["against", "of", "exponent"], lines)

@@ -120,13 +120,17 @@ class Pretraining:
         self.method = method
         self.schedule = schedule
         self.pool = list(method.augmentations.values())
+        on_device = self.fabric.device
+        on_gpu = on_device.type == "cuda"
+        reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
+        if fast and reason:
+            raise UserError(f"training: the fast path is not possible: {reason}.")
+        self.is_fast = not reason and (on_gpu if fast is None else fast)
         model = ContrastiveModel(method.encoder, method.heads)
-        on_gpu = self.fabric.device.type == "cuda"
         optimiser = torch.optim.Adam(
-            model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and fast is not False
+            model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
-        on_device = self.fabric.device
         self.generators = {
             "batches": torch_generator(schedule.seed, "batches"),
             "pairs": torch_generator(schedule.seed, "pairs"),
@@ -137,10 +141,6 @@ class Pretraining:
         self.epoch = 0
         self.step = 0
         self.last_pair_losses: Tensor | None = None
-        reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
-        if fast and reason:
-            raise UserError(f"training: the fast path is not possible: {reason}.")
-        self.is_fast = not reason and (on_gpu if fast is None else fast)
         self.steps = self._make_steps(optimiser)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:

@@ -1,0 +1,30 @@
+import os
+
+from joao.benchmarks import reading
+from joao.benchmarks.plan import Plan
+
+
+def test_three_processes_read_with_the_cache_off_empty_and_full(monkeypatch, tmp_path):
+    seen = []
+
+    def run(command, *, env, check):
+        seen.append((command[-2:], env["JOAO_CACHE"], len(os.listdir(env["JOAO_CACHE"])) if seen else None))
+        if env["JOAO_CACHE"] != "off":
+            open(os.path.join(env["JOAO_CACHE"], "packed"), "w").close()
+
+    monkeypatch.setattr(reading.subprocess, "run", run)
+    record = reading.measure_reading(Plan(quick=True, data_root=str(tmp_path)))
+    assert [each[0] for each in seen] == [["MUTAG", str(tmp_path)]] * 3
+    assert [each[1] for each in seen] == ["off", seen[1][1], seen[1][1]]
+    assert [each[2] for each in seen] == [None, 0, 1]
+    assert list(record["MUTAG"]) == ["not kept", "first time", "second time"]
+
+
+def test_a_data_set_is_read_in_a_process_of_its_own():
+    record = reading.measure_reading(Plan(quick=True))
+    assert all(each["CPU seconds"] > 0 for each in record["MUTAG"].values())
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    record = reading.measure_reading(Plan(data_root=str(tmp_path)))
+    assert record == {name: {"not measured": "it is not under the data root"} for name in reading.DATA}
