@@ -87,6 +87,19 @@ def test_a_seed_gives_the_same_run_again(method):
     assert not same_tensors(first.weights, other.weights)
 
 
+@pytest.mark.parametrize("started_fast", [True, False])
+def test_a_resumed_run_stays_on_its_path(tmp_path, started_fast):
+    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", fast=started_fast)
+    interrupt_after(2, tmp_path / "cut", checkpoint_every=1, fast=started_fast)
+    with pytest.raises(UserError, match=f"started on the {'fast' if started_fast else 'plain'} path in 32-true"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu", fast=not started_fast)
+    with pytest.raises(UserError, match="Resume in the same way"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu", precision="bf16-mixed")
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu")
+    assert resumed.info.fast == started_fast
+    assert same_tensors(resumed.weights, undisturbed.weights)
+
+
 def test_it_does_not_touch_or_depend_on_the_global_generators():
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002

@@ -164,8 +164,8 @@ def pretrain(
         folder: of the run to write; None writes nothing.
         resume: whether ``folder`` is an unfinished run to go on with.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``.
-        fast: whether to train on padded batches; None: on a GPU, where the parts allow it.
+        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; of a resumed run, its own.
+        fast: whether to train on padded batches; None: on a GPU, where the parts allow it, or as a resumed run does.
         checkpoint_every: epochs from one checkpoint to the next.
         own: objects that replace parts of the recipe.
         on_epoch: told what each epoch showed.
@@ -174,14 +174,21 @@ def pretrain(
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
+    run = Run.open(folder) if folder is not None and resume else None
+    if run is not None:
+        fast = run.info.fast if fast is None else fast
+        if (fast, precision) != (run.info.fast, run.info.precision):
+            path = "fast" if run.info.fast else "plain"
+            raise UserError(
+                f"{folder}: was started on the {path} path in {run.info.precision}. Resume in the same way."
+            )
     fabric = make_fabric(device, precision)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features)
     method = build_method(recipe, store, own)
     training = Pretraining(store, method, recipe.training, fabric, fast)
-    run, metrics = None, []
-    if folder is not None and resume:
-        run = Run.open(folder)
+    metrics: list[EpochMetrics] = []
+    if run is not None:
         if run.info.fingerprint != dataset.fingerprint:
             raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
         if run.recipe != recipe or dict(run.info.own) != (own or OwnParts()).described():

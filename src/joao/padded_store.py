@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from joao.graphs import GraphStore, rows
-from joao.kernels import lay_out
+from joao.kernels.lay_out import lay_out
 from joao.padded import PaddedBatch
 
 

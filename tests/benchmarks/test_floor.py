@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from joao.augmentations import AUGMENTATIONS
-from joao.benchmarks.floor import Floor, ViewsOf, sample_of, scattered, uncached
+from joao.benchmarks.floor import Floor, ViewsOf, sample_of, scattered
 from joao.benchmarks.steps import epoch_task, make_method, make_training, recipe_of
 from joao.benchmarks.workloads import Workload, part
 from joao.graphs import GraphBatch, GraphStore
 from joao.randomness import torch_generator
+from joao.training.model import project
 
 CPU = torch.device("cpu")
 
@@ -90,13 +91,18 @@ def test_the_floor_neither_gathers_nor_augments(workload, views, monkeypatch):
     assert len(losses) == 4
 
 
-def test_caches_of_an_earlier_pass_are_gone(views):
-    view = views.views[0][0]
+def test_the_model_sees_nothing_that_was_cached_beside_a_view(workload, views, monkeypatch):
+    seen = []
+    floor, view = floor_of(workload), views.views[0][0]
     assert view.batch.first_edge is view.batch.first_edge
-    fresh = uncached(view)
-    assert "first_edge" not in vars(fresh.batch)
-    assert fresh.batch.x is view.batch.x
-    assert fresh.augmentation == view.augmentation
+    monkeypatch.setattr(
+        floor.model.encoder,
+        "forward",
+        lambda batch: seen.append(dict(vars(batch))) or torch.zeros(1, floor.model.encoder.num_dimensions),
+    )
+    project(floor.model, view)
+    assert "first_edge" in vars(view.batch)
+    assert "first_edge" not in seen[0]
 
 
 @pytest.mark.parametrize("count", [1, 7, 25, 40])

@@ -113,7 +113,17 @@ def test_resume_after_the_data_changed(joao, labelled, tmp_path):
     assert outcome.err.splitlines() == ["joao: cut: was started on other graphs than labelled has now."]
 
 
-@pytest.mark.parametrize("extra", [["labelled.jsonl"], ["--epochs", 9], ["--set", "strength=0.1"], ["--out", "other"]])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["labelled.jsonl"],
+        ["--epochs", 9],
+        ["--set", "strength=0.1"],
+        ["--out", "other"],
+        ["--plain"],
+        ["--precision", "32-true"],
+    ],
+)
 def test_resume_takes_nothing_else(joao, labelled, tmp_path, extra):
     interrupted_run(labelled, tmp_path / "cut")
     outcome = joao("pretrain", "--resume", "cut", *extra)

@@ -395,19 +395,24 @@ def test_a_pipe_is_read_once(tmp_path):
     writer.join()
 
 
-def test_the_oldest_go_when_there_is_too_much(tmp_path, folder, monkeypatch):
+def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path, folder, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.jsonl").write_bytes(lines())
         read(tmp_path / f"{name}.jsonl")
         os.utime(next(folder.glob(f"{name}.*")), (ord(name), ord(name)))
+    read(tmp_path / "a.jsonl")  # used again
     size = max(cache.sizes().values())
     monkeypatch.setattr(cache, "MOST_KEPT", 2 * size + 1)
     (tmp_path / "d.jsonl").write_bytes(lines())
     read(tmp_path / "d.jsonl")
-    assert [file.name[0] for file in cache.sizes()] == ["d", "c"]
+    assert [file.name[0] for file in cache.sizes()] == ["d", "a"]
+
+
+def test_what_is_too_large_is_not_kept(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(cache, "MOST_KEPT", 1)
-    read(tmp_path / "a.jsonl")
-    assert [file.name[0] for file in cache.sizes()] == ["a"]
+    (tmp_path / "a.jsonl").write_bytes(lines())
+    assert len(read(tmp_path / "a.jsonl")) == len(GRAPHS)
+    assert cache.sizes() == {}
 
 
 def test_clearing_leaves_what_is_not_its_own(tmp_path, folder):

@@ -2,7 +2,7 @@ import networkx as nx
 import pytest
 import torch
 
-from joao.kernels import first_passage
+from joao.kernels.first_passage import first_passage
 from joao.padded_store import PaddedStore
 
 

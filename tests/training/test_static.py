@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,10 @@ from joao.encoders import Convolutions
 from joao.errors import UserError
 from joao.heads import HEADS
 from joao.objectives import NtXent, Objective
+from joao.training import static
 from joao.training.checkpoint import restore, state_of
 from joao.training.recorder import Recorder
+from joao.training.static import usual_room
 
 
 def shown(training):
@@ -44,7 +47,7 @@ def test_a_fast_step_has_the_gradients_of_a_plain_step(make_method, make_trainin
     for fast in (False, True):
         training = make_training(make_method(heads, pool=certain_pool), fast=fast)
         training.model.train()
-        training.steps.train(next(iter(training._batches("batches"))), torch.tensor([pair]))
+        training.steps.train(training._batches("batches")[0], torch.tensor([pair]))
         gradients.append({name: each.grad for name, each in training.model.named_parameters()})
         buffers.append([*training.model.buffers()])
     plain, fast = gradients
@@ -80,22 +83,32 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, ma
     assert [each.loss for each in second.run()] == losses[2:]
 
 
-@pytest.mark.parametrize("update_every", [0, 1, 3])
-def test_there_is_room_for_every_batch_of_the_training_and_no_more(make_training, store, update_every):
-    training = make_training(fast=True, epochs=4, update_every=update_every)
-    seen = {}
-    place = training.steps.place
+def test_room_is_for_usual_batches_and_never_beyond_the_largest_graphs():
+    sizes = torch.tensor([10, 12, 14, 8, 16, 12] * 50)
+    assert usual_room(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
+    assert usual_room(sizes, 2) == 32
+    assert usual_room(torch.tensor([5, 5, 5]), 3) == 15
 
-    def noticed(batches):
-        for graphs in batches:
-            need = seen.setdefault(len(graphs), [0, 0])
-            need[0] = max(need[0], int(store.first_node.diff()[graphs].sum()))
-            need[1] = max(need[1], int(store.first_edge.diff()[graphs].sum()))
-        return place(batches)
 
-    training.steps.place = noticed
-    list(training.run())
-    assert {size: tuple(most) for size, most in seen.items()} == training.steps.capacity
+@pytest.mark.parametrize("heads", HEADS)
+def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, certain_pool, heads, monkeypatch):
+    monkeypatch.setattr(static, "usual_room", lambda sizes, count: int(sizes.double().mean() * count))
+    settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
+    plain, fast = (
+        make_training(make_method(heads, pool=certain_pool), fast=fast, **settings) for fast in (False, True)
+    )
+    fits = [batch.fits for batch in fast._batches("batches")]
+    assert 0 < sum(fits) < len(fits)
+    fast.generators["batches"].set_state(plain.generators["batches"].get_state())
+    one, other = shown(plain), shown(fast)
+    assert one[3] == other[3]
+    for expected, found in zip(one[:3], other[:3], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_number_of_epochs_has_no_say_in_the_draws(make_method, make_training):
+    short, long = (shown(make_training(make_method(), fast=True, epochs=epochs)) for epochs in (2, 9))
+    assert torch.equal(short[0], long[0][:2])
 
 
 class Unpadded(Augmentation):
@@ -125,6 +138,8 @@ def test_a_part_without_a_padded_form_trains_on_the_plain_path_and_is_named_when
             make_training(case, fast=True)
     with pytest.raises(UserError, match="pair_per = 'graph' mixes augmentations"):
         make_training(method, fast=True, pair_per="graph")
+    with pytest.raises(UserError, match="precision 64-true is not 32-true, tf32 or bf16-mixed"):
+        make_training(method, Fabric(accelerator="cpu", devices=1, precision="64-true"), fast=True)
 
 
 def test_on_a_cpu_the_plain_path_is_the_default(make_training):

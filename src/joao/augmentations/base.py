@@ -10,7 +10,7 @@ from torch import Tensor
 
 from joao.errors import UserError
 from joao.graphs import GraphBatch, rows
-from joao.kernels import ranks
+from joao.kernels.ranks import ranks
 from joao.padded import PaddedBatch
 from joao.randomness import random_choice
 

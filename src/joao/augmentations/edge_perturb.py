@@ -9,7 +9,7 @@ from torch import Tensor
 
 from joao.augmentations.base import PaddedAugmentation, share_of
 from joao.graphs import GraphBatch, places, rows
-from joao.kernels import ranks
+from joao.kernels.ranks import ranks
 from joao.padded import PaddedBatch
 from joao.randomness import random_choice
 

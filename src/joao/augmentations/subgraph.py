@@ -12,8 +12,8 @@ from torch import Tensor
 from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
 from joao.errors import UserError
 from joao.graphs import GraphBatch, places, rows
-from joao.kernels import first_passage, ranks
-from joao.kernels.first_passage import swept
+from joao.kernels.first_passage import first_passage, swept
+from joao.kernels.ranks import ranks
 from joao.padded import PaddedBatch, with_keep
 from joao.randomness import order_within_groups, random_rank
 

@@ -8,9 +8,8 @@ It must encode as much as the step it is compared with. So its views are those o
 same size, and their pairs of augmentations are those that the training drew in the epoch timed just before, or a
 systematic sample of them where there are many (:func:`sample_of`).
 
-What a batch has cached (offsets, the sparse adjacency) belongs to the step: training sees every view once and must
-work them out in the encoder's forward pass. The floor therefore gets views without caches, each time anew. A field that
-an augmentation hands over with its result stays, as it does in training.
+Offsets and the adjacency are worked out in the encoder's forward pass, in the floor as in the step: the model takes a
+view's tensors and nothing that was cached beside them.
 """
 
 from __future__ import annotations
@@ -59,11 +58,6 @@ def prepared_views(
     return result
 
 
-def uncached(view: View) -> View:
-    """The same view as the first pass finds it."""
-    return replace(view, batch=replace(view.batch))
-
-
 class Floor:
     """A model with its optimiser, and nothing around them.
 
@@ -90,8 +84,8 @@ class Floor:
         """A step on each of the pairs that ``views`` returns."""
 
         def prepare() -> Callable[[], object]:
-            fresh = [(uncached(first), uncached(second)) for first, second in views()]
-            return lambda: [self.step(first, second) for first, second in fresh]
+            pairs = views()
+            return lambda: [self.step(first, second) for first, second in pairs]
 
         return prepare
 

@@ -9,6 +9,7 @@ from joao.errors import UserError, nearest
 
 NAMES = ("NCI1", "REDDIT-BINARY", "COLLAB", "molecules")
 DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("32-true", "tf32")  # mixed ones would be for our own rows alone
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Plan:
         rivals: whether what a user would pick instead is measured too.
         scaling: whether growth with the number, the size and the density of graphs and with the batch is measured.
         reading: whether the time to read large data sets is measured too.
-        svm: whether the SVM protocol is measured too, on embeddings of NCI1.
+        svm: whether the SVM protocol is measured too, on embeddings of NCI1 (quick: MUTAG).
         quick: small made data and few repeats: a first look in seconds, whose figures say little.
         data_root: folder where data sets are looked up.
         seed: of everything random.
@@ -54,6 +55,10 @@ class Plan:
         for device in self.devices:
             if device not in DEVICES:
                 raise UserError(f"bench: device must be one of {', '.join(DEVICES)}, got '{device}'.")
+        if self.precision not in PRECISIONS:
+            raise UserError(f"bench: precision must be one of {', '.join(PRECISIONS)}, got '{self.precision}'.")
+        if self.precision != "32-true" and set(self.devices) == {"cpu"}:
+            raise UserError(f"bench: precision {self.precision} needs a GPU; a CPU is measured in 32-true.")
         least = {"repeats": 1, "width": 1, "layers": 1, "batch_size": 2, "seed": 0}
         for name, bound in least.items():
             value = getattr(self, name)

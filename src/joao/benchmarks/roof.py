@@ -10,7 +10,10 @@ from joao.benchmarks.timing import always, interleaved
 
 
 def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
-    """GFLOP/s of a product of float32 matrices, and GB/s, read and written, of a copy that no cache holds."""
+    """GFLOP/s of a product of float32 matrices, as precise as products are now.
+
+    And GB/s, read and written, of a copy that no cache holds.
+    """
     gpu = device.type == "cuda"
     size, length = (8192, 2**28) if gpu else (1024, 2**24)
     square, long = torch.ones(size, size, device=device), torch.ones(length, device=device)

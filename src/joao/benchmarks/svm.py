@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from joao.benchmarks.plan import Plan
+from joao.benchmarks.timing import paired_ratio
 from joao.data import read
 from joao.errors import UserError
 from joao.evaluation.folds import Fold, folds
@@ -44,7 +45,8 @@ def svm_protocol(
 ) -> dict[str, Any]:
     """Times four ways to score the same folds, in turns, and compares what they found.
 
-    A turn is ``jobs`` folds, so that a machine that is busy for a while is unfair to none. Other programs still
+    A turn is ``jobs`` folds, and every turn begins with another way, so that a machine that is busy for a while is
+    unfair to none. Other programs still
     take from the ways with several jobs what those would gain: the record tells the machine's load, and the
     processor's seconds where all of the work is in this process.
 
@@ -73,8 +75,10 @@ def svm_protocol(
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     of_processor: dict[str, list[float]] = {name: [] for name in ways}
     found: dict[str, list[FoldScores]] = {name: [] for name in ways}
-    for first in range(0, len(measured), jobs):
-        for name, score in ways.items():
+    for turn, first in enumerate(range(0, len(measured), jobs)):
+        order = list(ways)
+        for name in order[turn % len(order) :] + order[: turn % len(order)]:
+            score = ways[name]
             started, used = time.perf_counter(), time.process_time()
             scores = score(measured[first : first + jobs])
             seconds[name].append(time.perf_counter() - started)
@@ -110,7 +114,7 @@ def plain_scores(
     """What one would write without this package: a grid search over scaler and SVM in every fold."""
     accuracies, chosen = [], []
     for train, test in measured:
-        search = GridSearchCV(
+        search: Any = GridSearchCV(
             make_pipeline(StandardScaler(), SVC()),
             {"svc__C": C_GRID},
             cv=StratifiedKFold(NUM_INNER_FOLDS),
@@ -122,10 +126,9 @@ def plain_scores(
 
 
 def _ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Of all turns of each plain way over those of each of ours."""
-    total = {name: sum(turns) for name, turns in seconds.items()}
-    plain, ours = ([name for name in total if name.startswith(way)] for way in ("plain", "ours"))
-    return {f"{one} / {other}": total[one] / total[other] for one in plain for other in ours}
+    """Of each plain way over each of ours: the median of the ratios inside turns."""
+    plain, ours = ([name for name in seconds if name.startswith(way)] for way in ("plain", "ours"))
+    return {f"{one} / {other}": paired_ratio(seconds[one], seconds[other]).median for one in plain for other in ours}
 
 
 def _start_workers(jobs: int) -> None:

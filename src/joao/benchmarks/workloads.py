@@ -84,7 +84,7 @@ def make_workload(name: str, plan: Plan, device: torch.device) -> Workload:
     """The workload called ``name``, on ``device``."""
     shape = _SHAPES[name]
     large = name == "molecules" and device.type == "cuda"  # the size molecules are pre-trained with
-    batch_size = plan.batch_size or (256 if large else 128)
+    batch_size = plan.batch_size or (16 if plan.quick else 256 if large else 128)
     dataset, origin = _graphs(name, shape, plan, batch_size)
     store = make_store(dataset, Features.fixed_on(dataset, shape.features))
     chosen = _whole_batches(len(store), batch_size, shape.most_batches, plan.seed)

@@ -38,7 +38,9 @@ def pretrain(
     seed: Annotated[int | None, typer.Option(min=0, help="Short for --set training.seed=N.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set training.epochs=N.")] = None,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")] = "32-true",
+    precision: Annotated[
+        str | None, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.", show_default="32-true")
+    ] = None,
     fast: Annotated[
         bool | None,
         typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
@@ -54,7 +56,8 @@ def pretrain(
     """
     output = Output(quiet, as_json)
     if resume is not None:
-        if source or out or recipe or settings or method or seed is not None or epochs is not None:
+        given = (seed, epochs, precision, fast)
+        if source or out or recipe or settings or method or any(each is not None for each in given):
             raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
         from joao.run import Run
 
@@ -89,6 +92,10 @@ def pretrain(
     made = make_recipe(with_settings(table, all_settings), place=str(recipe) if recipe else "recipe")
     if not made.data:
         raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
+    from joao.training.device import check_precision
+
+    precision = precision or "32-true"
+    check_precision(device, precision)
     dataset = read_data(made.data, data_root, output)
     trained = train(
         made,

@@ -28,7 +28,7 @@ from joao.errors import UserError
 from joao.files import make_folder, write_file
 
 SMALLEST_SOURCE = 1 << 20  # bytes; less than that is read in a fraction of a second
-MOST_KEPT = 1 << 31  # bytes; beyond that the oldest files go
+MOST_KEPT = 1 << 31  # bytes; beyond that, those that were not used for longest go
 _READ_FROM_FOLDERS = ("*.txt", "raw/*.txt", "*.graphml")
 _DIGITS = 64
 
@@ -47,7 +47,7 @@ _READERS = _hash_of_readers()
 def home() -> Path:
     """The folder of everything that can be fetched or made again: ``JOAO_CACHE``, or ``joao`` in the user's cache."""
     given = os.environ.get("JOAO_CACHE", "")
-    if given and given != "off":
+    if given and given.lower() != "off":
         return Path(given).expanduser()
     user = os.environ.get("XDG_CACHE_HOME")
     return (Path(user) if user else Path.home() / ".cache") / "joao"
@@ -56,7 +56,7 @@ def home() -> Path:
 def folder() -> Path | None:
     """Where packed data are kept; None where ``JOAO_CACHE`` is empty or ``off``, or where there is no home."""
     try:
-        return None if os.environ.get("JOAO_CACHE") in ("", "off") else home() / "packed"
+        return None if os.environ.get("JOAO_CACHE", "-").lower() in ("", "off") else home() / "packed"
     except RuntimeError:
         return None
 
@@ -71,6 +71,8 @@ def kept(path: Path, reader: Callable[[Path], Dataset]) -> Dataset:
     file = place / f"{path.name[:40]}-{number}.packed"
     known = _load(file, stamp)
     if known is not None:
+        with suppress(OSError):
+            os.utime(file)  # used today: others go first
         return known
     dataset = reader(path)
     if _stamp(path) != stamp:  # it changed while it was read
@@ -133,11 +135,13 @@ def _save(file: Path, stamp: bytes, dataset: Dataset) -> None:
     make_folder(file.parent, mode=0o700)
     header, arrays = _packed(dataset)
     body = b"".join([json.dumps(header).encode(), b"\n", *(array.tobytes() for array in arrays)])
+    if len(body) > MOST_KEPT:
+        return
     write_file(file, _digits(stamp, body) + body)
     total = 0
     for other, size in sizes().items():
         total += size
-        if total > MOST_KEPT and other != file:
+        if total > MOST_KEPT:
             with suppress(OSError):
                 other.unlink()
 

@@ -10,8 +10,7 @@ from joao.encoders._neighbours import add_neighbours, adjacency
 from joao.encoders.base import PaddedEncoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
-from joao.kernels import gin_layer
-from joao.kernels.gin_layer import GinOutput, GinWeights
+from joao.kernels.gin_layer import GinOutput, GinWeights, gin_layer
 from joao.padded import PaddedViews
 
 

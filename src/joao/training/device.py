@@ -61,13 +61,19 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def make_fabric(device: str, precision: str) -> Fabric:
-    """Lightning's handle on one device."""
+def check_precision(device: str, precision: str) -> None:
+    """An error where ``device`` cannot compute in ``precision``."""
     if precision not in PRECISIONS:
         raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
     kind = pick_device(device).type
     if kind == "cpu" and precision in ("16-mixed", "tf32"):
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
+
+
+def make_fabric(device: str, precision: str) -> Fabric:
+    """Lightning's handle on one device."""
+    check_precision(device, precision)
+    kind = pick_device(device).type
     if precision == "tf32":
         return Fabric(accelerator=kind, devices=1, plugins=[Tf32()])
     return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]

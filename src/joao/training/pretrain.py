@@ -22,8 +22,8 @@ from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
 from joao.training.model import ContrastiveModel, shuffled_batches
-from joao.training.static import StaticSteps, largest, why_not_static
-from joao.training.steps import PlainSteps, Steps
+from joao.training.static import StaticSteps, why_not_static
+from joao.training.steps import Placed, PlainSteps, Steps
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,11 @@ class Pretraining:
         self.pool = list(method.augmentations.values())
         on_device = self.fabric.device
         on_gpu = on_device.type == "cuda"
+        if fast not in (None, True, False):
+            raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
         if fast and reason:
-            raise UserError(f"training: the fast path is not possible: {reason}.")
+            raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
         model = ContrastiveModel(method.encoder, method.heads)
         optimiser = torch.optim.Adam(
@@ -144,25 +146,14 @@ class Pretraining:
         self.steps = self._make_steps(optimiser)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
-        method, objective = self.method, self.method.objective
-        if self.is_fast:
-            assert isinstance(method.encoder, PaddedEncoder)  # or there was a reason
-            pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
-            parts = method.encoder, method.heads, objective
-            context, room = self.fabric.autocast, largest(self.store, self._batches_to_come())
-            return StaticSteps(self.store, pool, *parts, optimiser, self.generators, context, room)
-        return PlainSteps(self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators)
-
-    def _batches_to_come(self) -> Iterator[list[Tensor]]:
-        """All batches from the first epoch to the last; which they are is decided by the seed."""
-        schedule, num_graphs = self.schedule, len(self.store)
-        num_batches = len(shuffled_batches(num_graphs, schedule.batch_size, torch_generator(0, "any")))
-        updates_per_epoch = num_batches / schedule.update_every if schedule.update_every else 1
-        draws = {"batches": schedule.epochs, "evaluation batches": math.ceil(schedule.epochs * updates_per_epoch)}
-        for purpose, count in draws.items():
-            generator = torch_generator(schedule.seed, purpose)
-            for _ in range(count):
-                yield shuffled_batches(num_graphs, schedule.batch_size, generator)
+        encoder, heads, objective = self.method.encoder, self.method.heads, self.method.objective
+        plain = PlainSteps(self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators)
+        if not self.is_fast:
+            return plain
+        assert isinstance(encoder, PaddedEncoder)  # or there was a reason
+        pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
+        context = self.fabric.autocast
+        return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
 
     def run(self) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed."""
@@ -178,12 +169,13 @@ class Pretraining:
         self.steps.loss_sum.zero_()
         size = len(self.pool)
         drawn = torch.zeros(size, size, dtype=torch.long)
-        for graphs in self._batches("batches"):
-            count = graphs.numel() if self.schedule.pair_per == "graph" else 1
+        for batch in self._batches("batches"):
+            num_graphs = batch.graphs.numel()
+            count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
-            self.steps.train(graphs, pairs)
+            self.steps.train(batch, pairs)
             drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
-                graphs.numel() // count
+                num_graphs // count
             )
             self.step += 1
             if self.schedule.update_every and self.step % self.schedule.update_every == 0:
@@ -204,7 +196,7 @@ class Pretraining:
             graphs_per_second=len(self.store) / seconds,
         )
 
-    def _batches(self, purpose: str) -> list[Tensor]:
+    def _batches(self, purpose: str) -> list[Placed]:
         generator = self.generators[purpose]
         batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
         return self.steps.place(batches)

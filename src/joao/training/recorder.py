@@ -34,9 +34,9 @@ class Recorder:
             function()
         elif key not in self._seen:
             # The first time nothing is recorded: kernels are compiled and the optimiser's state comes into being.
-            self._seen.add(key)
             with _side_stream():
                 function()
+            self._seen.add(key)
         else:
             self._graphs[key] = self._record(function)
             self._graphs[key].replay()

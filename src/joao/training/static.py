@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import final
@@ -21,7 +22,7 @@ from joao.padded_store import PaddedStore
 from joao.training.device import Fabric
 from joao.training.model import statistics_untouched
 from joao.training.recorder import Recorder
-from joao.training.steps import Steps
+from joao.training.steps import Placed, PlainSteps, Steps
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def why_not_static(
 ) -> str:
     """What stands in the way of :class:`StaticSteps`, in words; nothing, if empty."""
     if not isinstance(encoder, PaddedEncoder):
-        return f"the encoder {type(encoder).__name__} has no padded form"
+        own = getattr(encoder, "module", encoder)  # a user's, wrapped
+        return f"the encoder {type(own).__name__} has no padded form"
     for each in pool:
         if not isinstance(each, PaddedAugmentation):
             return f"the augmentation {type(each).__name__} has no padded form"
@@ -46,34 +48,34 @@ def why_not_static(
         return f"the objective {type(objective).__name__} does not say that it is static"
     if pair_per == "graph":
         return "pair_per = 'graph' mixes augmentations in a batch"
-    if getattr(fabric.strategy.precision, "scaler", None) is not None:
+    precision = fabric.strategy.precision
+    if getattr(precision, "scaler", None) is not None:
         return "16-mixed scales gradients by what it finds in them"
+    if precision.precision not in ("32-true", "bf16-mixed"):
+        return f"precision {precision.precision} is not 32-true, tf32 or bf16-mixed"
+    if fabric.world_size > 1:
+        return "gradients are averaged over several processes"
     if fabric.device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     return ""
 
 
-def largest(store: GraphStore, batches: Iterable[Sequence[Tensor]]) -> dict[int, tuple[int, int]]:
-    """The most nodes, and the most directed edges, of all batches of as many graphs.
+def usual_room(sizes: Tensor, count: int) -> int:
+    r"""Room for the items of ``count`` graphs drawn at random, of which there are ``sizes`` ``(G,)``.
 
-    ``batches`` come epoch by epoch; each is the numbers of its graphs, on the CPU.
+    .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n
+
+    for :math:`b` graphs with sizes of mean :math:`\bar n` and deviation :math:`\sigma_n`, and never more than the
+    largest have. It depends on the data alone: neither seed nor length of a training has a say in its draws.
     """
-    sizes = torch.stack([store.first_node.diff(), store.first_edge.diff()]).cpu()
-    most: dict[int, tuple[int, int]] = {}
-    for epoch in batches:
-        counts = torch.tensor([graphs.numel() for graphs in epoch])
-        ends = torch.cumsum(sizes[:, torch.cat(list(epoch))], 1)[:, torch.cumsum(counts, 0) - 1]
-        totals = torch.diff(ends, dim=1, prepend=torch.zeros(2, 1, dtype=torch.long))
-        for count in set(counts.tolist()):
-            nodes, edges = totals[:, counts == count].max(1).values.tolist()
-            before = most.get(count, (0, 0))
-            most[count] = max(nodes, before[0]), max(edges, before[1])
-    return most
+    most = int(sizes.sort(descending=True).values[:count].sum())
+    numbers = sizes.double()
+    return min(most, math.ceil(count * float(numbers.mean()) + 4 * math.sqrt(count) * float(numbers.std(correction=0))))
 
 
 @final
 class StaticSteps(Steps):
-    """On padded batches, recorded and replayed.
+    """On padded batches, recorded and replayed; a batch that is unusually large takes plain steps.
 
     Args:
         store: the graphs, on the device to train on.
@@ -82,7 +84,7 @@ class StaticSteps(Steps):
         optimiser: of encoder and heads; on a GPU it must be capturable.
         generators: ``views`` and ``evaluation views``.
         precision: makes the context that projections are computed in.
-        capacity: for each number of graphs that a batch may have, the most nodes and directed edges it has then.
+        plain: the steps of batches that do not fit.
 
     """
 
@@ -96,35 +98,51 @@ class StaticSteps(Steps):
         optimiser: torch.optim.Optimizer,
         generators: Mapping[str, torch.Generator],
         precision: Callable[[], AbstractContextManager[object]],
-        capacity: Mapping[int, tuple[int, int]],
+        plain: PlainSteps,
     ) -> None:
-        self.store = PaddedStore(store)
+        self.store, self.plain = PaddedStore(store), plain
+        self.sizes = store.first_node.diff().cpu(), store.first_edge.diff().cpu()
         self.pool, self.encoder, self.heads, self.objective = pool, encoder, heads, objective
         self.optimiser, self.precision = optimiser, precision
         self.views_generator, self.evaluation_generator = generators["views"], generators["evaluation views"]
         self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
-        self.loss_sum = torch.zeros((), device=store.device)
+        self.loss_sum = plain.loss_sum
         self.pair_losses = torch.zeros(len(pool), len(pool), device=store.device)
-        self.capacity = capacity
+        self.capacity: dict[int, tuple[int, int]] = {}
         self.rooms: dict[int, _Room] = {}
 
-    def place(self, batches: Sequence[Tensor]) -> list[Tensor]:
-        sizes = [graphs.numel() for graphs in batches]
-        return list(torch.split(torch.cat(list(batches)).to(self.loss_sum.device), sizes))
+    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+        fits = [self._fits(graphs) for graphs in batches]
+        numbers = torch.cat(list(batches)).to(self.loss_sum.device)
+        on_device = torch.split(numbers, [graphs.numel() for graphs in batches])
+        return [Placed(*each) for each in zip(on_device, fits, strict=True)]
 
-    def train(self, graphs: Tensor, pairs: Tensor) -> None:
-        room, size = self._room(graphs), graphs.numel()
+    def _fits(self, graphs: Tensor) -> bool:
+        count = graphs.numel()
+        if count not in self.capacity:
+            nodes, edges = (usual_room(each, count) for each in self.sizes)
+            self.capacity[count] = nodes, edges
+        return all(int(each[graphs].sum()) <= room for each, room in zip(self.sizes, self.capacity[count], strict=True))
+
+    def train(self, batch: Placed, pairs: Tensor) -> None:
+        if not batch.fits:
+            self.plain.train(batch, pairs)
+            return
+        room, size = self._room(batch.graphs), batch.graphs.numel()
         first, second = pairs[0].tolist()
         self.recorder.run(("view", size, 0, first), lambda: self._draw(room, 0, first))
         self.recorder.run(("view", size, 1, second), lambda: self._draw(room, 1, second))
         which_heads = None if self.heads.shared else (first, second)
         self.recorder.run(("step", size, which_heads), lambda: self._descend(room, first, second))
 
-    def measure(self, batches: Sequence[Tensor]) -> Tensor:
+    def measure(self, batches: Sequence[Placed]) -> Tensor:
         self.pair_losses.zero_()
-        for graphs in batches:
-            room = self._room(graphs)
-            self.recorder.run(("pair losses", graphs.numel()), lambda room=room: self._measure(room))  # type: ignore[misc]
+        for batch in batches:
+            if batch.fits:
+                room, size = self._room(batch.graphs), batch.graphs.numel()
+                self.recorder.run(("pair losses", size), lambda room=room: self._measure(room))  # type: ignore[misc]
+            else:
+                self.pair_losses += self.plain.measure([batch])
         return self.pair_losses / len(batches)
 
     def _room(self, graphs: Tensor) -> _Room:
@@ -148,7 +166,7 @@ class StaticSteps(Steps):
         with self.precision():
             embeddings = self.encoder.encode_padded(room.views)
             projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
-        loss = self.objective(*projected)
+        loss = self.objective(*(each.float() for each in projected))
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -164,6 +182,6 @@ class StaticSteps(Steps):
         kept = [k for k in range(len(draws)) if k - len(self.pool) not in repeated]
         with self.precision(), statistics_untouched(self.encoder):
             embeddings = self.encoder.encode_padded(stack([draws[k] for k in kept]))
-            projected = {k: self.heads(embeddings[n], k % len(self.pool)) for n, k in enumerate(kept)}
+            projected = {k: self.heads(embeddings[n], k % len(self.pool)).float() for n, k in enumerate(kept)}
         second = torch.stack([projected.get(k + len(self.pool), projected[k]) for k in numbers])
         self.pair_losses += torch.stack([self.objective(projected[k], second) for k in numbers])

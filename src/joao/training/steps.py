@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -18,6 +19,14 @@ from joao.training.model import project
 from joao.training.views import view_by_many, view_by_one
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A batch on its device: the numbers of its graphs, ``(B,)``, and whether it is of a usual size."""
+
+    graphs: Tensor
+    fits: bool = True
+
+
 class Steps(ABC):
     """How to descend the loss by one batch, and how to measure it under every pair of augmentations.
 
@@ -28,21 +37,21 @@ class Steps(ABC):
     loss_sum: Tensor
 
     @abstractmethod
-    def place(self, batches: Sequence[Tensor]) -> list[Tensor]:
-        """Takes notice of the batches to come, numbers of graphs on the CPU; returns them on the device."""
+    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+        """Brings batches, the numbers of their graphs on the CPU, to the device."""
 
     @abstractmethod
-    def train(self, graphs: Tensor, pairs: Tensor) -> None:
+    def train(self, batch: Placed, pairs: Tensor) -> None:
         """One step of encoder and heads.
 
         Args:
-            graphs: ``(B,)`` numbers of the graphs, on the device.
+            batch: the graphs.
             pairs: the augmentations' numbers for both views, one pair for all graphs ``(1, 2)`` or for each
                 ``(B, 2)``, on the CPU.
         """
 
     @abstractmethod
-    def measure(self, batches: Sequence[Tensor]) -> Tensor:
+    def measure(self, batches: Sequence[Placed]) -> Tensor:
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
@@ -65,14 +74,14 @@ class PlainSteps(Steps):
         self.generators = generators
         self.loss_sum = torch.zeros((), device=store.device)
 
-    def place(self, batches: Sequence[Tensor]) -> list[Tensor]:
-        return [graphs.to(self.store.device) for graphs in batches]
+    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+        return [Placed(graphs.to(self.store.device)) for graphs in batches]
 
-    def train(self, graphs: Tensor, pairs: Tensor) -> None:
-        generator = self.generators["views"]
+    def train(self, batch: Placed, pairs: Tensor) -> None:
+        graphs, generator = batch.graphs, self.generators["views"]
         if len(pairs) == 1:
-            batch = self.store.batch(graphs)
-            views = [view_by_one(batch, number, self.pool, generator) for number in pairs[0].tolist()]
+            shown = self.store.batch(graphs)
+            views = [view_by_one(shown, number, self.pool, generator) for number in pairs[0].tolist()]
         else:
             numbers = pairs.to(graphs.device).T
             views = [view_by_many(self.store, graphs, side, self.pool, generator) for side in numbers]
@@ -83,10 +92,10 @@ class PlainSteps(Steps):
         self.optimiser.step()
         self.loss_sum += loss.detach() * graphs.numel()
 
-    def measure(self, batches: Sequence[Tensor]) -> Tensor:
+    def measure(self, batches: Sequence[Placed]) -> Tensor:
         generator = self.generators["evaluation views"]
         losses = [
-            pair_losses(self.model, self.store.batch(graphs), self.pool, self.objective, generator)
-            for graphs in batches
+            pair_losses(self.model, self.store.batch(batch.graphs), self.pool, self.objective, generator)
+            for batch in batches
         ]
         return torch.stack(losses).mean(0)
