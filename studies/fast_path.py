@@ -21,7 +21,7 @@ from joao.experiment import load_run, pretrain
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.reporting.tables import markdown
-from joao.reproduce import Cell, cell_recipe, grid, read_record
+from joao.reproduce.unsupervised import Cell, cell_recipe, grid, read_record
 from joao.scoring import classes_of
 
 RECORDS = Path(__file__).parent.parent / "results" / "unsupervised"

@@ -17,7 +17,7 @@ import numpy as np
 from joao.files import write_file
 from joao.pair_table import PairTable
 from joao.reporting.tables import markdown
-from joao.reproduce import read_record
+from joao.reproduce.unsupervised import read_record
 from joao.run import Run
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -32,7 +32,7 @@ from joao.augmentations import Identity, NodeDrop
 from joao.cli.main import app
 from joao.data.synthetic import random_graphs
 from joao.experiment import pretrain
-from joao.objectives import NtXent, Objective
+from joao.objectives import NtXent, PairObjective
 from joao.recipe import METHODS
 
 OPTIONS = {"epochs": 1, "batch_size": 8, "device": "cpu"}
@@ -69,7 +69,7 @@ class Double(joao.Augmentation):
 
 
 @dataclass(frozen=True)
-class Distance(Objective):
+class Distance(PairObjective):
     """A user's own objective."""
 
     def __call__(self, first, second):

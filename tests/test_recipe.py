@@ -25,7 +25,7 @@ from joao.recipe import (
     read_table,
     with_settings,
 )
-from joao.reproduce import Cell, cell_recipe, cells
+from joao.reproduce.unsupervised import Cell, cell_recipe, cells
 from joao.training.pretrain import Schedule
 
 MEMBERS = [(family, name) for family, members in CATALOGUES.items() for name in members]

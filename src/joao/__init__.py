@@ -12,6 +12,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from joao.augmentations import Augmentation as Augmentation
+    from joao.classifier_estimator import JOAOClassifier as JOAOClassifier
     from joao.data import Dataset as Dataset
     from joao.data import read as read
     from joao.encoders import Encoder as Encoder
@@ -27,6 +28,7 @@ _HOME = {
     "Encoder": "joao.encoders",
     "GraphBatch": "joao.graphs",
     "JOAO": "joao.estimator",
+    "JOAOClassifier": "joao.classifier_estimator",
     "JoaoNotice": "joao.errors",
     "PairTable": "joao.pair_table",
     "UserError": "joao.errors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,6 @@ def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[A
     members = {
         snake_case(value.__name__): value
         for value in namespace.values()
-        if isinstance(value, type) and issubclass(value, base) and value is not base
+        if isinstance(value, type) and issubclass(value, base) and value is not base and not inspect.isabstract(value)
     }
     return dict(sorted(members.items()))

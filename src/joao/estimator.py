@@ -21,12 +21,13 @@ from joao.augmentations import Augmentation
 from joao.catalogue import snake_case
 from joao.data import read
 from joao.data.base import Dataset
+from joao.data.features import Features
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
-from joao.recipe import METHODS, POOL, Recipe, make_recipe
+from joao.recipe import METHODS, Recipe, make_recipe
 from joao.training.pretrain import EpochMetrics
 
 
@@ -37,12 +38,14 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     anything else that :func:`joao.read` takes.
 
     Args:
-        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl`` or ``uniform``.
+        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl``, ``uniform``, ``gae``
+            (also called ``edge_pred``), ``infomax`` or ``context_pred``.
         features: how node features are made, see :mod:`joao.data.features`.
-        augmentations: the pool: names, tables of name and options, or objects of one's own; None is all five.
+        augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
+            own, all five for contrastive methods.
         strength: of the augmentations that are given without one.
         encoder: a name, a table of name and options, or a module of one's own, which is copied.
-        objective: a name, a table, or an object of one's own.
+        objective: a name, a table, or an object of one's own; None is the method's own.
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one.
         epochs, batch_size, learning_rate: of the training.
@@ -74,7 +77,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
         strength: float = 0.2,
         encoder: str | Mapping[str, Any] | nn.Module = "gin",
-        objective: str | Mapping[str, Any] | Objective = "nt_xent",
+        objective: str | Mapping[str, Any] | Objective | None = None,
         policy: str | Mapping[str, Any] | None = None,
         gamma: float = 0.1,
         epochs: int = 20,
@@ -107,7 +110,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``. ``y`` is there for pipelines and not looked at."""
-        dataset = dataclasses.replace(_graphs(X), classes=None, class_names=())
+        dataset = dataclasses.replace(graphs_of(X), classes=None, class_names=())
         self.trained_ = pretrain(
             self._recipe(),
             dataset,
@@ -125,11 +128,9 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> NDArray[np.float32]:
         """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on."""
         check_is_fitted(self)
-        dataset = _graphs(X)
+        dataset = graphs_of(X)
         embeddings: NDArray[np.float32] = self.trained_.embed(dataset).numpy()
-        unknown = self.trained_.info.features.unknown_labels(dataset)
-        if unknown:
-            warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=2)
+        warn_of_unknown_labels(dataset, self.trained_.info.features)
         return embeddings
 
     @property
@@ -205,15 +206,15 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _recipe(self) -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        pool = POOL if self.augmentations is None or self._own_augmentations() else self.augmentations
+        pool = None if self._own_augmentations() else self.augmentations
+        given = {"augmentations": pool, "objective": None if isinstance(self.objective, Objective) else self.objective}
         return make_recipe(
             {
                 "method": self.method,
                 "features": self.features,
                 "strength": self.strength,
-                "augmentations": list(pool),
                 "encoder": "gin" if isinstance(self.encoder, nn.Module) else self.encoder,
-                "objective": "nt_xent" if isinstance(self.objective, Objective) else self.objective,
+                **{key: value for key, value in given.items() if value is not None},
                 "policy": self._policy(),
                 "max_degree": self.max_degree,
                 "training": {**(self.training or {}), **training, "seed": seed},
@@ -248,15 +249,25 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pool
 
 
-def _graphs(X: Any) -> Dataset:
+def graphs_of(X: Any) -> Dataset:
+    """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes."""
     dataset = read(X)
     for notice in dataset.notices:
         warnings.warn(notice, JoaoNotice, stacklevel=3)
     return dataset
 
 
+def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:
+    """Tells the caller of a method of an estimator about labels of nodes that were not there in training."""
+    unknown = features.unknown_labels(dataset)
+    if unknown:
+        warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=3)
+
+
 def _method_of(recipe: Recipe) -> str:
-    """The method with a recipe's heads and, where there is one, its policy."""
-    names = {"policy": recipe.policy.name, "heads": recipe.heads.name}
-    alike = [method for method, parts in METHODS.items() if parts["heads"] == names["heads"]]
-    return next((method for method, parts in METHODS.items() if parts == names), alike[0])
+    """The method with a recipe's objective and heads and, where there is one, its policy."""
+    for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads",)):
+        for method, parts in METHODS.items():
+            if all(parts[family] == getattr(recipe, family).name for family in families):
+                return method
+    raise AssertionError("every kind of heads is some method's")

@@ -20,9 +20,10 @@ from joao.data.features import Features, make_store
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.errors import UserError
+from joao.files import write_json
 from joao.graphs import GraphStore
 from joao.heads import HEADS
-from joao.objectives import OBJECTIVES, Objective
+from joao.objectives import OBJECTIVES, NodeObjective, Objective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
 from joao.provenance import command, machine, versions
@@ -62,12 +63,12 @@ class Trained:
     @property
     def policy(self) -> PairTable:
         """The probabilities of augmentation pairs at the end."""
-        return PairTable.of(self.info.pool, self.metrics[-1].probabilities)
+        return PairTable.of(self.info.pool, self._epochs()[-1].probabilities)
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """``(K, K)`` how many graphs were shown under each pair in the whole training, first epoch included."""
-        counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self.metrics], axis=0)
+        counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self._epochs()], axis=0)
         return counts
 
     @property
@@ -75,9 +76,13 @@ class Trained:
         """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
         return PairTable.of(self.info.pool, self.counts / self.counts.sum())
 
-    @steady_threads()
-    def embed(self, dataset: Dataset) -> Tensor:
-        """``(G, d)`` embeddings of any graphs with the same kind of features."""
+    def _epochs(self) -> Sequence[EpochMetrics]:
+        if not self.metrics:
+            raise UserError("the encoder was not pre-trained, so no augmentations were drawn or chosen.")
+        return self.metrics
+
+    def store(self, dataset: Dataset) -> GraphStore:
+        """Any graphs with the same kind of features, as the encoder takes them."""
         store = make_store(dataset, self.info.features)
         if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
             store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
@@ -87,6 +92,12 @@ class Trained:
                 f"{dataset.name}: {num_edge_features} columns of edge attributes; the encoder was trained with "
                 f"{self.info.num_edge_features}."
             )
+        return store
+
+    @steady_threads()
+    def embed(self, dataset: Dataset) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features."""
+        store = self.store(dataset)
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
         embeddings = embed(self.encoder, store.to(device))
         if not bool(embeddings.isfinite().all()):
@@ -94,11 +105,13 @@ class Trained:
             raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")
         return embeddings
 
-    def save(self, folder: Path) -> Run:
-        """Writes a run folder."""
+    def save(self, folder: Path, beside: Mapping[str, Any] | None = None) -> Run:
+        """Writes a run folder, with further values ``beside`` as JSON, by the names of their files."""
         run = Run.create(folder, self.recipe, self.info)
         for metrics in self.metrics:
             run.append(metrics)
+        for name, value in (beside or {}).items():
+            write_json(folder / name, value)
         return run.finish(self.weights)
 
 
@@ -195,17 +208,9 @@ def pretrain(
             raise UserError(f"{folder}: was started with another recipe or other parts. Resume with its own.")
         restore(training, run.read_checkpoint())
         metrics = run.metrics(training.epoch)
-    info = RunInfo(
-        data=dataset.name,
-        fingerprint=dataset.fingerprint,
-        num_graphs=len(dataset),
+    info = replace(
+        _info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
-        num_features=store.num_features,
-        num_edge_features=_widths(store)[1],
-        features=features,
-        versions=versions(),
-        machine=machine(fabric.device),
-        command=command(),
         precision=precision,
         fast=training.is_fast,
         own=(own or OwnParts()).described(),
@@ -224,6 +229,9 @@ def pretrain(
         if run is not None:
             run.discard_if_lost()
         raise
+    if isinstance(method.objective, NodeObjective):
+        # It need not have seen whole graphs, nor how their nodes are put together.
+        _calibrate(method.encoder, training.store, recipe)
     weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
     weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
     if run is not None:
@@ -238,17 +246,14 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
     weights = run.weights()
     if "encoder" in run.info.own and (own is None or own.encoder is None):
         raise UserError(
-            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...)."
+            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
+            "JOAOClassifier.load likewise."
         )
     encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
     encoder_weights = {
         name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
     }
-    try:
-        encoder.load_state_dict(encoder_weights)
-    except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+    set_weights(encoder, encoder_weights, folder)
     encoder.to(pick_device(device)).eval()
     return Trained(run.recipe, run.info, encoder, weights, run.metrics())
 
@@ -265,8 +270,57 @@ def untrained(
     encoder = build_encoder(recipe, store)
     store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
     if calibrated:
-        calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+        _calibrate(encoder, store, recipe)
     return embed(encoder, store)
+
+
+@steady_threads()
+def initial(recipe: Recipe, dataset: Dataset, features: Features | None = None, *, device: str = "auto") -> Trained:
+    """The recipe's encoder with its initial weights, as if it were trained: where fine-tuning from scratch begins.
+
+    Its normalisation is calibrated on the graphs, in one pass without labels.
+
+    Args:
+        recipe: of the encoder and, where ``features`` are not given, of them.
+        dataset: the graphs.
+        features: how ``x`` is made.
+        device: ``auto``, ``cpu`` or ``cuda``.
+    """
+    features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+    store = make_store(dataset, features).to(pick_device(device))
+    encoder = build_encoder(recipe, store).to(store.device)
+    _calibrate(encoder, store, recipe)
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    info = replace(_info(dataset, features, store, store.device), pretrained=False)
+    return Trained(recipe, info, encoder.eval(), weights, ())
+
+
+def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Gives ``module`` the weights found in ``folder``, which must fit it."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+
+
+def _calibrate(encoder: Encoder, store: GraphStore, recipe: Recipe) -> None:
+    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+
+
+def _info(dataset: Dataset, features: Features, store: GraphStore, device: torch.device) -> RunInfo:
+    return RunInfo(
+        data=dataset.name,
+        fingerprint=dataset.fingerprint,
+        num_graphs=len(dataset),
+        pool=(),
+        num_features=store.num_features,
+        num_edge_features=_widths(store)[1],
+        features=features,
+        versions=versions(),
+        machine=machine(device),
+        command=command(),
+    )
 
 
 def _example_store(info: RunInfo) -> GraphStore:

@@ -72,6 +72,19 @@ class HeadPerAugmentation(Heads):
         return projected
 
 
+@final
+class NoHead(Heads):
+    """Embeddings as they are."""
+
+    shared = True
+
+    def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
+        super().__init__()
+
+    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
+        return embeddings
+
+
 def _head(width: int) -> nn.Sequential:
     layers = [nn.Linear(width, width), nn.Linear(width, width)]
     for layer in layers:

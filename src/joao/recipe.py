@@ -51,11 +51,18 @@ CATALOGUES: dict[str, dict[str, type[Any]]] = {
 # The paper's order of rows and columns.
 POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
+# Objectives of nodes look at graphs as they are, unless a recipe says otherwise.
+_ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
+
 METHODS: dict[str, dict[str, Any]] = {
-    "joao": {"policy": "min_max", "heads": "shared_head"},
-    "joaov2": {"policy": "min_max", "heads": "head_per_augmentation"},
-    "graphcl": {"policy": "rule_pool", "heads": "shared_head"},
-    "uniform": {"policy": "uniform", "heads": "shared_head"},
+    "joao": {"objective": "nt_xent", "policy": "min_max", "heads": "shared_head"},
+    "joaov2": {"objective": "nt_xent", "policy": "min_max", "heads": "head_per_augmentation"},
+    "graphcl": {"objective": "nt_xent", "policy": "rule_pool", "heads": "shared_head"},
+    "uniform": {"objective": "nt_xent", "policy": "uniform", "heads": "shared_head"},
+    "gae": {"objective": "edge_reconstruction", **_ONE_VIEW},
+    "edge_pred": {"objective": "edge_reconstruction", **_ONE_VIEW},
+    "infomax": {"objective": "infomax", **_ONE_VIEW},
+    "context_pred": {"objective": "context_prediction", **_ONE_VIEW},
 }
 
 _SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
@@ -146,8 +153,9 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
         first, dot, second = key.partition(".")
         if not dot:
             if first == "method" and isinstance(value, str):
-                named = {family: name for family, name in METHODS.get(value, {}).items() if family in result}
-                result |= {family: _renamed(result[family], name) for family, name in named.items()}
+                parts = {key: part for key, part in METHODS.get(value, {}).items() if key in result}
+                pool = {key: list(parts.pop(key)) for key in ("augmentations",) if key in parts}
+                result |= {family: _renamed(result[family], name) for family, name in parts.items()} | pool
             result[first] = value
             continue
         part = result.get(first, {})
@@ -177,22 +185,22 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
     method = table.get("method", "joao")
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"{place}: unknown method '{method}'. {nearest(str(method), METHODS)}")
-    defaults = {"encoder": "gin", "objective": "nt_xent", **METHODS[method]}
+    defaults = {"encoder": "gin", "augmentations": POOL, **METHODS[method]}
     parts = {}
     for family, members in CATALOGUES.items():
         value = table.get(family, defaults[family])
         if isinstance(value, Mapping) and "name" not in value:
             value = {"name": defaults[family], **value}
         parts[family] = _part(value, members, f"{place}: {family}")
-    features = _checked(table.get("features", "auto"), str, f"{place}: features")
+    features = checked(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
         raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
     return Recipe(
-        data=_checked(table.get("data", ""), str, f"{place}: data"),
+        data=checked(table.get("data", ""), str, f"{place}: data"),
         features=features,
-        max_degree=_checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
-        augmentations=_pool(table.get("augmentations", POOL), table.get("strength"), place),
-        training=Schedule(**_options(Schedule, table.get("training", {}), f"{place}: training")),
+        max_degree=checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
+        augmentations=_pool(table.get("augmentations", defaults["augmentations"]), table.get("strength"), place),
+        training=Schedule(**checked_options(Schedule, table.get("training", {}), f"{place}: training")),
         **parts,
     )
 
@@ -231,10 +239,10 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str) -> Part:
         family = place.rpartition(": ")[2].removesuffix("s")
         raise UserError(f"{place}: unknown {family} '{name}'. {nearest(name, members)}")
     options = {key: option for key, option in value.items() if key != "name"}
-    return Part(name, _options(members[name], options, f"{place}: {name}"))
+    return Part(name, checked_options(members[name], options, f"{place}: {name}"))
 
 
-def _options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
+def checked_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
     """The complete options of a class: those given, checked, and the defaults of the others."""
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: must be a table, got {given!r}.")
@@ -246,12 +254,12 @@ def _options(member: Callable[..., Any], given: Any, place: str) -> dict[str, An
             raise UserError(f"{place}: unknown key '{key}'. {nearest(key, parameters) if parameters else ''}".rstrip())
     hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
     return {
-        name: _checked(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
+        name: checked(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
         for name, parameter in parameters.items()
     }
 
 
-def _checked(value: Any, hint: Any, place: str) -> Any:
+def checked(value: Any, hint: Any, place: str) -> Any:
     """``value`` as the type that ``hint`` wants, or a complaint."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
@@ -268,7 +276,7 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
         return value
     if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
         inside = typing.get_args(hint)[0]
-        return [_checked(each, inside, place) for each in value]
+        return [checked(each, inside, place) for each in value]
     wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, "a list")
     raise UserError(f"{place} must be {wanted}, got {value!r}.")
 

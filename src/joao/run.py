@@ -4,8 +4,9 @@
 ``recipe.toml``            the complete recipe
 ``run.json``               features, names and shape of the data, versions, machine, and whether it is finished
 ``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
-``weights.safetensors``    encoder and heads, once it is finished
+``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint.safetensors`` everything needed to go on, until it is finished
+``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
 =========================  =========================================================================================
 """
 
@@ -49,6 +50,8 @@ class RunInfo:
         precision: of the training.
         fast: whether it was trained on padded batches.
         own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
+        pretrained: whether the encoder was pre-trained as the recipe says; if not, it began as initialised.
+        finetuned_on: the fingerprints of the graphs whose labels the encoder was fine-tuned with.
         finished: whether the weights are final.
     """
 
@@ -65,6 +68,8 @@ class RunInfo:
     precision: str = "32-true"
     fast: bool = False
     own: Mapping[str, str] = field(default_factory=dict)
+    pretrained: bool = True
+    finetuned_on: tuple[str, ...] = ()
     finished: bool = False
     format: int = FORMAT
 
@@ -103,7 +108,8 @@ class Run:
             known = {field.name for field in dataclasses.fields(RunInfo)}
             fields = {key: value for key, value in fields.items() if key in known}
             features = Features.from_json(fields.pop("features"))
-            info = RunInfo(features=features, **{**fields, "pool": tuple(fields["pool"])})
+            lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
+            info = RunInfo(features=features, **{**fields, **lists})
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError):
                 raise
@@ -113,7 +119,8 @@ class Run:
     def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
         """What the first ``num_epochs`` epochs showed; of a finished run, all of them."""
         path = self.folder / "metrics.jsonl"
-        wanted = self.recipe.training.epochs if num_epochs is None else num_epochs
+        trained = self.recipe.training.epochs if self.info.pretrained else 0
+        wanted = trained if num_epochs is None else num_epochs
         try:
             lines = path.read_text(encoding="utf-8").splitlines()[:wanted]
             metrics = [EpochMetrics(**json.loads(line)) for line in lines]
@@ -169,7 +176,7 @@ class Run:
         return dataclasses.replace(self, info=finished)
 
     def weights(self) -> dict[str, Tensor]:
-        """The final weights by name: ``encoder.…`` and ``heads.…``."""
+        """The final weights by name: ``encoder.…`` and ``heads.…`` or, fine-tuned, ``classifier.…``."""
         if not self.info.finished:
             raise UserError(f"{self.folder}: is not finished. Go on with 'joao pretrain --resume {self.folder}'.")
         return _read_tensors(self.folder / "weights.safetensors")

@@ -49,6 +49,11 @@ def evaluate(
     classes = classes_of(dataset)
     if "encoder" in trained.info.own:
         raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
+    if trained.info.finetuned_on:
+        raise UserError(
+            "evaluate: scores what was learned without labels, and this encoder was fine-tuned with some. Score the "
+            "run it came from; 'joao predict' uses this one."
+        )
     if shuffle_labels:
         classes = shuffled(classes, seed=0)
     started = time.perf_counter()

@@ -20,13 +20,13 @@ def test_the_fast_path_is_measured_beside_the_plain_one():
     assert setting["machine"]["device"] == "cuda"
     assert {"GraphCL step", "GraphCL step, fast", "JOAO step, fast", "GraphCL floor"} <= set(workload["rows"])
     assert all(row["peak bytes"] > 0 for row in workload["rows"].values())
-    assert "GraphCL step, fast / GraphCL floor" in workload["ratios"]
+    assert "GraphCL step / GraphCL step, fast" in workload["ratios"]
 
 
-def test_molecules_are_of_the_size_they_are_pre_trained_with():
+def test_molecules_have_the_encoder_they_are_pre_trained_with():
     plan = replace(TINY, width=None, layers=None, batch_size=None, rivals=False)
     workload = measure(plan)["settings"][0]["workloads"][0]
-    assert (workload["encoder"], workload["batch size"]) == ("gin 5x300", 256)
+    assert workload["encoder"] == "gin 5x300"
 
 
 def test_the_peak_is_what_was_allocated_at_once():

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from joao import reproduce
 from joao.reporting import results, tables
+from joao.reproduce import unsupervised as reproduce
 
 TABLE = copy.deepcopy(reproduce.grid())
 

@@ -1,4 +1,7 @@
-"""What every encoder promises: a vector a graph, of the graph alone, whatever the order of its nodes."""
+"""What every encoder promises: a vector a graph, of the graph alone, whatever the order of its nodes.
+
+One that has vectors of nodes promises the same of them.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +9,7 @@ import pytest
 import torch
 
 from joao.augmentations import EdgePerturb, Identity, NodeDrop
-from joao.encoders import ENCODERS
+from joao.encoders import ENCODERS, NodeEncoder, ResGcn
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
 from joao.graphs import GraphBatch
@@ -23,10 +26,22 @@ def batch(request, make_batch, shapes):
     return replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double() if request.param else None)
 
 
+NODE_ENCODERS = {name: kind for name, kind in ENCODERS.items() if issubclass(kind, NodeEncoder)}
+
+
+def maker(kind, batch):
+    num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
+    return lambda **options: kind(batch.x.shape[1], num_edge_features, **options).double()
+
+
 @pytest.fixture(params=ENCODERS)
 def make(request, batch):
-    num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
-    return lambda **options: ENCODERS[request.param](batch.x.shape[1], num_edge_features, **options).double()
+    return maker(ENCODERS[request.param], batch)
+
+
+@pytest.fixture(params=NODE_ENCODERS)
+def make_of_nodes(request, batch):
+    return maker(NODE_ENCODERS[request.param], batch)
 
 
 def moved_statistics(encoder, batch):
@@ -35,12 +50,17 @@ def moved_statistics(encoder, batch):
     return encoder.eval()
 
 
-def renumbered(batch, generator):
-    """The same graphs with their nodes in another order, by loops."""
+def another_order(batch, generator):
+    """New numbers for the nodes, graph by graph, by loops."""
     new_number = torch.empty(batch.num_nodes, dtype=torch.long)
     for graph in range(batch.num_graphs):
         nodes = (batch.graph_of_node == graph).nonzero().flatten()
         new_number[nodes] = nodes[torch.randperm(len(nodes), generator=generator)]
+    return new_number
+
+
+def renumbered(batch, new_number):
+    """The same graphs with their nodes in another order, by loops."""
     edges = sorted((int(new_number[v]), int(new_number[u]), e) for e, (u, v) in enumerate(batch.edge_index.T.tolist()))
     old_edge = torch.tensor([e for _, _, e in edges])
     return GraphBatch(
@@ -61,16 +81,41 @@ def test_one_row_of_the_promised_length_for_each_graph(make, batch):
 
 def test_the_order_of_nodes_does_not_matter(make, batch, generator):
     encoder = moved_statistics(make(), batch)
-    torch.testing.assert_close(encoder(renumbered(batch, generator())), encoder(batch), rtol=1e-9, atol=1e-9)
+    other = renumbered(batch, another_order(batch, generator()))
+    torch.testing.assert_close(encoder(other), encoder(batch), rtol=1e-9, atol=1e-9)
+
+
+def alone(batch, graph):
+    kept = batch.keep_nodes(batch.graph_of_node == graph)
+    return replace(kept, graph_of_node=torch.zeros_like(kept.graph_of_node), num_graphs=1)
 
 
 def test_graphs_of_a_batch_do_not_influence_each_other(make, batch):
     encoder = moved_statistics(make(), batch)
     together = encoder(batch)
     for graph in range(batch.num_graphs):
-        alone = batch.keep_nodes(batch.graph_of_node == graph)
-        alone = replace(alone, graph_of_node=torch.zeros_like(alone.graph_of_node), num_graphs=1)
-        torch.testing.assert_close(encoder(alone)[0], together[graph], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(encoder(alone(batch, graph))[0], together[graph], rtol=1e-9, atol=1e-9)
+
+
+def test_one_row_of_the_promised_length_for_each_node(make_of_nodes, batch):
+    for options in ({}, {"width": 7, "layers": 2}):
+        encoder = make_of_nodes(**options)
+        assert encoder.encode_nodes(batch).shape == (batch.num_nodes, encoder.num_node_dimensions)
+
+
+def test_nodes_take_their_vectors_with_them_into_another_order(make_of_nodes, batch, generator):
+    encoder = moved_statistics(make_of_nodes(), batch)
+    new_number = another_order(batch, generator())
+    found = encoder.encode_nodes(renumbered(batch, new_number))
+    torch.testing.assert_close(found[new_number], encoder.encode_nodes(batch), rtol=1e-9, atol=1e-9)
+
+
+def test_nodes_know_of_their_own_graph_alone(make_of_nodes, batch):
+    encoder = moved_statistics(make_of_nodes(), batch)
+    together = encoder.encode_nodes(batch)
+    for graph in range(batch.num_graphs):
+        found = encoder.encode_nodes(alone(batch, graph))
+        torch.testing.assert_close(found, together[batch.graph_of_node == graph], rtol=1e-9, atol=1e-9)
 
 
 def test_edges_count(make, batch):
@@ -111,11 +156,11 @@ def test_the_input_is_untouched(make, batch):
     assert torch.equal(batch.x, before)
 
 
-PADDED = {name: kind for name, kind in ENCODERS.items() if issubclass(kind, PaddedEncoder)}
+PADDED = [(kind, {}) for kind in ENCODERS.values() if issubclass(kind, PaddedEncoder)]
 
 
-@pytest.mark.parametrize("name", PADDED)
-def test_padded_views_are_encoded_as_the_batches_they_stand_for(name, mutag, generator):
+@pytest.mark.parametrize(("kind", "options"), [*PADDED, (ResGcn, {"residual": True})])
+def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, mutag, generator):
     given = PaddedStore(mutag).batch(torch.arange(30), 700, 1500)
     given = replace(given, x=given.x.double())
     draws = [NodeDrop(0.3), EdgePerturb(0.3), Identity()]
@@ -123,7 +168,7 @@ def test_padded_views_are_encoded_as_the_batches_they_stand_for(name, mutag, gen
     results = []
     for padded in (True, False):
         with seeded(0, "weights"):
-            encoder = PADDED[name](mutag.num_features, width=6).double()
+            encoder = kind(mutag.num_features, width=6, **options).double()
         embeddings = (
             encoder.encode_padded(stack(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
         )

@@ -97,6 +97,15 @@ def test_equals_torch_geometrics_convolution_forward_and_backward(batch, layers,
             torch.testing.assert_close(one.grad, other.grad)
 
 
+def test_an_embedding_is_the_sum_of_its_nodes_vectors_which_have_all_layers_side_by_side(batch):
+    encoder = Gin(3, width=4, layers=3)
+    vectors = encoder.encode_nodes(batch)
+    assert vectors.shape == (batch.num_nodes, 12)
+    expected = torch.stack([vectors[batch.graph_of_node == graph].sum(0) for graph in range(batch.num_graphs)])
+    torch.testing.assert_close(encoder(batch), expected)
+    torch.testing.assert_close(vectors.mean(0), torch.zeros(12), rtol=0, atol=1e-5)  # normalised layer by layer
+
+
 def test_layers_start_xavier_uniform_with_zero_bias():
     for layer in Gin(300, width=200, layers=1).modules():
         if isinstance(layer, nn.Linear):

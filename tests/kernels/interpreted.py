@@ -13,6 +13,11 @@ from joao.kernels.first_passage import swept
 from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
 from joao.kernels.ranks import sorted_ranks
+from joao.kernels.relu_norm import _ReluNorm
+from joao.kernels.relu_norm import relu_norm as plain_relu_norm
+from joao.kernels.sums import _GraphSum, _NeighbourSum
+from joao.kernels.sums import graph_sum as plain_graph_sum
+from joao.kernels.sums import neighbour_sum as plain_neighbour_sum
 from joao.padded import stack
 from joao.padded_store import PaddedStore
 
@@ -87,6 +92,54 @@ def gin_layer_bf16():
     gin_layer(torch.bfloat16, 0.2)
 
 
+def relu_norm(dtype=torch.float32, tolerance=1e-5):
+    _, given = batch()
+    keep = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())]).keep
+    for width in (5, 70):
+        z = torch.randn(2, ROOM[0], width, generator=DRAW).to(dtype).requires_grad_()
+        bias, scale, shift = (torch.randn(width, generator=DRAW).requires_grad_() for _ in range(3))
+        wanted = z, bias, scale, shift
+        expected = plain_relu_norm(z, bias, keep, scale, shift, 1e-5)
+        found = _ReluNorm.apply(z, bias, keep, scale, shift, 1e-5)
+        assert [each.requires_grad for each in found] == [True, False, False]
+        assert found[0].dtype == dtype
+        close(found, expected, tolerance)
+        # In every row, also in those that are not kept: what comes back from them must not count. And laid out in
+        # memory as a transposed matrix is.
+        upstream = torch.randn(2, width, ROOM[0], generator=DRAW).transpose(1, 2)
+        one, other = (torch.autograd.grad(each[0], wanted, upstream.to(each[0].dtype)) for each in (found, expected))
+        assert not one[0][~keep].any()
+        close(one, other, tolerance)
+
+
+def relu_norm_bf16():
+    relu_norm(torch.bfloat16, 0.02)
+
+
+def sums(dtype=torch.float32, tolerance=1e-6, wide=600):
+    _, given = batch()
+    views = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    keep = views.keep.unsqueeze(-1)
+    weight = torch.rand(2, ROOM[0], generator=DRAW) + 0.5
+    for width, weights in ((5, (None, weight)), (wide, (weight,))):
+        # As columns of a wider tensor, whose rows do not follow each other in memory.
+        x = (torch.randn(2, ROOM[0], width + 3, generator=DRAW) * keep).to(dtype)[:, :, 3:].requires_grad_()
+        for each in weights:
+            found, expected = _NeighbourSum.apply(x, views, each), plain_neighbour_sum(x, views, each)
+            assert found.dtype == dtype
+            upstream = (torch.randn(2, width, ROOM[0], generator=DRAW).transpose(1, 2) * keep).to(dtype)
+            one, other = (torch.autograd.grad(each, x, upstream)[0] for each in (found, expected))
+            close([found * keep, one * keep], [expected * keep, other * keep], tolerance)
+        found, expected = _GraphSum.apply(x, views), plain_graph_sum(x, views)
+        upstream = torch.randn(2, width, len(GRAPHS), generator=DRAW).transpose(1, 2).to(dtype)
+        one, other = (torch.autograd.grad(each, x, upstream)[0] for each in (found, expected))
+        close([found, one], [expected, other], tolerance)
+
+
+def sums_bf16():
+    sums(torch.bfloat16, 0.02, wide=70)
+
+
 def close(found, expected, tolerance):
     """Up to a share of the length: rounding may carry a single number across the corner of a ReLU."""
     for one, other in zip(found, expected, strict=True):
@@ -95,5 +148,6 @@ def close(found, expected, tolerance):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {each.__name__: each for each in (lay_out, ranks, first_passage, gin_layer, gin_layer_bf16)}[sys.argv[1]]()
+    cases = lay_out, ranks, first_passage, gin_layer, gin_layer_bf16, relu_norm, relu_norm_bf16, sums, sums_bf16
+    {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

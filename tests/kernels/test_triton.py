@@ -11,8 +11,11 @@ import pytest
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
+CASES = "lay_out ranks first_passage gin_layer gin_layer_bf16 relu_norm relu_norm_bf16 sums sums_bf16"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("what", ["lay_out", "ranks", "first_passage", "gin_layer", "gin_layer_bf16"])
+@pytest.mark.parametrize("what", CASES.split())
 def test_the_kernels_do_what_the_plain_forms_do(what):
     # Triton decides when it is imported whether to interpret: this needs a process of its own.
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

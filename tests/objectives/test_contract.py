@@ -1,51 +1,170 @@
-"""What every objective promises: one finite loss per pair of views, whatever leading dimensions they have."""
+"""What every objective promises.
+
+One of pairs: a finite loss per pair of views, whatever leading dimensions they have. One of nodes: a finite loss of any
+graphs, of the generator's seed alone, from which encoder and parts learn.
+"""
+
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
-from joao.objectives import OBJECTIVES
+from joao.encoders import ENCODERS, NodeEncoder
+from joao.objectives import OBJECTIVES, NodeObjective, PairObjective
+
+PAIR_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
+NODE_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, NodeObjective)}
+NODE_ENCODERS = {name: kind for name, kind in ENCODERS.items() if issubclass(kind, NodeEncoder)}
 
 
-@pytest.fixture(params=OBJECTIVES)
-def objective(request):
-    return OBJECTIVES[request.param]()
+def test_every_objective_is_of_one_kind():
+    assert {**PAIR_OBJECTIVES, **NODE_OBJECTIVES} == OBJECTIVES
+    assert not PAIR_OBJECTIVES.keys() & NODE_OBJECTIVES.keys()
 
 
-def test_leading_dimensions_are_broadcast_one_loss_each(objective, generator):
+@pytest.fixture(params=PAIR_OBJECTIVES)
+def pair_objective(request):
+    return PAIR_OBJECTIVES[request.param]()
+
+
+def test_leading_dimensions_are_broadcast_one_loss_each(pair_objective, generator):
     first = torch.randn(3, 1, 6, 4, generator=generator(0))
     second = torch.randn(2, 6, 4, generator=generator(1))
-    losses = objective(first, second)
+    losses = pair_objective(first, second)
     assert losses.shape == (3, 2)
     for i in range(3):
         for j in range(2):
-            torch.testing.assert_close(losses[i, j], objective(first[i, 0], second[j]))
+            torch.testing.assert_close(losses[i, j], pair_objective(first[i, 0], second[j]))
 
 
-def test_the_order_of_the_graphs_does_not_matter(objective, generator):
+def test_the_order_of_the_graphs_does_not_matter(pair_objective, generator):
     first, second = torch.randn(2, 7, 4, generator=generator()).unbind()
     order = torch.randperm(7, generator=generator())
-    torch.testing.assert_close(objective(first[order], second[order]), objective(first, second))
+    torch.testing.assert_close(pair_objective(first[order], second[order]), pair_objective(first, second))
 
 
-def test_views_that_agree_cost_less_than_the_same_views_shifted(objective):
+def test_views_that_agree_cost_less_than_the_same_views_shifted(pair_objective):
     z = torch.eye(5)
-    assert objective(z, z) < objective(z, z.roll(1, dims=0))
+    assert pair_objective(z, z) < pair_objective(z, z.roll(1, dims=0))
 
 
 @pytest.mark.parametrize("zeros", [[0], [0, 3], [0, 1, 2, 3, 4]])
-def test_zero_embeddings_give_a_finite_loss_and_gradient(objective, zeros, generator):
+def test_zero_embeddings_give_a_finite_loss_and_gradient(pair_objective, zeros, generator):
     first, second = torch.randn(2, 5, 4, generator=generator()).unbind()
     first[zeros] = 0
     second[zeros[:1]] = 0
     first.requires_grad_()
     second.requires_grad_()
-    loss = objective(first, second)
+    loss = pair_objective(first, second)
     loss.backward()
     assert loss.isfinite()
     assert first.grad.isfinite().all()
     assert second.grad.isfinite().all()
 
 
-def test_low_precision_views_are_compared_in_full_precision(objective, generator):
+def test_low_precision_views_are_compared_in_full_precision(pair_objective, generator):
     first, second = torch.randn(2, 6, 4, generator=generator()).bfloat16().unbind()
-    torch.testing.assert_close(objective(first, second), objective(first.float(), second.float()), rtol=0, atol=0)
+    full = pair_objective(first.float(), second.float())
+    torch.testing.assert_close(pair_objective(first, second), full, rtol=0, atol=0)
+
+
+@pytest.fixture(params=NODE_OBJECTIVES)
+def node_objective(request):
+    return NODE_OBJECTIVES[request.param]()
+
+
+@pytest.fixture(params=NODE_ENCODERS)
+def encoder(request):
+    return NODE_ENCODERS[request.param](3, width=8)
+
+
+@pytest.fixture
+def batch(make_batch, shapes):
+    """Every shape several times, so that whatever is drawn, all kinds of pairs are there."""
+    batch = make_batch([*shapes.values()] * 4)
+    return replace(batch, x=torch.sin(batch.x))
+
+
+class Given(nn.Module):
+    """Vectors that depend on the nodes' features alone, of any precision."""
+
+    def __init__(self, dtype, precision=None):
+        super().__init__()
+        self.dtype, self.precision = dtype, precision or dtype
+
+    def encode_nodes(self, batch):
+        columns = [batch.x, torch.cos(2 * batch.x)]
+        return torch.cat(columns, dim=1).to(self.precision).to(self.dtype)
+
+
+def learned(loss, module):
+    """The names of parameters to which ``loss`` has a gradient other than 0."""
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
+    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients)
+    return {name for name, gradient in zip(names, gradients, strict=True) if gradient is not None and gradient.any()}
+
+
+@pytest.mark.parametrize("num_graphs", [2, 3])
+def test_graphs_of_any_shape_give_a_finite_loss_and_gradient(
+    node_objective, encoder, num_graphs, make_batch, shapes, generator
+):
+    parts = node_objective.parts(encoder, encoder.num_node_dimensions)
+    for seed, shape in enumerate([*shapes.values()] * 3):
+        loss = node_objective(encoder.encode_nodes, parts, make_batch([shape] * num_graphs), generator(seed))
+        assert loss.shape == ()
+        assert loss.isfinite()
+        learned(loss, nn.ModuleList([encoder, parts]))
+
+
+def test_all_that_makes_vectors_of_nodes_learns(node_objective, encoder, batch, generator):
+    parts = node_objective.parts(encoder, encoder.num_node_dimensions)
+    loss = node_objective(encoder.encode_nodes, parts, batch, generator())
+    vectors = encoder.encode_nodes(batch)
+    takes_part = learned((vectors * torch.randn(vectors.shape, generator=generator())).sum(), encoder)
+    assert learned(loss, encoder) == takes_part
+    # A part that is an encoder again has layers behind the nodes' vectors, which rest.
+    resting = {name for name, _ in encoder.named_parameters()} - takes_part
+    names = {name for name, _ in parts.named_parameters()}
+    assert not names or learned(loss, parts) == names - resting
+
+
+def test_parts_do_not_hold_the_encoder_itself(node_objective, encoder):
+    parts = node_objective.parts(encoder, encoder.num_node_dimensions)
+    ours = {id(tensor) for tensor in (*encoder.parameters(), *encoder.buffers())}
+    assert not ours & {id(tensor) for tensor in (*parts.parameters(), *parts.buffers())}
+
+
+def test_the_loss_is_a_function_of_the_seed(node_objective, encoder, batch, generator):
+    encoder.eval()
+    parts = node_objective.parts(encoder, encoder.num_node_dimensions)
+    global_state = torch.get_rng_state()
+    first, second = (node_objective(encoder.encode_nodes, parts, batch, generator(7)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), global_state)
+
+
+def test_the_graphs_are_left_as_they_were(node_objective, encoder, make_batch, shapes, generator, assert_same):
+    batch, same = (make_batch([*shapes.values()], with_attributes=True) for _ in range(2))
+    node_objective(encoder.encode_nodes, node_objective.parts(encoder, encoder.num_node_dimensions), batch, generator())
+    assert_same(batch, same)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_low_precision_vectors_are_scored_in_full_precision(node_objective, batch, precision, generator):
+    low, same = Given(precision), Given(torch.float32, precision)
+    parts = node_objective.parts(low, 6)
+    same_parts = same if isinstance(parts, Given) else parts
+    expected = node_objective(same.encode_nodes, same_parts, batch, generator())
+    assert expected.dtype == torch.float32
+    torch.testing.assert_close(node_objective(low.encode_nodes, parts, batch, generator()), expected, rtol=0, atol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = node_objective(low.encode_nodes, parts, batch, generator())
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=0)
+
+
+def test_double_precision_stays(node_objective, batch, generator):
+    double = Given(torch.float64)
+    parts = node_objective.parts(double, 6).double()
+    assert node_objective(double.encode_nodes, parts, batch, generator()).dtype == torch.float64

@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from joao.reporting.paper import COLUMNS, ROWS, Published, unsupervised
-from joao.reproduce import grid
+from joao.reproduce.unsupervised import grid
 
 TABLE = tomllib.loads((files("joao.reporting") / "paper_results.toml").read_text(encoding="utf-8"))["unsupervised"]
 

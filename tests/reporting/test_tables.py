@@ -9,7 +9,7 @@ from joao.evaluation.statistics import paired_gain
 from joao.reporting.paper import Published
 from joao.reporting.results import write_results
 from joao.reporting.tables import HEADER, NAMES, cells_of, markdown, rows, with_deviation
-from joao.reproduce import BASELINES, grid
+from joao.reproduce.unsupervised import BASELINES, grid
 
 
 def record(method, seed, accuracies, dataset="MUTAG", fold_hash=None, inductive=False):

@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,11 +8,10 @@ from joao.augmentations import Augmentation, Identity
 from joao.encoders import Convolutions
 from joao.errors import UserError
 from joao.heads import HEADS
-from joao.objectives import NtXent, Objective
-from joao.training import static
+from joao.objectives import NtXent, PairObjective
+from joao.training import rooms
 from joao.training.checkpoint import restore, state_of
 from joao.training.recorder import Recorder
-from joao.training.static import usual_room
 
 
 def shown(training):
@@ -83,16 +81,9 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, ma
     assert [each.loss for each in second.run()] == losses[2:]
 
 
-def test_room_is_for_usual_batches_and_never_beyond_the_largest_graphs():
-    sizes = torch.tensor([10, 12, 14, 8, 16, 12] * 50)
-    assert usual_room(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
-    assert usual_room(sizes, 2) == 32
-    assert usual_room(torch.tensor([5, 5, 5]), 3) == 15
-
-
 @pytest.mark.parametrize("heads", HEADS)
 def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, certain_pool, heads, monkeypatch):
-    monkeypatch.setattr(static, "usual_room", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(rooms, "usual_room", lambda sizes, count: int(sizes.double().mean() * count))
     settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
     plain, fast = (
         make_training(make_method(heads, pool=certain_pool), fast=fast, **settings) for fast in (False, True)
@@ -116,7 +107,7 @@ class Unpadded(Augmentation):
         return batch
 
 
-class Unstatic(Objective):
+class Unstatic(PairObjective):
     def __call__(self, first, second):
         return NtXent()(first, second)
 

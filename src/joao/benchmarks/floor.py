@@ -24,6 +24,7 @@ from torch import Tensor
 from joao.benchmarks.plain_gin import PlainGin
 from joao.benchmarks.timing import Task
 from joao.graphs import GraphStore
+from joao.objectives import PairObjective
 from joao.training.model import ContrastiveModel, project
 from joao.training.pretrain import Method, Pretraining
 from joao.training.views import View, view_by_one
@@ -68,6 +69,7 @@ class Floor:
     """
 
     def __init__(self, method: Method, learning_rate: float, device: torch.device) -> None:
+        assert isinstance(method.objective, PairObjective)  # the workloads' methods are contrastive
         self.objective = method.objective
         self.model = ContrastiveModel(method.encoder, method.heads).to(device).train()
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=learning_rate, fused=True)

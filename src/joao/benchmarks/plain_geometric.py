@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.graphs import GraphStore
-from joao.objectives import Objective
+from joao.objectives import PairObjective
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns about torch.jit when it is loaded
@@ -134,7 +134,7 @@ class PlainTraining:
         graphs: Sequence[Any],
         transforms: Sequence[Transform],
         model: nn.Module,
-        objective: Objective,
+        objective: PairObjective,
         batch_size: int,
         device: torch.device,
         generator: torch.Generator,

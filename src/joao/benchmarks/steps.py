@@ -89,7 +89,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     tasks["backward"] = backward
     tasks["optimiser's step"] = optimise
     tasks["lower level, all pairs of a batch"] = always(
-        lambda: pair_losses(training.model, batch, training.pool, training.method.objective, generator)
+        lambda: pair_losses(training.model, batch, training.pool, floor.objective, generator)
     )
     return tasks
 

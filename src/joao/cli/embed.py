@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, quoted, read_data
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data
 from joao.errors import UserError
 
 
@@ -37,7 +37,9 @@ def embed(
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
     output.result({"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]})
     output.say(f"{out}: {embeddings.shape[0]} graphs, {embeddings.shape[1]} dimensions.")
-    if dataset.classes is not None:
+    if trained.info.finetuned_on:
+        output.say(f"Next: joao predict {quoted(run)} {quoted(source)} --out {free_path(Path('predictions.csv'))}")
+    elif dataset.classes is not None:
         output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
     elif out.suffix == ".npz":
         output.say(f"Next, in Python: numpy.load({str(out)!r})['embeddings']")

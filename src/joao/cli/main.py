@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from joao.cli import bench, data, embed, evaluate, pretrain, quickstart, reproduce
+from joao.cli import bench, data, embed, evaluate, finetune, predict, pretrain, quickstart, reproduce
 from joao.errors import UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -25,6 +25,8 @@ app.command()(data.data)
 app.command()(pretrain.pretrain)
 app.command()(embed.embed)
 app.command()(evaluate.evaluate)
+app.command()(finetune.finetune)
+app.command()(predict.predict)
 app.command()(bench.bench)
 app.add_typer(reproduce.app, name="reproduce")
 

@@ -30,7 +30,9 @@ def pretrain(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an unfinished run.")] = None,
-    method: Annotated[str | None, typer.Option(help="joao (default), joaov2, graphcl or uniform.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="joao (default), joaov2, graphcl, uniform, gae, infomax or context_pred.")
+    ] = None,
     recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: training.epochs=50")

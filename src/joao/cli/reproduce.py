@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
+from joao.errors import UserError
 
 app = typer.Typer(help="Make the paper's tables again.", no_args_is_help=True)
 
@@ -35,7 +36,7 @@ def unsupervised(
     """
     from joao.reporting.results import write_results
     from joao.reporting.tables import HEADER, cells_of, rows
-    from joao.reproduce import cells, compute_missing, is_done, read_record
+    from joao.reproduce.unsupervised import cells, compute_missing, is_done, read_record
 
     output = Output(quiet, as_json)
     wanted = cells(_names(only), _names(methods), inductive=inductive)
@@ -50,6 +51,131 @@ def unsupervised(
     output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
     output.say(f"Table of all records: {write_results(out)}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
+
+
+Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all that are at hand")]
+Methods = Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all of the table")]
+Records = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")]
+Precision = Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")]
+SEMI_SUPERVISED = Path("results/semi-supervised")
+
+
+@app.command("semi-supervised")
+def semi_supervised(
+    only: Only = "",
+    methods: Methods = "",
+    label_rate: Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")] = "",
+    out: Records = SEMI_SUPERVISED,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pre-train, fine-tune with 1 % or 10 % of the labels, and print the table beside the paper's.
+
+    What has a record is not computed again, so an interrupted run goes on where it was.
+    """
+    rates = _rates(label_rate)
+    _few_labels(
+        "semi_supervised", only, methods, rates, out, jobs, device, precision, data_root, Output(quiet, as_json)
+    )
+
+
+@app.command()
+def strength(
+    only: Only = "",
+    out: Records = SEMI_SUPERVISED,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's ablation of strength (Table 2): JOAO against JOAOv2 at 0.2 and 0.25."""
+    _few_labels("strength", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+
+
+@app.command()
+def prior(
+    only: Only = "",
+    out: Records = SEMI_SUPERVISED,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's ablation of the prior: JOAO with gamma = 0."""
+    _few_labels("prior", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+
+
+@app.command()
+def pairs(
+    only: Only = "",
+    out: Records = SEMI_SUPERVISED,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every pair of augmentations by itself, and how its gain agrees with the share JOAO gave it (Figure 3)."""
+    _few_labels("pairs", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+
+
+def _few_labels(
+    table: str,
+    only: str,
+    methods: str,
+    label_rates: list[int],
+    out: Path,
+    jobs: int | None,
+    device: str,
+    precision: str,
+    data_root: str | None,
+    output: Output,
+) -> None:
+    from joao.cli._shared import silence_lightning
+    from joao.reporting.results import write_semi_supervised
+    from joao.reporting.semi_supervised import HEADER, cells_of, rows
+    from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, read_record, works
+    from joao.training.device import check_precision
+
+    silence_lightning()
+    check_precision(device, precision)
+    wanted, absent = at_hand(cells(table, _names(only), _names(methods), label_rates), data_root, named=bool(only))
+    for name in absent:
+        output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
+    missing = [cell for cell in wanted if not is_done(cell, out)]
+    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
+    with output.progress("pre-trainings", len(works(missing))) as bar:
+        done = compute_missing(
+            missing, out, data_root=data_root, device=device, precision=precision, jobs=jobs or all_cores()
+        )
+        for work in done:
+            bar.advance(f"{work.dataset} {work.method} seed {work.seed}")
+    summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
+    lines = [cells_of(row) for row in summary]
+    output.table(HEADER, lines, title="Accuracy after fine-tuning with few labels, five seeds")
+    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
+    output.say(f"Tables of all records: {write_semi_supervised(out)}")
+    output.say(
+        "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
+    )
+
+
+def _rates(text: str) -> list[int]:
+    names = [name.removesuffix("%").strip() for name in _names(text)]
+    for name in names:
+        if not name.isdecimal():
+            raise UserError(f"--label-rate {text}: must be whole percents such as 1,10.")
+    return [int(name) for name in names]
 
 
 def _names(text: str) -> list[str]:

@@ -7,6 +7,8 @@ r"""Node features by rule.
 ``labels_and_attributes``  both, side by side
 ``degree``               one-hot degree; degrees above ``max_degree`` count as ``max_degree``
 ``constant``             1
+``with_degree``          labels and attributes, whichever there are, else 1; beside them the degree as a number, and
+                         one-hot as in ``degree``: the features of the paper's semi-supervised setting
 ``auto``                 labels and attributes, whichever there are; without either, ``degree``
 ======================== ====================================================================================
 
@@ -28,7 +30,7 @@ from joao.errors import UserError, nearest
 from joao.graphs import GraphStore
 
 MOST_DEGREES = 10_000
-RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant")
+RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree")
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Features:
             raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
         if rule == "auto":
             rule = _best_available(dataset)
-        uses_labels, uses_attributes = "labels" in rule, "attributes" in rule
+        columns = _best_available(dataset) if rule == "with_degree" else rule
+        uses_labels, uses_attributes = "labels" in columns, "attributes" in columns
         if uses_labels and dataset.node_labels is None:
             raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
         if uses_attributes and dataset.node_attributes is None:
@@ -91,9 +94,12 @@ class Features:
         if self.rule == "constant":
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
-            degrees = torch.from_numpy(np.minimum(dataset.degrees, self.max_degree))
-            return _one_hot(degrees, self.max_degree + 1)
+            return self._degree_columns(dataset)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
+        if self.rule == "with_degree":
+            if not (self.vocabulary or self.shift):
+                parts.append(torch.ones(dataset.num_nodes, 1))
+            parts += [torch.from_numpy(dataset.degrees)[:, None], self._degree_columns(dataset)]
         given = [part for part in parts if part is not None]
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
@@ -103,6 +109,10 @@ class Features:
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)
         return sum(int((~np.isin(column, np.asarray(known))).sum()) for column, known in columns)
+
+    def _degree_columns(self, dataset: Dataset) -> torch.Tensor:
+        degrees = torch.from_numpy(np.minimum(dataset.degrees, self.max_degree))
+        return _one_hot(degrees, self.max_degree + 1)
 
     def _label_columns(self, dataset: Dataset) -> torch.Tensor | None:
         if not self.vocabulary:

@@ -2,8 +2,10 @@
 
 from joao.catalogue import catalogue
 from joao.encoders.base import Encoder as Encoder
+from joao.encoders.base import NodeEncoder as NodeEncoder
 from joao.encoders.convolutions import Convolutions as Convolutions
 from joao.encoders.gin import Gin as Gin
+from joao.encoders.res_gcn import ResGcn as ResGcn
 
 # A user's own module comes without a name: it is wrapped in joao.encoders.module.ModuleEncoder.
 ENCODERS: dict[str, type[Encoder]] = catalogue(Encoder, globals())

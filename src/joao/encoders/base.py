@@ -32,7 +32,21 @@ class Encoder(nn.Module, ABC):
         """``(G, num_dimensions)`` embeddings of the graphs of ``batch``."""
 
 
-class PaddedEncoder(Encoder, ABC):
+class NodeEncoder(Encoder, ABC):
+    """An encoder whose embeddings are made from vectors of nodes, which can be had, too.
+
+    Attributes:
+        num_node_dimensions: length of the nodes' vectors.
+    """
+
+    num_node_dimensions: int
+
+    @abstractmethod
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        """``(N, num_node_dimensions)`` vectors of the nodes of ``batch``, as they are before they are put together."""
+
+
+class PaddedEncoder(NodeEncoder, ABC):
     """An encoder that has a form for padded views, too. Edge attributes must not matter to it."""
 
     @abstractmethod

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from joao.encoders.base import Encoder, sum_nodes
+from joao.encoders.base import NodeEncoder, sum_nodes
 from joao.errors import UserError, nearest
 from joao.graphs import GraphBatch
 
 
 @final
-class Convolutions(Encoder):
+class Convolutions(NodeEncoder):
     """Layers of any torch-geometric convolution, each followed by ReLU and batch normalisation.
 
     The embedding of a graph is, for every layer, the sum over its nodes, side by side, as in :class:`Gin`. Edge
@@ -43,17 +43,21 @@ class Convolutions(Encoder):
         self.edge_arguments = [_edge_argument(each, num_edge_features, named) for each in self.convolutions]
         self.uses_edge_attr = any(self.edge_arguments)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
-        self.num_dimensions = width * layers
+        self.num_dimensions = self.num_node_dimensions = width * layers
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        x, edge_index, pooled = batch.x, batch.edge_index, []
-        attr = batch.edge_attr
+        return torch.cat([sum_nodes(x, batch) for x in self._layers(batch)], dim=1)
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return torch.cat([*self._layers(batch)], dim=1)
+
+    def _layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+        x, edge_index, attr = batch.x, batch.edge_index, batch.edge_attr
         values = {"edge_attr": attr, "edge_weight": None if attr is None else attr[:, 0]}
         for convolution, norm, names in zip(self.convolutions, self.norms, self.edge_arguments, strict=True):
             edges = {name: values[name] for name in names}
             x = norm(torch.relu(convolution(x, edge_index, **edges)))
-            pooled.append(sum_nodes(x, batch))
-        return torch.cat(pooled, dim=1)
+            yield x
 
 
 def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast, final
 
 import torch
 from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.encoders._statistics import remember
 from joao.encoders.base import PaddedEncoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
-from joao.kernels.gin_layer import GinOutput, GinWeights, gin_layer
+from joao.kernels.gin_layer import GinWeights, gin_layer
 from joao.padded import PaddedViews
 
 
@@ -35,15 +36,20 @@ class Gin(PaddedEncoder):
         widths = [num_features] + [width] * layers
         self.mlps = nn.ModuleList(_mlp(before, width) for before in widths[:-1])
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
-        self.num_dimensions = width * layers
+        self.num_dimensions = self.num_node_dimensions = width * layers
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        x, pooled = batch.x, []
+        return torch.cat([sum_nodes(x, batch) for x in self._layers(batch)], dim=1)
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return torch.cat([*self._layers(batch)], dim=1)
+
+    def _layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+        x = batch.x
         matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
         for mlp, norm in zip(self.mlps, self.norms, strict=True):
             x = norm(mlp(add_neighbours(x, matrix)))
-            pooled.append(sum_nodes(x, batch))
-        return torch.cat(pooled, dim=1)
+            yield x
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
         x, layers = views.x * views.keep.unsqueeze(-1), []
@@ -51,23 +57,9 @@ class Gin(PaddedEncoder):
         for mlp, norm in zip(self.mlps, norms, strict=True):
             layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
             x = layers[-1].x
-        _remember(norms, views.keep.sum(1, keepdim=True, dtype=torch.float64), layers)
+        count = views.keep.sum(1, keepdim=True, dtype=torch.float64)
+        remember(norms, count, [layer.means for layer in layers], [layer.variances for layer in layers])
         return torch.cat([layer.pooled for layer in layers], dim=2)
-
-
-def _remember(norms: Sequence[nn.BatchNorm1d], count: Tensor, layers: Sequence[GinOutput]) -> None:
-    """Updates the running statistics of ``norms`` as they do it themselves, view by view.
-
-    ``count`` ``(V, 1)`` nodes were normalised by what ``layers`` say.
-    """
-    means, variances, batches = (list(each) for each in zip(*(norm.buffers() for norm in norms), strict=True))
-    correction = (count / (count - 1)).to(variances[0].dtype)
-    unbiased = [layer.variances * correction for layer in layers]
-    momentum = cast(float, norms[0].momentum)
-    for view in range(len(count)):
-        torch._foreach_lerp_(means, [layer.means[view] for layer in layers], momentum)
-        torch._foreach_lerp_(variances, [each[view] for each in unbiased], momentum)
-    torch._foreach_add_(batches, len(count))
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:

@@ -79,6 +79,30 @@ def paired_gain(scores: ArrayLike, baseline: ArrayLike, num_train_per_test: floa
     return Gain(centre, centre - half_width, centre + half_width, level)
 
 
+def gain_over_seeds(scores: ArrayLike, baseline: ArrayLike, *, level: float = 0.95) -> Gain:
+    r"""The mean difference of two methods over seeds, with Student's interval.
+
+    With the differences :math:`d_1 \dots d_r` of the methods' means over all folds of each seed,
+
+    .. math::
+        \bar d \pm t_{r - 1} \, s_d / \sqrt r
+
+    It says what other seeds would give on these graphs (other first weights, partitions and labelled graphs), not what
+    other graphs would.
+
+    Args:
+        scores, baseline: ``(r,)`` of the same seeds in the same order.
+        level: the interval's coverage.
+    """
+    differences = np.asarray(scores, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
+    if differences.ndim != 1 or differences.size < 2:
+        raise UserError(f"paired gain: needs the scores of two seeds or more, got shape {differences.shape}.")
+    centre = float(differences.mean())
+    quantile = stdtrit(differences.size - 1, (1 + level) / 2)
+    half_width = float(quantile * differences.std(ddof=1) / np.sqrt(differences.size))
+    return Gain(centre, centre - half_width, centre + half_width, level)
+
+
 def chance_level(classes: NDArray[np.int64]) -> float:
     """The share of the largest class, which answering always the same gets right.
 

@@ -121,8 +121,10 @@ def _lay_out(
             tl.store(reverse + places, num_edges - 1, mask=there)
 
 
-def neighbour_sum(x: Tensor, source: Tensor, first_edge: Tensor, dtype: torch.dtype) -> Tensor:
-    """``(V, N, d)`` each node and its neighbours, added up."""
+def neighbour_sum(
+    x: Tensor, source: Tensor, first_edge: Tensor, dtype: torch.dtype, weight: Tensor | None = None
+) -> Tensor:
+    """``(V, N, d)`` each node and its neighbours, added up; ``weight`` ``(V, N)`` of both ends are factors."""
     num_views, num_nodes, width = x.shape
     summed = torch.empty_like(x, dtype=dtype)
     columns = min(512, triton.next_power_of_2(width))
@@ -130,10 +132,12 @@ def neighbour_sum(x: Tensor, source: Tensor, first_edge: Tensor, dtype: torch.dt
         x,
         source,
         first_edge,
+        x if weight is None else weight,
         summed,
         num_nodes,
         source.shape[1],
         width,
+        WEIGHTED=weight is not None,
         COLUMNS=columns,
         EDGES=max(2, min(16, 512 // columns)),
         num_warps=max(1, min(4, columns // 64)),
@@ -143,7 +147,17 @@ def neighbour_sum(x: Tensor, source: Tensor, first_edge: Tensor, dtype: torch.dt
 
 @triton.jit
 def _neighbour_sum(
-    x, source, first_edge, summed, num_nodes, num_edges, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr
+    x,
+    source,
+    first_edge,
+    weight,
+    summed,
+    num_nodes,
+    num_edges,
+    width,
+    WEIGHTED: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    EDGES: tl.constexpr,
 ):
     """A program is a node and some columns."""
     place = tl.program_id(0).to(tl.int64)
@@ -152,6 +166,10 @@ def _neighbour_sum(
     inside = column < width
     x += view * num_nodes * width
     total = tl.load(x + node * width + column, mask=inside, other=0.0).to(tl.float32)
+    weight += view * num_nodes
+    if WEIGHTED:
+        of_node = tl.load(weight + node)
+        total *= of_node
     begin = tl.load(first_edge + view * (num_nodes + 1) + node)
     end = tl.load(first_edge + view * (num_nodes + 1) + node + 1)
     for edge in range(begin, end, EDGES):
@@ -160,8 +178,12 @@ def _neighbour_sum(
         neighbour = tl.load(source + view * num_edges + edges, mask=is_edge, other=0)
         values = tl.load(
             x + neighbour[:, None] * width + column[None, :], mask=is_edge[:, None] & inside[None, :], other=0.0
-        )
-        total += tl.sum(values.to(tl.float32), 0)
+        ).to(tl.float32)
+        if WEIGHTED:
+            values *= tl.load(weight + neighbour, mask=is_edge, other=0.0)[:, None]
+        total += tl.sum(values, 0)
+    if WEIGHTED:
+        total *= of_node
     tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
 
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from joao.graphs import GraphBatch
+
+EncodeNodes = Callable[[GraphBatch], Tensor]
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class Objective:
+    """What pre-training descends: either a :class:`PairObjective` or a :class:`NodeObjective`."""
+
+
+@dataclass(frozen=True)
+class PairObjective(Objective, ABC):
     """How badly two views of the same graphs agree.
 
     Attributes:
@@ -25,4 +36,31 @@ class Objective(ABC):
         """The loss of views ``first`` and ``second``, both ``(..., B, d)``: row n of each shows the same graph.
 
         Leading dimensions are broadcast against each other, one loss each: ``(...)``.
+        """
+
+
+@dataclass(frozen=True)
+class NodeObjective(Objective, ABC):
+    """How badly vectors of nodes tell what their graphs are like. It compares no views: no policy can learn from it."""
+
+    @abstractmethod
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        """What is learned beside the encoder, and thrown away after pre-training; an empty module for nothing.
+
+        Args:
+            encoder: has its first weights; it may be copied, not kept.
+            num_node_dimensions: length of the nodes' vectors.
+        """
+
+    @abstractmethod
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        """The loss ``()`` of the graphs of ``batch``.
+
+        Args:
+            encode_nodes: turns a batch into ``(N, num_node_dimensions)`` vectors of its nodes.
+            parts: as :meth:`parts` made them.
+            batch: two graphs or more.
+            generator: for all that is random, on the device of ``batch``.
         """

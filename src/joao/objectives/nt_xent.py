@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from joao.errors import UserError
-from joao.objectives.base import Objective
+from joao.objectives.base import PairObjective
 
 
 @final
 @dataclass(frozen=True)
-class NtXent(Objective):
+class NtXent(PairObjective):
     r"""The contrastive loss (Eq. 3): views of one graph agree, views of different graphs do not.
 
     With :math:`S_{nm} = \cos(z_n, z'_m) / T` for a batch of B graphs,

@@ -18,8 +18,18 @@ COLUMNS = {
     "REDDIT-BINARY": "RDT-B",
     "REDDIT-MULTI-5K": "RDT-M5K",
     "IMDB-BINARY": "IMDB-B",
+    "github_stargazers": "GITHUB",
 }
-ROWS = {"graphcl": "GraphCL", "joao": "JOAO", "joaov2": "JOAOv2"}
+ROWS = {
+    "none": "No pre-train.",
+    "augmentations": "Augmentations",
+    "gae": "GAE",
+    "infomax": "Infomax",
+    "context_pred": "ContextPred",
+    "graphcl": "GraphCL",
+    "joao": "JOAO",
+    "joaov2": "JOAOv2",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,28 @@ def unsupervised(method: str, dataset: str) -> Published | None:
     >>> unsupervised("joao", "NCI1")
     Published(mean=78.07, std=0.47)
     """
-    row = _results()["unsupervised"].get(ROWS.get(method, ""), {})
-    cell = row.get(COLUMNS.get(dataset, ""))
+    return _cell(_results()["unsupervised"], method, dataset)
+
+
+def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:
+    """The cell of the semi-supervised table, or None where the paper has none.
+
+    >>> semi_supervised("joaov2", "COLLAB", 10)
+    Published(mean=75.53, std=0.18)
+    """
+    return _cell(_results()["semi_supervised"].get(str(label_rate), {}), method, dataset)
+
+
+def strength(method: str, dataset: str, strength: float) -> Published | None:
+    """The cell of the ablation of strength, or None where the paper has none.
+
+    >>> strength("joao", "NCI1", 0.25)
+    Published(mean=60.95, std=0.55)
+    """
+    cell = _results()["strength"].get(dataset, {}).get(str(strength), {}).get(ROWS.get(method, ""))
+    return None if cell is None else Published(**cell)
+
+
+def _cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:
+    cell = table.get(ROWS.get(method, ""), {}).get(COLUMNS.get(dataset, ""))
     return None if cell is None else Published(**cell)

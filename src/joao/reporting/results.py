@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from joao.files import write_file
+from joao.reporting import semi_supervised as few_labels
 from joao.reporting.learned import learned_markdown
 from joao.reporting.tables import HEADER, cells_of, markdown, overview, rows
-from joao.reproduce import grid, read_record
+from joao.reproduce import semi_supervised
+from joao.reproduce.unsupervised import grid, read_record
 from joao.scoring import BASELINES
 
 ORIGIN = "Made from the records in this folder by `joao reproduce unsupervised`; not to be edited.\n\n"
+
+
+SEMI_SUPERVISED = {
+    "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
+    "strength": "Ablation of strength: JOAO and JOAOv2 at 0.2 and 0.25",
+    "prior": "Ablation of the prior: JOAO with gamma = 0",
+    "pairs": "Every pair of augmentations by itself",
+}
 
 
 def write_results(records: Path) -> Path:
@@ -31,3 +43,40 @@ def write_results(records: Path) -> Path:
     if learned:
         write_file(records / "learned.md", "# Augmentation pairs drawn in training\n\n" + ORIGIN + learned)
     return path
+
+
+def write_semi_supervised(records: Path) -> Path:
+    """Makes ``table.md``, ``overview.md`` and the ablations' tables from all records in the folder; returns the first.
+
+    It is the only way in which they come about.
+    """
+    found = [semi_supervised.read_record(path) for path in sorted(records.glob("*/*.json"))]
+    methods = list(semi_supervised.grid()["methods"])
+    sets = list(semi_supervised.grid()["datasets"])
+    by_order = {(each, "dataset"): number for number, each in enumerate(sets)}
+    by_order |= {(each, "method"): number for number, each in enumerate([*methods, *semi_supervised.PAIRS])}
+    last = len(by_order)  # for what this version's recipe no longer has
+
+    def place(record: Mapping[str, Any]) -> list[int]:
+        cell = record["cell"]
+        names = [by_order.get((cell[key], key), last) for key in ("dataset", "method")]
+        return [cell["label_rate"], *names, cell["seed"]]
+
+    found.sort(key=place)
+    paths = []
+    for table, title in SEMI_SUPERVISED.items():
+        wanted = set(semi_supervised.cells(table))
+        own = [record for record in found if semi_supervised.Cell(**record["cell"]) in wanted]
+        if not own or table == "pairs":
+            continue
+        made = few_labels.rows(own, of_strength=table == "strength")
+        path = records / ("table.md" if table == "semi_supervised" else f"{table}.md")
+        text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
+        origin = (
+            f"Made from the records in this folder by `joao reproduce {table.replace('_', '-')}`; not to be edited."
+        )
+        write_file(path, f"# {title}\n\n{origin}\n\n{text}\n")
+        if table == "semi_supervised":
+            write_file(records / "overview.md", f"# {title}\n\n{origin}\n\n{few_labels.overview(made)}\n")
+        paths.append(path)
+    return paths[0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from joao.augmentations import Augmentation
 from joao.graphs import GraphBatch
-from joao.objectives import Objective
+from joao.objectives import PairObjective
 from joao.training.model import project, statistics_untouched
 from joao.training.views import view_by_one
 
@@ -19,7 +19,7 @@ def pair_losses(
     model: nn.Module,
     batch: GraphBatch,
     pool: Sequence[Augmentation],
-    objective: Objective,
+    objective: PairObjective,
     generator: torch.Generator,
 ) -> Tensor:
     r"""The loss :math:`\ell_{ij}` of ``batch`` under every ordered pair of augmentations, ``(K, K)`` (Eq. 7).

@@ -1,4 +1,4 @@
-"""The network that pre-training moves: encoder and projection heads."""
+"""The network that pre-training moves: encoder and what is thrown away afterwards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from joao.encoders import Encoder
+from joao.encoders import Encoder, NodeEncoder
 from joao.graphs import GraphBatch, GraphStore
 from joao.heads import Heads
+from joao.objectives import NodeObjective
 from joao.training.views import View
 
 
@@ -45,6 +46,36 @@ def project(model: nn.Module, view: View) -> Tensor:
     return z if view.row is None else z[view.row]
 
 
+class NodeModel(nn.Module):
+    """Encoder, and what an objective of nodes learns beside it. Call :func:`node_loss` rather than the model itself."""
+
+    def __init__(self, encoder: NodeEncoder, objective: NodeObjective) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.parts = objective.parts(encoder, encoder.num_node_dimensions)
+        self.objective = objective
+
+    def forward(
+        self,
+        generator: torch.Generator,
+        num_graphs: int,
+        x: Tensor,
+        source: Tensor,
+        target: Tensor,
+        graph_of_node: Tensor,
+        edge_attr: Tensor | None,
+    ) -> Tensor:
+        batch = GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)
+        return self.objective(self.encoder.encode_nodes, self.parts, batch, generator)
+
+
+def node_loss(model: nn.Module, batch: GraphBatch, generator: torch.Generator) -> Tensor:
+    """``()`` the loss of a :class:`NodeModel`."""
+    b = batch
+    loss: Tensor = model(generator, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
+    return loss
+
+
 @contextmanager
 def statistics_untouched(module: nn.Module) -> Iterator[None]:
     """Whatever runs inside leaves the running statistics of normalisation, and all other buffers, as they were."""
@@ -68,7 +99,8 @@ def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
     """
     was_training = encoder.training
     encoder.eval()
-    parts = [encoder(store.batch(graphs)).cpu() for graphs in batches_by_size(store, budget)]
+    everything = torch.arange(len(store), device=store.device)
+    parts = [encoder(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
     encoder.train(was_training)
     return torch.cat(parts).float()
 
@@ -101,9 +133,9 @@ def shuffled_batches(num_graphs: int, batch_size: int, generator: torch.Generato
     return batches
 
 
-def batches_by_size(store: GraphStore, budget: int) -> list[Tensor]:
-    """All graphs in order, in batches of about ``budget`` nodes and edges, and of one graph at least."""
-    sizes = store.first_node.diff() + store.first_edge.diff()
+def batches_by_size(store: GraphStore, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
+    """``graphs`` in order, in batches of about ``budget`` nodes and edges, and of one graph at least."""
+    sizes = (store.first_node.diff() + store.first_edge.diff())[graphs]
     batch_of_graph = torch.div(torch.cumsum(sizes, 0), budget, rounding_mode="floor")
     counts = torch.unique_consecutive(batch_of_graph, return_counts=True)[1]
-    return list(torch.split(torch.arange(len(store), device=store.device), counts.tolist()))
+    return list(torch.split(graphs, counts.tolist()))

@@ -8,22 +8,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from joao.augmentations import Augmentation
 from joao.augmentations.base import PaddedAugmentation
-from joao.encoders import Encoder
+from joao.encoders import Encoder, NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.heads import Heads
-from joao.objectives import Objective
+from joao.objectives import NodeObjective, Objective, PairObjective
 from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import ContrastiveModel, shuffled_batches
+from joao.training.model import ContrastiveModel, NodeModel, shuffled_batches
+from joao.training.rooms import Placed
 from joao.training.static import StaticSteps, why_not_static
-from joao.training.steps import Placed, PlainSteps, Steps
+from joao.training.steps import NodeSteps, PlainSteps, Steps
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Pretraining:
         if fast and reason:
             raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
-        model = ContrastiveModel(method.encoder, method.heads)
+        model = self._make_model()
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
@@ -145,9 +146,26 @@ class Pretraining:
         self.last_pair_losses: Tensor | None = None
         self.steps = self._make_steps(optimiser)
 
+    def _make_model(self) -> nn.Module:
+        encoder, objective, policy = self.method.encoder, self.method.objective, self.method.policy
+        if not isinstance(objective, NodeObjective):
+            return ContrastiveModel(encoder, self.method.heads)
+        name = type(objective).__name__
+        if not isinstance(encoder, NodeEncoder):
+            own = getattr(encoder, "module", encoder)  # a user's, wrapped
+            raise UserError(f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin or res_gcn.")
+        if policy.learns:
+            raise UserError(
+                f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
+            )
+        return NodeModel(encoder, objective)
+
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
         encoder, heads, objective = self.method.encoder, self.method.heads, self.method.objective
-        plain = PlainSteps(self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators)
+        shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators
+        if not isinstance(objective, PairObjective):
+            return NodeSteps(*shared)
+        plain = PlainSteps(*shared)
         if not self.is_fast:
             return plain
         assert isinstance(encoder, PaddedEncoder)  # or there was a reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -12,19 +11,12 @@ from torch import Tensor
 
 from joao.augmentations import Augmentation
 from joao.graphs import GraphStore
-from joao.objectives import Objective
+from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
-from joao.training.model import project
-from joao.training.views import view_by_many, view_by_one
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A batch on its device: the numbers of its graphs, ``(B,)``, and whether it is of a usual size."""
-
-    graphs: Tensor
-    fits: bool = True
+from joao.training.model import node_loss, project
+from joao.training.rooms import Placed
+from joao.training.views import View, view_by_many, view_by_one
 
 
 class Steps(ABC):
@@ -55,8 +47,7 @@ class Steps(ABC):
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
-@final
-class PlainSteps(Steps):
+class _Eager(Steps, ABC):
     """Batch after batch, each as large as its graphs are, with any encoder."""
 
     def __init__(
@@ -74,23 +65,38 @@ class PlainSteps(Steps):
         self.generators = generators
         self.loss_sum = torch.zeros((), device=store.device)
 
+    @abstractmethod
+    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
+        """``()`` of a batch under its ``pairs``."""
+
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:
         return [Placed(graphs.to(self.store.device)) for graphs in batches]
 
     def train(self, batch: Placed, pairs: Tensor) -> None:
-        graphs, generator = batch.graphs, self.generators["views"]
-        if len(pairs) == 1:
-            shown = self.store.batch(graphs)
-            views = [view_by_one(shown, number, self.pool, generator) for number in pairs[0].tolist()]
-        else:
-            numbers = pairs.to(graphs.device).T
-            views = [view_by_many(self.store, graphs, side, self.pool, generator) for side in numbers]
-        first, second = (project(self.model, view) for view in views)
-        loss = self.objective(first, second)
+        loss = self.loss(batch.graphs, pairs)
         self.optimiser.zero_grad()
         self.fabric.backward(loss)
         self.optimiser.step()
-        self.loss_sum += loss.detach() * graphs.numel()
+        self.loss_sum += loss.detach() * batch.graphs.numel()
+
+    def views(self, graphs: Tensor, sides: Sequence[Tensor]) -> list[View]:
+        """The graphs under the augmentations of each side, ``(1,)`` for all graphs or one for each."""
+        generator = self.generators["views"]
+        if sides[0].numel() == 1:
+            shown = self.store.batch(graphs)
+            return [view_by_one(shown, int(number), self.pool, generator) for number in sides]
+        return [view_by_many(self.store, graphs, side.to(graphs.device), self.pool, generator) for side in sides]
+
+
+@final
+class PlainSteps(_Eager):
+    """With an objective of pairs."""
+
+    objective: PairObjective
+
+    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
+        first, second = (project(self.model, view) for view in self.views(graphs, [*pairs.T]))
+        return self.objective(first, second)
 
     def measure(self, batches: Sequence[Placed]) -> Tensor:
         generator = self.generators["evaluation views"]
@@ -99,3 +105,15 @@ class PlainSteps(Steps):
             for batch in batches
         ]
         return torch.stack(losses).mean(0)
+
+
+@final
+class NodeSteps(_Eager):
+    """With an objective of nodes, on the view that the first augmentation of a pair makes."""
+
+    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
+        (view,) = self.views(graphs, [pairs[:, 0]])
+        return node_loss(self.model, view.batch, self.generators["views"])
+
+    def measure(self, batches: Sequence[Placed]) -> Tensor:
+        raise AssertionError("an objective of nodes compares no views")

@@ -1,22 +1,19 @@
-"""The paper's unsupervised table: which cells there are, and how one is computed."""
+"""The paper's unsupervised table."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import multiprocessing
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from joao.data import read
@@ -31,6 +28,7 @@ from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embed
 from joao.experiment import pretrain, untrained
 from joao.files import make_folder, write_json
 from joao.recipe import Recipe, make_recipe
+from joao.reproduce.processes import done_one_by_one
 from joao.scoring import BASELINES, classes_of, describe_data, origin
 
 
@@ -163,31 +161,15 @@ def compute_missing(
         jobs: processes, one thread each; they do not change the result.
     """
     make_folder(records)
-    if jobs == 1:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums of several threads round differently
-        try:
-            for cell in missing:
-                yield _compute_one(cell, records, data_root, device)
-        finally:
-            torch.set_num_threads(threads)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        tasks = [pool.submit(_compute_one, cell, records, data_root, device) for cell in missing]
-        try:
-            for task in as_completed(tasks):
-                yield task.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
+    yield from done_one_by_one(compute_one, missing, jobs)
 
 
-def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> Cell:
+def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
     record = compute(cell, _dataset(cell.dataset, data_root), device=device)
     path = cell.path(records)
     make_folder(path.parent)
     write_json(path, record)
-    return cell
 
 
 @lru_cache(maxsize=1)

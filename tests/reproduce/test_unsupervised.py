@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from joao import reproduce
 from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
@@ -19,7 +18,17 @@ from joao.evaluation.histogram import histogram
 from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain, untrained
-from joao.reproduce import BASELINES, Cell, cell_recipe, cells, compute, compute_missing, is_done, read_record
+from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.unsupervised import (
+    BASELINES,
+    Cell,
+    cell_recipe,
+    cells,
+    compute,
+    compute_missing,
+    is_done,
+    read_record,
+)
 
 GRID = reproduce.grid()
 

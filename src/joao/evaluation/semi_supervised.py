@@ -1,0 +1,80 @@
+"""The semi-supervised protocol: an encoder is fine-tuned with few labels in each fold and tested on the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.evaluation import statistics
+from joao.evaluation.labels import Split
+from joao.randomness import derived_seed
+from joao.training.finetune import Finetuning, FitEpoch
+
+
+@final
+@dataclass(frozen=True)
+class FewLabelsScore:
+    """What a fold showed.
+
+    Attributes:
+        accuracy: on the test graphs, at the epoch that the validation graphs chose.
+        epoch: that epoch, from 1 on.
+        validation_accuracy: of that epoch.
+    """
+
+    accuracy: float
+    epoch: int
+    validation_accuracy: float
+
+
+@final
+@dataclass(frozen=True)
+class FewLabelsScores:
+    """The scores of all folds of a partition."""
+
+    folds: tuple[FewLabelsScore, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean([fold.accuracy for fold in self.folds])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, in types that JSON has; one list for each kind of figure."""
+        rows = [asdict(fold) for fold in self.folds]
+        return {"mean": self.mean, **{name: [row[name] for row in rows] for name in rows[0]}}
+
+
+def score_splits(
+    finetuning: Finetuning,
+    classes: NDArray[np.int64],
+    splits: Sequence[Split],
+    seed: int,
+    on_epoch: Callable[[Split, FitEpoch], None] = lambda split, epoch: None,
+) -> FewLabelsScores:
+    """Fine-tunes from the same start in every fold; the test graphs are looked at once, when the epoch is chosen.
+
+    Args:
+        finetuning: of all graphs.
+        classes: ``(G,)`` class numbers.
+        splits: the folds, see :func:`joao.evaluation.labels.few_labels`.
+        seed: of batches and augmentations; each fold has its own from it.
+        on_epoch: told what each epoch of each fold showed.
+    """
+    scores = []
+    for number, split in enumerate(splits):
+        fit = finetuning.fit(
+            torch.from_numpy(split.train),
+            torch.from_numpy(split.validation),
+            derived_seed(seed, f"fold {number}"),
+            lambda epoch, split=split: on_epoch(split, epoch),  # type: ignore[misc]
+        )
+        predicted = finetuning.logits(torch.from_numpy(split.test)).argmax(1).cpu().numpy()
+        kept = fit.epochs[fit.chosen - 1]
+        accuracy = float((predicted == classes[split.test]).mean())
+        scores.append(FewLabelsScore(accuracy, fit.chosen, float(kept.validation_accuracy or 0)))
+    return FewLabelsScores(tuple(scores))

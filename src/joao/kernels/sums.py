@@ -1,0 +1,71 @@
+"""Sums over neighbours and over graphs, of padded views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from joao.padded import PaddedViews
+
+
+def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -> Tensor:
+    r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(V, N, d)``; nodes that are not kept must be 0 in ``x``.
+
+    With ``weight`` :math:`c` ``(V, N)``, which gets no gradient, :math:`c_v (c_v x_v + \sum_{u \sim v} c_u x_u)`.
+    What becomes of a node that is not kept is anything, and must not be used.
+    """
+    if x.is_cuda:
+        summed: Tensor = _NeighbourSum.apply(x, views, weight)  # type: ignore[no-untyped-call]
+        return summed
+    if weight is not None:
+        factor = weight.unsqueeze(-1).to(x.dtype)
+        return factor * neighbour_sum(factor * x, views)
+    return torch.stack(
+        [each.index_add(0, to, each[of]) for each, of, to in zip(x, views.source, views.target, strict=True)]
+    )
+
+
+def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """``(V, G, d)`` the sum over each graph's nodes; nodes that are not kept must be 0 in ``x`` ``(V, N, d)``."""
+    if x.is_cuda:
+        summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
+        return summed
+    return x.new_zeros(len(x), views.first_node.numel() - 1, x.shape[2]).index_add(1, views.graph_of_node, x)
+
+
+class _NeighbourSum(torch.autograd.Function):
+    """The gradient of a sum over neighbours is the same sum, as undirected graphs are symmetric.
+
+    A gradient must be 0 where nodes are not kept; it is, if what becomes of them is not used.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews, weight: Tensor | None) -> Tensor:
+        from joao.kernels import _triton
+
+        ctx.views, ctx.weight = views, weight
+        return _triton.neighbour_sum(x.contiguous(), views.source, views.first_edge, x.dtype, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        from joao.kernels import _triton
+
+        views: PaddedViews = ctx.views
+        gradient = gradient.contiguous()
+        summed = _triton.neighbour_sum(gradient, views.source, views.first_edge, gradient.dtype, ctx.weight)
+        return summed, None, None
+
+
+class _GraphSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews) -> Tensor:
+        from joao.kernels import _triton
+
+        ctx.graph_of_node = views.graph_of_node
+        return _triton.graph_sum(x.contiguous(), views.first_node)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.index_select(1, ctx.graph_of_node), None

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from joao.errors import UserError
+from joao.graphs import GraphBatch, places, rows
+from joao.objectives._pairs import binary_loss, full_precision, inner_products, means, random_numbers
+from joao.objectives.base import EncodeNodes, NodeObjective
+
+
+@final
+@dataclass(frozen=True)
+class ContextPrediction(NodeObjective):
+    r"""A neighbourhood knows what lies around it (Hu et al., 2020).
+
+    In every graph a centre c is drawn uniformly. With :math:`d` the number of steps from it, the subgraph of the
+    nodes :math:`d \le \text{hops}` is its neighbourhood, the one of :math:`\text{inner} \le d \le \text{outer}` its
+    context, and :math:`\text{inner} \le d \le \text{hops}` are the anchors :math:`A` in both. One encoder sees
+    neighbourhoods, another contexts; :math:`n_g` is the first one's vector of the centre, :math:`k_g` the mean of the
+    second one's vectors of the anchors. Over the C graphs that have a context
+
+    .. math::
+        \ell = - \frac{1}{C} \sum_g \Big[ \log \sigma(n_g^\top k_g)
+               + \log \big( 1 - \sigma(n_g^\top k_{g + 1}) \big) \Big] ,
+
+    where g + 1 is the next of them, and after the last the first. With fewer than two, the loss is 0.
+    """
+
+    hops: int = 3
+    inner: int = 2
+    outer: int = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.inner <= self.hops:
+            raise UserError(f"ContextPrediction: inner must be from 1 to hops ({self.hops}), got {self.inner}.")
+        if self.outer < self.inner:
+            raise UserError(f"ContextPrediction: outer must be at least inner ({self.inner}), got {self.outer}.")
+
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        return copy.deepcopy(encoder)
+
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        centre = batch.first_node[:-1] + random_numbers(batch.nodes_per_graph, generator)
+        distance = _distances(batch, centre, max(self.hops, self.outer))
+        is_near, is_context = distance <= self.hops, (distance >= self.inner) & (distance <= self.outer)
+        neighbourhoods = _vectors(encode_nodes, batch, is_near, centre)
+        anchors = places(is_near & is_context)
+        graph_of_anchor = rows(batch.graph_of_node, anchors)
+        has_context = torch.bincount(graph_of_anchor, minlength=batch.num_graphs) > 0  # what has one has an anchor
+        # No graph may become empty: where there is no context, the centre stands in for it.
+        kept = is_context.index_fill(0, rows(centre, places(~has_context)), True)
+        vectors = _vectors(cast(Any, parts).encode_nodes, batch, kept, anchors)
+        contexts = means(vectors, graph_of_anchor, batch.num_graphs)
+        graphs = places(has_context)
+        if graphs.numel() < 2:
+            graphs = graphs[:0]
+        neighbourhoods, contexts = rows(neighbourhoods, graphs), rows(contexts, graphs)
+        return binary_loss(
+            inner_products(neighbourhoods, contexts), inner_products(neighbourhoods, contexts.roll(-1, dims=0))
+        )
+
+
+def _distances(batch: GraphBatch, centre: Tensor, most: int) -> Tensor:
+    """``(N,)`` steps from the graph's centre; ``most + 1`` for all that is farther away."""
+    distance = torch.full_like(batch.graph_of_node, most + 1).index_fill_(0, centre, 0)
+    for _ in range(most):
+        distance = distance.scatter_reduce(0, batch.target, rows(distance, batch.source) + 1, "amin")
+    return distance
+
+
+def _vectors(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
+    """``(n, d)`` vectors of ``nodes`` ``(n,)`` in the subgraphs of the nodes where ``keep`` ``(N,)`` is true."""
+    new_number = torch.cumsum(keep, 0) - 1
+    return rows(full_precision(encode_nodes(batch.keep_nodes(keep))), rows(new_number, nodes))

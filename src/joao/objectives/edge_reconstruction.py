@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from joao.graphs import GraphBatch, places, rows
+from joao.objectives._pairs import binary_loss, full_precision, inner_products, random_numbers
+from joao.objectives.base import EncodeNodes, NodeObjective
+
+
+@final
+@dataclass(frozen=True)
+class EdgeReconstruction(NodeObjective):
+    r"""Neighbours have similar vectors: the graph auto-encoder (GAE), also called EdgePred.
+
+    With the undirected edges :math:`E` of all graphs of a batch and made-up ones :math:`E'`,
+
+    .. math::
+        \ell = - \frac{1}{|E|} \sum_{uv \in E} \log \sigma(x_u^\top x_v)
+               - \frac{1}{|E'|} \sum_{uv \in E'} \log \big( 1 - \sigma(x_u^\top x_v) \big) .
+
+    For :math:`E'`, as many pairs of different nodes as a graph has edges are drawn uniformly from it; pairs that are
+    edges are left out. The mean of nothing is 0.
+    """
+
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        return nn.Module()
+
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        nodes = full_precision(encode_nodes(batch))
+        one_way = places(batch.source < batch.target)
+        source, target = rows(batch.source, one_way), rows(batch.target, one_way)
+        first, second = _made_up_edges(batch, rows(batch.graph_of_node, target), generator)
+        return binary_loss(
+            inner_products(rows(nodes, source), rows(nodes, target)),
+            inner_products(rows(nodes, first), rows(nodes, second)),
+        )
+
+
+def _made_up_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A uniform pair of different nodes for each entry of ``graphs``, which have edges, less the pairs that are one."""
+    size = rows(batch.nodes_per_graph, graphs)
+    first = random_numbers(size, generator)
+    second = random_numbers(size - 1, generator)
+    second += second >= first
+    offset = rows(batch.first_node, graphs)
+    first, second = offset + first, offset + second
+    edges = batch.target * batch.num_nodes + batch.source  # ascending
+    pairs = first * batch.num_nodes + second
+    place = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)
+    made_up = places(rows(edges, place) != pairs)
+    return rows(first, made_up), rows(second, made_up)

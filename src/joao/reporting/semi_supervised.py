@@ -1,0 +1,128 @@
+"""Records of the semi-supervised protocol to tables, each cell beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from joao.errors import UserError
+from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.reporting.paper import Published, semi_supervised, strength
+from joao.reporting.tables import markdown, with_deviation
+
+NAMES = {
+    "none": "no pre-training",
+    "augmentations": "augmentations only",
+    "gae": "GAE",
+    "infomax": "Infomax",
+    "context_pred": "ContextPred",
+    "graphcl": "GraphCL (rule pool)",
+    "joao": "JOAO",
+    "joaov2": "JOAOv2",
+    "joaov2_joao_budget": "JOAOv2, JOAO's budget",
+    "joao_stronger": "JOAO, strength 0.25",
+    "joaov2_stronger": "JOAOv2, strength 0.25",
+    "joao_without_prior": "JOAO, gamma = 0",
+}
+HEADER = ["data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)", "paper", "difference"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method on a data set at a label rate: accuracies in percent, over seeds."""
+
+    dataset: str
+    label_rate: int
+    method: str
+    mean: float
+    std: float | None
+    num_seeds: int
+    gain: Gain | None
+    paper: Published | None
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.method, self.method)
+
+
+Group = dict[int, Mapping[str, Any]]
+
+
+def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> list[Row]:
+    """Summarises records of cells; gains are over no pre-training with the same labels.
+
+    Args:
+        records: of any cells.
+        of_strength: whether the paper's figures are those of its ablation of strength.
+    """
+    groups: dict[tuple[str, int, str], Group] = {}
+    for record in records:
+        cell = record["cell"]
+        groups.setdefault((cell["dataset"], cell["label_rate"], cell["method"]), {})[cell["seed"]] = record
+    result = []
+    for (dataset, label_rate, method), group in groups.items():
+        means = [_mean(record) for record in group.values()]
+        baseline = groups.get((dataset, label_rate, "none"), {})
+        result.append(
+            Row(
+                dataset=dataset,
+                label_rate=label_rate,
+                method=method,
+                mean=float(np.mean(means)),
+                std=sample_std(means),
+                num_seeds=len(means),
+                gain=None if method == "none" else gain(group, baseline),
+                paper=_of_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
+            )
+        )
+    return result
+
+
+def gain(ours: Group, baseline: Group) -> Gain | None:
+    """Over the seeds that both have; None with fewer than two."""
+    seeds = sorted(set(ours) & set(baseline))
+    for seed in seeds:
+        if ours[seed]["split_hash"] != baseline[seed]["split_hash"]:
+            raise UserError(
+                f"records: those of seed {seed} are on different folds or labels. Remove the older and compute it again."
+            )
+    if len(seeds) < 2:
+        return None
+    return gain_over_seeds([_mean(ours[seed]) for seed in seeds], [_mean(baseline[seed]) for seed in seeds])
+
+
+def _mean(record: Mapping[str, Any]) -> float:
+    return 100 * float(np.mean(record["scores"]["accuracy"]))
+
+
+def _of_strength(method: str, dataset: str) -> Published | None:
+    name, _, stronger = method.partition("_stronger")
+    return strength(name, dataset, 0.25 if method.endswith("_stronger") else 0.2)
+
+
+def cells_of(row: Row) -> list[str]:
+    """A row as text, under :data:`HEADER`."""
+    found = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
+    paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
+    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
+    accuracy = with_deviation(row.mean, row.std)
+    return [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), found, paper, difference]
+
+
+def overview(table: Sequence[Row]) -> str:
+    """One line a method, one column a data set and label rate, as Markdown; the paper's figure in brackets."""
+    columns = list(dict.fromkeys((row.label_rate, row.dataset) for row in table))
+    cells = {(row.label_rate, row.dataset, row.method): row for row in table}
+    lines = []
+    for method in dict.fromkeys(row.method for row in table):
+        found = [cells.get((*column, method)) for column in columns]
+        lines.append([NAMES.get(method, method), *("" if row is None else _overview_cell(row) for row in found)])
+    return markdown(["accuracy %", *(f"{dataset}, {rate} %" for rate, dataset in columns)], lines)
+
+
+def _overview_cell(row: Row) -> str:
+    paper = f" ({row.paper.mean:.1f})" if row.paper else ""
+    return with_deviation(row.mean, row.std, digits=1) + paper

@@ -1,0 +1,1 @@
+"""The paper's tables: which cells there are, and how one is computed."""

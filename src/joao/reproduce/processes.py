@@ -1,0 +1,41 @@
+"""Many independent pieces of work, in one process or several."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TypeVar
+
+import torch
+
+Work = TypeVar("Work")
+
+
+def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jobs: int) -> Iterator[Work]:
+    """Does every piece of work and yields it when it is done.
+
+    Args:
+        compute: a function that other processes can import.
+        works: the pieces.
+        jobs: processes, one thread each; they do not change the result.
+    """
+    if jobs == 1:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # sums of several threads round differently
+        try:
+            for work in works:
+                compute(work)
+                yield work
+        finally:
+            torch.set_num_threads(threads)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        tasks = {pool.submit(compute, work): work for work in works}
+        try:
+            for task in as_completed(tasks):
+                task.result()
+                yield tasks[task]
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,279 @@
+"""The paper's semi-supervised tables, with the ablations and the grid of pairs that share their cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from joao.data import listing, read
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.encoders import Encoder
+from joao.errors import UserError, nearest
+from joao.evaluation.labels import few_labels, split_hash
+from joao.evaluation.semi_supervised import score_splits
+from joao.evaluation.statistics import chance_level
+from joao.experiment import build_encoder, build_method, pretrain
+from joao.files import make_folder, write_json
+from joao.recipe import POOL, Recipe, make_recipe
+from joao.reproduce.processes import done_one_by_one
+from joao.scoring import classes_of, describe_data, origin
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One seed of one method on one data set, fine-tuned at one label rate, in percent."""
+
+    dataset: str
+    method: str
+    seed: int
+    label_rate: int
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.method}-{self.label_rate}-{self.seed}.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pre-training, and the label rates to fine-tune it at."""
+
+    dataset: str
+    method: str
+    seed: int
+    label_rates: tuple[int, ...]
+
+    def cells(self) -> list[Cell]:
+        return [Cell(self.dataset, self.method, self.seed, rate) for rate in self.label_rates]
+
+
+@cache
+def grid() -> dict[str, Any]:
+    """The recipe of the tables."""
+    return tomllib.loads((files("joao.recipes") / "semi_supervised.toml").read_text(encoding="utf-8"))
+
+
+PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL, POOL)}
+
+
+def methods_of(table: str) -> list[str]:
+    """The methods of a table, each pair of augmentations one of them where it has the pairs."""
+    named: list[str] = grid()["tables"][table]["methods"]
+    return [method for name in named for method in (PAIRS if name == "pairs" else [name])]
+
+
+def cells(
+    table: str, datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()
+) -> list[Cell]:
+    """The cells of a table, or of the named ones; ``none`` is always among the methods.
+
+    A data set that is not named and not at hand may be left out by the caller; one that is named is wanted.
+    """
+    columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
+    rates = [int(rate) for rate in columns]
+    all_sets = list(dict.fromkeys(name for names in columns.values() for name in names))
+    known: tuple[tuple[str, Sequence[Any], Sequence[Any]], ...] = (
+        ("data set", datasets, all_sets),
+        ("method", methods, [*grid()["methods"], *(PAIRS if "pairs" in grid()["tables"][table]["methods"] else [])]),
+        ("label rate", label_rates, rates),
+    )
+    for kind, given, names in known:
+        for name in given:
+            if name not in names:
+                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, names)])}")
+    found = [
+        Cell(dataset, method, seed, rate)
+        for rate in label_rates or rates
+        for dataset in datasets or columns[str(rate)]
+        if dataset in columns[str(rate)]
+        for method in dict.fromkeys(["none", *(methods or methods_of(table))])
+        for seed in grid()["seeds"]
+    ]
+    if not found:
+        raise UserError(f"reproduce: the table has no {', '.join(datasets)} at {_percent(label_rates)}.")
+    return found
+
+
+def _percent(label_rates: Sequence[int]) -> str:
+    return " and ".join(f"{rate} %" for rate in label_rates)
+
+
+def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
+    """The cells whose data can be read, and the data sets that are left out; one that was ``named`` must be there."""
+    there = listing(data_root)
+    names = dict.fromkeys(cell.dataset for cell in wanted)
+    absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there and not named]
+    return [cell for cell in wanted if cell.dataset not in absent], absent
+
+
+def works(missing: Sequence[Cell]) -> list[Work]:
+    """The pre-trainings that the cells need, each once, whatever the number of label rates."""
+    rates: dict[tuple[str, str, int], list[int]] = {}
+    for cell in missing:
+        rates.setdefault((cell.dataset, cell.method, cell.seed), []).append(cell.label_rate)
+    return [Work(*key, tuple(values)) for key, values in rates.items()]
+
+
+def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
+    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    table = grid()
+    of_data = table["datasets"][dataset]
+    if method in PAIRS:
+        given: dict[str, Any] = {"method": "graphcl", "policy": {"name": "fixed", "pair": list(PAIRS[method])}}
+    else:
+        given = {key: value for key, value in table["methods"][method].items() if key != "augmented"}
+    shared = dict(table["recipe"])
+    training = {**shared["training"], **given.get("training", {}), "seed": seed}
+    if given.get("method") in ("gae", "infomax", "context_pred"):  # objectives of nodes: graphs as they are
+        del shared["objective"], shared["augmentations"]
+    merged = {**shared, **given, "data": dataset, "max_degree": of_data["max_degree"], "training": training}
+    if given.get("method") == "graphcl" and method not in PAIRS:
+        merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
+    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+
+
+def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
+    """The records of a work's cells: pre-trains once, and fine-tunes at every label rate."""
+    recipe = cell_recipe(work.dataset, work.method, work.seed)
+    classes = classes_of(dataset)
+    started = time.perf_counter()
+    encoder, features, facts = _encoder(work, recipe, dataset, device, precision)
+    facts["seconds of pre-training"] = time.perf_counter() - started
+    how = Finetune(**grid()["finetuning"])
+    store = make_store(dataset, features)
+    augmented = grid()["methods"].get(work.method, {}).get("augmented", False)
+    pool = list(build_method(recipe, store).augmentations.values()) if augmented else []
+    finetuning = Finetuning(
+        store,
+        torch.from_numpy(classes),
+        len(dataset.class_names),
+        encoder,
+        how,
+        make_fabric(device, precision),
+        pool,
+        seed=work.seed,
+    )
+    records = []
+    for cell in work.cells():
+        begun = time.perf_counter()
+        splits = few_labels(classes, cell.seed, cell.label_rate / 100, class_names=dataset.class_names)
+        scores = score_splits(finetuning, classes, splits, cell.seed)
+        records.append(
+            {
+                "cell": dataclasses.asdict(cell),
+                "protocol": {
+                    "name": "semi-supervised",
+                    "pre-training": "all graphs, no labels",
+                    "epoch": "chosen by validation graphs out of the labelled ones",
+                },
+                "data": describe_data(dataset),
+                "chance": chance_level(classes),
+                "graphs": {kind: [len(part[kind]) for part in map(vars, splits)] for kind in vars(splits[0])},
+                "split_hash": split_hash(splits),
+                "scores": scores.to_json(),
+                "features": recipe.features,
+                "recipe": recipe.table(),
+                "finetuning": dataclasses.asdict(how) | {"augmented": augmented},
+                "precision": precision,
+                **facts,
+                "seconds of fine-tuning": time.perf_counter() - begun,
+                **origin(device),
+            }
+        )
+    return records
+
+
+def _encoder(
+    work: Work, recipe: Recipe, dataset: Dataset, device: str, precision: str
+) -> tuple[Encoder, Features, dict[str, Any]]:
+    """Pre-trained, or with its first weights, and what is to be said of the pre-training."""
+    if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
+        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+        return build_encoder(recipe, make_store(dataset, features)), features, {}
+    trained = pretrain(recipe, dataset, device=device, precision=precision)
+    last = trained.metrics[-1]
+    facts = {
+        "policy": {
+            "augmentations": list(trained.info.pool),
+            "probabilities": last.probabilities,
+            "pair losses": last.pair_losses,
+            "drawn": trained.counts.tolist(),
+        },
+        "losses": [epoch.loss for epoch in trained.metrics],
+        "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        "fast": trained.info.fast,
+    }
+    return trained.encoder, trained.info.features, facts
+
+
+def compute_missing(
+    missing: Sequence[Cell],
+    records: Path,
+    *,
+    data_root: str | None,
+    device: str = "auto",
+    precision: str = "32-true",
+    jobs: int = 1,
+) -> Iterator[Work]:
+    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done.
+
+    Args:
+        missing: the cells.
+        records: the folder of records.
+        data_root: where data sets lie.
+        device, precision: to train with.
+        jobs: processes, one thread each; they do not change the result.
+    """
+    make_folder(records)
+    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device, precision=precision)
+    yield from done_one_by_one(compute_one, works(missing), jobs)
+
+
+def _compute_one(work: Work, records: Path, data_root: str | None, device: str, precision: str) -> None:
+    found = compute(work, _dataset(work.dataset, data_root), device=device, precision=precision)
+    for cell, record in zip(work.cells(), found, strict=True):
+        path = cell.path(records)
+        make_folder(path.parent)
+        write_json(path, record)
+
+
+@lru_cache(maxsize=1)
+def _dataset(name: str, data_root: str | None) -> Dataset:
+    return read(name, data_root)
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    path = cell.path(records)
+    if not path.exists():
+        return False
+    record = read_record(path)
+    recipe = json.loads(json.dumps(cell_recipe(cell.dataset, cell.method, cell.seed).table()))
+    if (record["cell"], record.get("recipe")) != (dataclasses.asdict(cell), recipe):
+        raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
+    return True
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        Cell(**record["cell"])
+        _ = record["scores"]["accuracy"], record["split_hash"]
+        return record
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error

@@ -1,0 +1,42 @@
+"""The network that fine-tuning moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from joao.encoders import Encoder
+from joao.graphs import GraphBatch
+
+
+class Classifier(nn.Module):
+    """Encoder, standardisation and a linear layer."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, encoder: Encoder, num_classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.linear = nn.Linear(encoder.num_dimensions, num_classes)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.register_buffer("shift", torch.zeros(encoder.num_dimensions))
+        self.register_buffer("scale", torch.ones(encoder.num_dimensions))
+
+    def classify(self, embeddings: Tensor) -> Tensor:
+        """``(G, d)`` embeddings to ``(G, C)`` logits."""
+        logits: Tensor = self.linear((embeddings - self.shift) / self.scale)
+        return logits
+
+    def forward(
+        self,
+        num_graphs: int,
+        x: Tensor,
+        source: Tensor,
+        target: Tensor,
+        graph_of_node: Tensor,
+        edge_attr: Tensor | None,
+    ) -> Tensor:
+        # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
+        return self.classify(self.encoder(GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)))

@@ -1,0 +1,281 @@
+"""Fine-tuning: an encoder and a linear layer behind it learn the classes of some graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from joao.augmentations import Augmentation, Identity
+from joao.augmentations.base import PaddedAugmentation
+from joao.encoders import Encoder
+from joao.encoders.base import PaddedEncoder
+from joao.errors import UserError
+from joao.graphs import GraphBatch, GraphStore
+from joao.randomness import seeded, torch_generator
+from joao.training.classifier import Classifier
+from joao.training.device import Fabric, matrix_products
+from joao.training.model import batches_by_size, shuffled_batches
+from joao.training.recorder import Recorder
+from joao.training.rooms import Placed, Room, Rooms, why_not_padded
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """How to fine-tune.
+
+    Args:
+        epochs: passes over the training graphs, at most.
+        batch_size: graphs in a batch.
+        learning_rate: of Adam.
+        patience: epochs without a better validation, equally good ones among them, after which it stops; 0: never.
+        choose_by: what the validation graphs choose the epoch by, ``accuracy`` or ``loss``; of equally good epochs the
+            last is kept (decision 0007).
+        frozen: whether the encoder stays as it is and only the linear layer learns.
+        balanced: whether every class weighs the same in the loss, however many graphs it has.
+        standardise: whether embeddings are shifted and scaled, once, to mean 0 and deviation 1 over the training graphs
+            as they are before fine-tuning.
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 0.001
+    patience: int = 0
+    choose_by: str = "accuracy"
+    frozen: bool = False
+    balanced: bool = False
+    standardise: bool = False
+
+    def __post_init__(self) -> None:
+        for name, bound in {"epochs": 1, "batch_size": 2, "patience": 0}.items():
+            if getattr(self, name) < bound:
+                raise UserError(f"fine-tuning: {name} must be at least {bound}, got {getattr(self, name)}.")
+        if not 0 < self.learning_rate < math.inf:
+            raise UserError(f"fine-tuning: learning_rate must be above 0, got {self.learning_rate}.")
+        if self.choose_by not in ("accuracy", "loss"):
+            raise UserError(f"fine-tuning: choose_by must be 'accuracy' or 'loss', got '{self.choose_by}'.")
+
+
+@dataclass(frozen=True)
+class FitEpoch:
+    """What an epoch of fine-tuning showed; validation is None without validation graphs."""
+
+    loss: float
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+
+    def score(self, choose_by: str) -> float:
+        """The higher the better; without validation all epochs are equally good."""
+        if self.validation_loss is None or self.validation_accuracy is None:
+            return 0.0
+        return self.validation_accuracy if choose_by == "accuracy" else -self.validation_loss
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fine-tuning that is over: what every epoch showed, and the number, from 1 on, of the one that was kept."""
+
+    epochs: tuple[FitEpoch, ...]
+    chosen: int
+
+
+class Finetuning:
+    """Fine-tunes one encoder, again and again from the same start, on different parts of the same graphs.
+
+    Args:
+        store: the graphs, on any device; they are moved to the fabric's.
+        classes: ``(G,)`` class numbers from 0 on; of graphs that are never trained on, anything.
+        num_classes: of the data.
+        encoder: where every fit starts; changed in place.
+        how: see :class:`Finetune`.
+        fabric: the device, precision and launch, of Lightning.
+        pool: augmentations; every training batch is shown under one of them, drawn uniformly; none: as it is.
+        fast: whether to train on padded batches; None: on a GPU, where possible.
+        seed: of the linear layer's first weights.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        classes: Tensor,
+        num_classes: int,
+        encoder: Encoder,
+        how: Finetune,
+        fabric: Fabric | None = None,
+        pool: Sequence[Augmentation] = (),
+        fast: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.device = self.fabric.device
+        self.store, self.classes = store.to(self.device), classes.to(self.device)
+        self.how, self.pool = how, list(pool) or [Identity()]
+        on_gpu = self.device.type == "cuda"
+        reason = "a frozen encoder needs none" if how.frozen else why_not_padded(encoder, self.pool, self.fabric)
+        if fast and reason:
+            raise UserError(f"fine-tuning: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
+        self.is_fast = not reason and (on_gpu if fast is None else fast)
+        with seeded(seed, "classifier"):
+            self.classifier = Classifier(encoder, num_classes)
+        learning = self.classifier.linear if how.frozen else self.classifier
+        self.optimiser = torch.optim.Adam(
+            learning.parameters(), lr=how.learning_rate, fused=True, capturable=on_gpu and self.is_fast
+        )
+        self.model, self.wrapped_optimiser = self.fabric.setup(self.classifier, self.optimiser)
+        self.start = [value.clone() for value in self.classifier.state_dict().values()]
+        self.class_weights = torch.ones(num_classes, device=self.device)
+        self.loss_sum = torch.zeros((), device=self.device)
+        self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
+        self.recorder = Recorder(self.device, [self.views_generator])
+        self.rooms = Rooms(self.store, 1, self.recorder) if self.is_fast else None
+
+    def fit(
+        self,
+        train: Tensor,
+        validation: Tensor,
+        seed: int = 0,
+        on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
+    ) -> Fit:
+        """Starts again and learns from the graphs ``train``; the epoch that the graphs ``validation`` prefer is kept.
+
+        Args:
+            train, validation: ``(n,)`` numbers of graphs, on the CPU; without validation graphs the last epoch is kept.
+            seed: of batches and augmentations.
+            on_epoch: told what each epoch showed.
+        """
+        if train.numel() < 2:
+            raise UserError(f"fine-tuning: needs two graphs or more to learn from, got {train.numel()}.")
+        self._begin(train, seed)
+        generators = [torch_generator(seed, f"fine-tuning {purpose}") for purpose in ("batches", "augmentations")]
+        looked_at = self._batches(validation)
+        labels = self.classes[validation.to(self.device)]
+        frozen = self._embeddings(train) if self.how.frozen else None
+        kept, chosen, improved, best = self._state(), 0, 0, -math.inf
+        epochs: list[FitEpoch] = []
+        while len(epochs) < self.how.epochs:
+            with seeded(seed, f"fine-tuning epoch {len(epochs)}", self.device), matrix_products(self.fabric):
+                loss = self._train_epoch(train, frozen, *generators)
+                epochs.append(self._look(loss, looked_at, labels))
+            on_epoch(epochs[-1])
+            score = epochs[-1].score(self.how.choose_by)
+            if score > best:
+                best, improved = score, len(epochs)
+            if score == best:
+                chosen = len(epochs)
+                torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
+            if looked_at and self.how.patience and len(epochs) - improved >= self.how.patience:
+                break
+        self._set_state(kept)
+        return Fit(tuple(epochs), chosen)
+
+    @torch.no_grad()
+    def logits(self, graphs: Tensor) -> Tensor:
+        """``(n, C)`` for the graphs numbered ``graphs`` ``(n,)``, in evaluation mode."""
+        return self._logits(self._batches(graphs))
+
+    def _begin(self, train: Tensor, seed: int) -> None:
+        self._set_state(self.start)
+        for state in self.optimiser.state.values():
+            for value in state.values():
+                value.zero_()
+        self.views_generator.manual_seed(torch_generator(seed, "fine-tuning views").initial_seed())
+        if self.how.balanced:
+            counts = torch.bincount(self.classes[train.to(self.device)], minlength=self.class_weights.numel())
+            self.class_weights.copy_(train.numel() / (counts.clamp(min=1) * (counts > 0).sum()))
+        if self.how.standardise:
+            embeddings = self._embeddings(train)
+            deviation = embeddings.std(0, correction=0)
+            rounding = 1e-5 * embeddings.abs().amax(0)  # the deviation of equal numbers may come out as 1e-8, not 0
+            self.classifier.shift.copy_(embeddings.mean(0))
+            self.classifier.scale.copy_(torch.where(deviation > rounding, deviation, 1))
+
+    def _train_epoch(
+        self, train: Tensor, frozen: Tensor | None, batches: torch.Generator, augmentations: torch.Generator
+    ) -> float:
+        self.classifier.train()
+        self.loss_sum.zero_()
+        drawn = shuffled_batches(train.numel(), self.how.batch_size, batches)
+        if frozen is not None:
+            for places in drawn:
+                logits = self.classifier.classify(frozen[places.to(self.device)])
+                self._descend(logits, train[places].to(self.device))
+            return self.loss_sum.item() / train.numel()
+        graphs = [train[places] for places in drawn]
+        placed = [Placed(each.to(self.device)) for each in graphs] if self.rooms is None else self.rooms.place(graphs)
+        for batch in placed:
+            number = int(torch.randint(len(self.pool), (), generator=augmentations))
+            if self.rooms is not None and batch.fits:
+                self._replay(self.rooms, batch.graphs, number)
+            else:
+                s = self.pool[number](self.store.batch(batch.graphs), self.views_generator)
+                logits = self.model(s.num_graphs, s.x, s.source, s.target, s.graph_of_node, s.edge_attr)
+                self._descend(logits, batch.graphs)
+        return self.loss_sum.item() / train.numel()
+
+    def _loss(self, logits: Tensor, graphs: Tensor) -> Tensor:
+        classes = self.classes.index_select(0, graphs)
+        loss = F.cross_entropy(logits.float(), classes, weight=self.class_weights)
+        self.loss_sum += loss.detach() * graphs.numel()
+        return loss
+
+    def _descend(self, logits: Tensor, graphs: Tensor) -> None:
+        self.wrapped_optimiser.zero_grad()
+        self.fabric.backward(self._loss(logits, graphs))
+        self.wrapped_optimiser.step()
+
+    def _replay(self, rooms: Rooms, graphs: Tensor, number: int) -> None:
+        room = rooms.filled(graphs)
+        rooms.show(room, 0, number, cast(list[PaddedAugmentation], self.pool), self.views_generator)
+        self.recorder.run(("step", graphs.numel()), lambda: self._padded_step(room))
+
+    def _padded_step(self, room: Room) -> None:
+        with self.fabric.autocast():
+            embeddings = cast(PaddedEncoder, self.classifier.encoder).encode_padded(room.views)[0]
+            logits = self.classifier.classify(embeddings)
+        self.optimiser.zero_grad()
+        self._loss(logits, room.graphs).backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+
+    @torch.no_grad()
+    def _look(self, loss: float, batches: Sequence[GraphBatch], labels: Tensor) -> FitEpoch:
+        epoch = FitEpoch(loss)
+        if batches:
+            logits = self._logits(batches)
+            of_validation = F.cross_entropy(logits, labels, weight=self.class_weights)
+            weights = self.class_weights[labels]
+            correct = (weights * (logits.argmax(1) == labels)).sum() / weights.sum()
+            epoch = FitEpoch(loss, *torch.stack([of_validation, correct]).tolist())
+        for value in (epoch.loss, epoch.validation_loss):
+            if value is not None and not math.isfinite(value):
+                raise UserError(
+                    f"fine-tuning: the loss became {value}. Lower the learning rate ({self.how.learning_rate}) or scale "
+                    "the node attributes."
+                )
+        return epoch
+
+    def _batches(self, graphs: Tensor) -> list[GraphBatch]:
+        """The graphs in batches that memory holds; what is once looked at is looked at after every epoch."""
+        if not graphs.numel():
+            return []
+        graphs = graphs.to(self.device)
+        return [self.store.batch(part) for part in batches_by_size(self.store, graphs)]
+
+    @torch.no_grad()
+    def _embeddings(self, graphs: Tensor) -> Tensor:
+        self.classifier.eval()
+        return torch.cat([self.classifier.encoder(batch) for batch in self._batches(graphs)]).float()
+
+    def _logits(self, batches: Sequence[GraphBatch]) -> Tensor:
+        self.classifier.eval()
+        return torch.cat([self.classifier.classify(self.classifier.encoder(batch)) for batch in batches]).float()
+
+    def _state(self) -> list[Tensor]:
+        return [value.clone() for value in self.classifier.state_dict().values()]
+
+    def _set_state(self, values: list[Tensor]) -> None:
+        torch._foreach_copy_(list(self.classifier.state_dict().values()), values)
