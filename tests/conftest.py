@@ -18,6 +18,7 @@ from joao.augmentations import Identity
 from joao.augmentations.base import PaddedAugmentation, share_of
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
+from joao.data.synthetic import random_graphs
 from joao.graphs import GraphBatch
 from joao.padded import with_keep
 
@@ -127,6 +128,30 @@ def mutag():
     """The store of MUTAG: 188 molecules with one-hot atoms and bonds."""
     dataset = read(BUNDLED / "MUTAG.zip")
     return make_store(dataset, Features.fixed_on(dataset))
+
+
+@pytest.fixture(scope="session")
+def made_data(tmp_path_factory):
+    """A folder of data sets with these names, each of the same few made graphs in two classes."""
+
+    def make(*names, num_graphs):
+        dataset = random_graphs(num_graphs, mean_nodes=6, seed=5)
+        first_node = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge)) + 1
+        parts = {
+            "A": zip(dataset.source + first_node, dataset.target + first_node, strict=True),
+            "graph_indicator": [[number + 1] for number in dataset.graph_of_node],
+            "graph_labels": [[number] for number in dataset.classes],
+            "node_labels": dataset.node_labels.tolist(),
+        }
+        texts = {part: "".join(", ".join(map(str, line)) + "\n" for line in lines) for part, lines in parts.items()}
+        root = tmp_path_factory.mktemp("data")
+        for name in names:
+            (root / name).mkdir()
+            for part, text in texts.items():
+                (root / name / f"{name}_{part}.txt").write_text(text)
+        return root
+
+    return make
 
 
 @pytest.fixture

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
-from joao.augmentations import AUGMENTATIONS
+from joao.augmentations import AUGMENTATIONS, NodeDrop
 from joao.data import read
 from joao.data.features import Features, make_store
-from joao.encoders import Gin
+from joao.encoders import Gin, ResGcn
 from joao.experiment import OwnParts, build_method, pretrain
 from joao.graphs import GraphBatch, rows
 from joao.heads import HEADS
@@ -24,7 +24,10 @@ from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 from joao.recipe import make_recipe
 from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
+from joao.training.side_by_side import Part, fit_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -154,6 +157,99 @@ def test_a_layer_of_gin_does_what_its_plain_form_does(padded, width):
         results.append((*made, dx * keep, *rest))
     for one, other in zip(*results, strict=True):
         assert (one - other).norm() <= 1e-4 * other.norm() + 1e-6
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_res_gcn_encodes_padded_views_as_on_a_cpu(residual, dataset):
+    store = make_store(dataset, Features.fixed_on(dataset, "with_degree", max_degree=4))
+    given, draw = PaddedStore(store).batch(torch.arange(150), 2900, 6300), torch.Generator().manual_seed(1)
+    views = stack([each().padded(given, draw) for each in AUGMENTATIONS.values()])
+    with seeded(0, "weights"):
+        encoder = ResGcn(store.num_features, width=70, residual=residual)
+    results = []
+    for device in ("cuda", "cpu"):
+        own = copy.deepcopy(encoder).to(device)
+        embeddings = own.encode_padded(
+            replace(views, **{each.name: getattr(views, each.name).to(device) for each in fields(views)})
+        )
+        upstream = torch.cos(torch.arange(embeddings.numel(), dtype=torch.float64)).float().to(device)
+        (embeddings.flatten() * upstream).sum().backward()
+        gradients = {name: each.grad for name, each in own.named_parameters()}
+        results.append({"embeddings": embeddings.detach(), **gradients, **dict(own.named_buffers())})
+    for name, expected in results[1].items():
+        difference = (results[0][name].cpu() - expected).double().norm()
+        assert difference <= 1e-3 * expected.double().norm() + 1e-6, name
+
+
+@pytest.fixture(scope="module")
+def fine_tuning(dataset):
+    """Makes one on MUTAG, and says on which graphs to train and validate."""
+    store = make_store(dataset, Features.fixed_on(dataset))
+    classes = torch.from_numpy(dataset.classes)
+    order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
+
+    def make(encoder, device="cuda", fast=True, pool=(), **how):
+        with seeded(0, "weights"):
+            made = encoder(store.num_features, width=16)
+        calibrate(made, store, 64, torch.Generator().manual_seed(0))
+        settings = Finetune(**{"epochs": 8, "batch_size": 32, "balanced": True, "standardise": True, **how})
+        fabric = make_fabric(device, "32-true")
+        return Finetuning(store, classes, 2, made, settings, fabric, pool, fast), order[:150], order[150:]
+
+    return make
+
+
+def shown(fit):
+    return torch.tensor([[each.loss, each.validation_loss] for each in fit.epochs])
+
+
+@pytest.mark.parametrize("encoder", [Gin, ResGcn])
+def test_fine_tuning_by_replayed_steps_does_what_plain_steps_do(encoder, fine_tuning):
+    found = []
+    for device, fast in (("cuda", True), ("cuda", False), ("cpu", False)):
+        # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
+        fitting, train, validation = fine_tuning(encoder, device, fast, learning_rate=1e-5)
+        found.append(shown(fitting.fit(train, validation, seed=1)))
+        assert fitting.is_fast == fast
+        if fast:
+            assert ("step", 32) in fitting.recorder._graphs
+            assert ("step", 22) in fitting.recorder._graphs
+    torch.testing.assert_close(found[0], found[1], rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(found[0], found[2], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("encoder", [Gin, ResGcn])
+def test_a_fit_by_replayed_steps_starts_where_the_first_did(encoder, fine_tuning):
+    fitting, train, validation = fine_tuning(encoder, learning_rate=0.001)
+    first = shown(fitting.fit(train, validation, seed=1))
+    other = shown(fitting.fit(validation, train, seed=2))
+    assert not torch.allclose(first, other, rtol=0.05)
+    assert first[0, 0] > first[-1, 0] + 0.1  # so that one which did not start again would show
+    torch.testing.assert_close(shown(fitting.fit(train, validation, seed=1)), first, rtol=0.01, atol=0.01)
+
+
+def test_fits_side_by_side_are_fits_one_after_another(fine_tuning):
+    found = []
+    for fast in (True, False):
+        fitting, train, validation = fine_tuning(ResGcn, fast=fast, learning_rate=1e-5)
+        parts = [
+            Part(train[:70], train[70:90], 1),
+            Part(train[80:], validation, 2),
+            Part(train[5:76], validation[:7], 3),
+        ]
+        found.append([(shown(fit), fitting.logits(validation)) for fit in fit_all(fitting, parts)])
+    for (one, logits), (other, expected) in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(logits, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_replays_of_fine_tuning_draw_by_the_seed_of_the_fit(fine_tuning):
+    # One batch a pass, and nothing is learned: what differs from pass to pass are the views.
+    fitting, train, _ = fine_tuning(ResGcn, pool=[NodeDrop(0.5)], learning_rate=1e-9, batch_size=150)
+    one, same, other = ([each.loss for each in fitting.fit(train, train[:0], seed=n).epochs] for n in (1, 1, 2))
+    assert len({round(loss, 5) for loss in one}) > 4
+    assert same == pytest.approx(one, rel=1e-4)
+    assert other != pytest.approx(one, rel=1e-4)
 
 
 @pytest.mark.parametrize("heads", HEADS)

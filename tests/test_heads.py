@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from joao.heads import HEADS, HeadPerAugmentation, SharedHead
+from joao.heads import HEADS, HeadPerAugmentation, NoHead, SharedHead
 
 NUMBERS = torch.tensor([2, 0, 2, 1, 0, 2])
 
@@ -61,6 +61,17 @@ def test_each_view_goes_through_the_head_of_its_augmentation(embeddings):
     for number in range(4):
         expected = torch.stack([by_hand(heads.heads[number], row) for row in embeddings])
         torch.testing.assert_close(heads(embeddings, number), expected)
+
+
+@pytest.mark.parametrize("augmentation", [0, 3, NUMBERS], ids=["first", "last", "each its own"])
+def test_without_a_head_embeddings_are_as_they_are_and_there_is_nothing_to_learn(embeddings, augmentation):
+    heads = NoHead(5, 4)
+    assert torch.equal(heads(embeddings, augmentation), embeddings)
+    assert heads.shared
+    assert not [*heads.parameters(), *heads.buffers()]
+    found = embeddings.clone().requires_grad_()
+    heads(found, augmentation).sum().backward()
+    assert torch.equal(found.grad, torch.ones_like(found))
 
 
 def test_gradients_reach_the_embeddings_through_their_own_head(embeddings):

@@ -14,6 +14,8 @@ from joao.data.features import RULES
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.experiment import pretrain
+from joao.objectives import OBJECTIVES, NodeObjective
+from joao.policies import POLICIES
 from joao.recipe import (
     CATALOGUES,
     METHODS,
@@ -269,6 +271,68 @@ def test_the_same_name_keeps_the_options():
 def test_a_method_replaces_the_parts_of_a_complete_recipe(before, after):
     complete = make_recipe({"method": before}).table()
     assert make_recipe(with_settings(complete, [f"method={after}"])) == make_recipe({"method": after})
+
+
+OF_NODES = [name for name, parts in METHODS.items() if issubclass(OBJECTIVES[parts["objective"]], NodeObjective)]
+OF_PAIRS = [name for name in METHODS if name not in OF_NODES]
+
+
+@pytest.mark.parametrize("method", OF_NODES)
+def test_methods_of_nodes_see_graphs_as_they_are_under_a_policy_that_does_not_learn(method):
+    recipe = make_recipe({"method": method})
+    assert [part.name for part in recipe.augmentations] == ["identity"]
+    assert (recipe.policy.name, recipe.heads.name) == ("uniform", "no_head")
+    assert not POLICIES["uniform"](["identity"]).learns
+    own = make_recipe({"method": method, "augmentations": ["node_drop", "subgraph"]})
+    assert [part.name for part in own.augmentations] == ["node_drop", "subgraph"]  # unless it says otherwise
+
+
+@pytest.mark.parametrize("method", OF_PAIRS)
+def test_methods_of_pairs_have_the_papers_pool(method):
+    assert tuple(part.name for part in make_recipe({"method": method}).augmentations) == POOL
+
+
+@pytest.mark.parametrize("method", OF_NODES)
+def test_a_method_of_nodes_replaces_pool_and_parts_that_a_recipe_says_and_adds_none(method):
+    table = {
+        "augmentations": [{"name": "node_drop", "strength": 0.4}, "subgraph"],
+        "policy": {"name": "min_max", "gamma": 0.7},
+        "heads": "head_per_augmentation",
+        "objective": {"name": "nt_xent", "temperature": 0.3},
+        "encoder": {"name": "res_gcn", "width": 8},
+        "training": {"epochs": 3},
+    }
+    changed = with_settings(table, [f"method={method}"])
+    assert changed.keys() == {*table, "method"}
+    assert changed["augmentations"] == ["identity"]
+    assert (changed["encoder"], changed["training"]) == (table["encoder"], table["training"])
+    expected = {"method": method, "encoder": table["encoder"], "training": table["training"]}
+    assert make_recipe(changed) == make_recipe(expected)
+    assert with_settings({"training": {}}, [f"method={method}"]) == {"training": {}, "method": method}
+
+
+@pytest.mark.parametrize(("there", "back"), list(itertools.product(OF_NODES, OF_PAIRS)))
+@pytest.mark.parametrize("said", ["everything", "pool and parts", "pool alone", "nothing"])
+def test_there_and_back_is_the_method_itself(there, back, said):
+    table = make_recipe({"method": back, "encoder": "res_gcn"}).table()
+    keep = {
+        "everything": set(table),
+        "pool and parts": {"augmentations", "policy", "heads", "objective"},
+        "pool alone": {"augmentations"},
+        "nothing": set(),
+    }[said]
+    table = {key: value for key, value in table.items() if key in keep}
+    changed = with_settings(with_settings(table, [f"method={there}"]), [f"method={back}"])
+    assert make_recipe(changed) == make_recipe({**table, "method": back})
+
+
+def test_a_pool_of_ones_own_stays_when_a_method_of_pairs_follows():
+    pool = ["node_drop", {"name": "subgraph", "strength": 0.4}]
+    for table in ({"method": "gae", "augmentations": pool}, make_recipe({"augmentations": pool}).table()):
+        recipe = make_recipe(with_settings(table, ["method=joaov2"]))
+        assert recipe.augmentations == make_recipe({"augmentations": pool}).augmentations
+    alone = make_recipe({"method": "joao", "augmentations": ["identity"]}).table()
+    assert [part.name for part in make_recipe(with_settings(alone, ["method=joaov2"])).augmentations] == ["identity"]
 
 
 def test_a_method_keeps_the_options_of_a_part_it_shares():

@@ -26,6 +26,7 @@ INFO = RunInfo(
     machine={"cores": 2, "gpu": None},
     precision="bf16-mixed",
     own={"encoder": "Mine()"},
+    finetuned_on=("fedcba9876543210",),
 )
 WEIGHTS = {"encoder.w": torch.tensor([[1.5, -0.0], [1e-40, 3.0]]), "heads.n": torch.tensor(3)}
 

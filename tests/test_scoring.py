@@ -16,8 +16,10 @@ from joao.evaluation.histogram import histogram
 from joao.evaluation.statistics import paired_gain
 from joao.evaluation.unsupervised import evaluate_embeddings, shuffled
 from joao.experiment import OwnParts, pretrain, untrained
+from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.scoring import BASELINES, evaluate
+from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
 RECIPE = make_recipe({"data": "synthetic", "training": {"epochs": 1, "batch_size": 12}})
@@ -119,6 +121,12 @@ def test_an_encoder_of_ones_own_has_no_known_untrained_form():
     own = pretrain(RECIPE, GRAPHS, device="cpu", own=OwnParts(encoder=Sum()))
     with pytest.raises(UserError, match="the encoder is its owner's"):
         evaluate(own, GRAPHS, **SETTINGS, device="cpu")
+
+
+def test_what_was_fine_tuned_with_labels_is_not_scored_as_if_it_were_not(trained):
+    tuned = finetune(trained, GRAPHS, Finetune(epochs=1), device="cpu").trained
+    with pytest.raises(UserError, match="this encoder was fine-tuned with some"):
+        evaluate(tuned, GRAPHS, **SETTINGS, device="cpu")
 
 
 def test_shuffled_labels_score_like_chance(monkeypatch):

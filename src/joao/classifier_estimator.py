@@ -36,7 +36,8 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: passes over the graphs, at most.
         batch_size, learning_rate: of the training.
         patience: epochs without a better validation after which it stops; 0: never.
-        frozen: whether the encoder stays as it is and only the linear layer behind it learns.
+        frozen: whether the encoder stays as it is and only the linear layer behind it learns, which may want a
+            ``learning_rate`` of 0.01.
         class_weight: ``balanced`` (every class weighs the same, however many graphs it has) or None.
         validation_share: of the graphs, held out to choose the epoch.
         random_state: seed of everything random; None draws one.
@@ -125,7 +126,8 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """``(G,)`` the most probable class of each graph."""
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        numbers = self.predict_proba(X).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[numbers]
         return predicted
 
     @property
@@ -199,11 +201,17 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _start(self, dataset: Dataset, seed: int) -> Trained:
         if self.pretrained is None:
             return initial(_default(seed), dataset, device=self.device)
-        if not isinstance(self.pretrained, JOAO):
+        if isinstance(self.pretrained, str | Path):
             return load_run(Path(self.pretrained), device=self.device)
+        if not isinstance(self.pretrained, JOAO):
+            raise UserError(
+                "JOAOClassifier: pretrained must be a fitted JOAO, the folder of a run or None, got "
+                f"{shown(self.pretrained)}."
+            )
         if not hasattr(self.pretrained, "trained_"):
             raise UserError("JOAOClassifier: pretrained is not fitted. Fit it, or save it and give its folder.")
-        return self.pretrained.trained_
+        trained: Trained = self.pretrained.trained_
+        return trained
 
 
 def _default(seed: int) -> Recipe:

@@ -221,6 +221,8 @@ def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None =
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
         how = Finetune(**checked_options(Finetune, fields["settings"], f"{path}: settings"))
         fit = Fit(tuple(FitEpoch(**epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
+        if not 1 <= fit.chosen <= len(fit.epochs):
+            raise ValueError(f"epoch {fit.chosen} of {len(fit.epochs)} was chosen")
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

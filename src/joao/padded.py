@@ -91,15 +91,16 @@ class PaddedBatch:
 
 @dataclass(frozen=True, eq=False)
 class PaddedViews:
-    """Several views of the same graphs, all with the same room.
+    """Several views of the same graphs, or of graphs of their own, all with the same room.
 
     Attributes:
         x: ``(V, N, d)``
         source, target: ``(V, E)``
         first_edge: ``(V, N + 1)``
         keep: ``(V, N)``
-        graph_of_node: ``(N,)``
-        first_node: ``(G + 1,)``
+        graph_of_node: ``(N,)`` of all views, or ``(V, N)``
+        first_node: ``(G + 1,)`` of all views, or ``(V, G + 1)``; where views have graphs of their own, one without
+            nodes is room left over.
     """
 
     x: Tensor

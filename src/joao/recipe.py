@@ -153,9 +153,7 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
         first, dot, second = key.partition(".")
         if not dot:
             if first == "method" and isinstance(value, str):
-                parts = {key: part for key, part in METHODS.get(value, {}).items() if key in result}
-                pool = {key: list(parts.pop(key)) for key in ("augmentations",) if key in parts}
-                result |= {family: _renamed(result[family], name) for family, name in parts.items()} | pool
+                result = _with_method(result, value)
             result[first] = value
             continue
         part = result.get(first, {})
@@ -165,6 +163,29 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
             raise UserError(f"--set {setting}: '{first}' has no keys inside it. Set it whole: {first}=[...].")
         result[first] = _renamed(part, value) if second == "name" else {**part, second: value}
     return result
+
+
+def _with_method(table: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """A copy of ``table`` whose parts, where it says any, are those of ``method``."""
+    chosen, result = METHODS.get(method, {}), dict(table)
+    for key in chosen.keys() & table.keys():
+        result[key] = list(chosen[key]) if key == "augmentations" else _renamed(table[key], chosen[key])
+    if chosen and "augmentations" not in chosen and _has_one_view(table):
+        result.pop("augmentations", None)
+    return result
+
+
+def _has_one_view(table: Mapping[str, Any]) -> bool:
+    """Whether the pool of ``table`` is the one that its objective of nodes brought along."""
+
+    def name(part: Any) -> Any:
+        return part.get("name") if isinstance(part, Mapping) else part
+
+    pool = table.get("augmentations")
+    if not isinstance(pool, list | tuple) or tuple(map(name, pool)) != _ONE_VIEW["augmentations"]:
+        return False
+    objective = name(table.get("objective", METHODS.get(str(table.get("method")), {}).get("objective")))
+    return any(parts["objective"] == objective for parts in METHODS.values() if "augmentations" in parts)
 
 
 def _renamed(part: Any, name: Any) -> Any:

@@ -98,3 +98,18 @@ def labelled(tmp_path):
 @pytest.fixture
 def unlabelled(tmp_path):
     return Path(write_graphs(tmp_path / "unlabelled.jsonl", *[graph() for _ in range(4)])).name
+
+
+@pytest.fixture(scope="session")
+def tuned(mutag_run, tmp_path_factory):
+    """What ``joao finetune`` said of the quickstart's run, and the folder it wrote."""
+    folder = tmp_path_factory.mktemp("finetune") / "tuned"
+    with pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
+        return run_joao("finetune", mutag_run, "MUTAG", "--out", folder, "--epochs", 3, "--device", "cpu"), folder
+
+
+@pytest.fixture(scope="session")
+def mutag_tuned(tuned):
+    """The folder of the fine-tuning."""
+    return tuned[1]

@@ -134,6 +134,47 @@ def test_outputs_of_embed(joao, mutag_run, tmp_path, out, message):
     refused(joao("embed", mutag_run, "MUTAG", "--out", out), message, tmp_path, before)
 
 
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("there.csv", "there.csv: exists already."),
+        ("nowhere/new.npz", "its folder nowhere does not exist."),
+        ("new.txt", "new.txt: unknown kind of file '.txt'. Use .csv or .npz."),
+    ],
+)
+def test_outputs_of_predict(joao, mutag_tuned, tmp_path, out, message):
+    (tmp_path / "there.csv").write_text("precious")
+    before = tree(tmp_path)
+    refused(joao("predict", mutag_tuned, "MUTAG", "--out", out), message, tmp_path, before)
+
+
+@pytest.mark.parametrize("out", ["full", "full/mine"])
+def test_outputs_of_finetune(joao, mutag_run, tmp_path, out):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("precious")
+    before = tree(tmp_path)
+    refused(joao("finetune", mutag_run, "nowhere.jsonl", "--out", out), f"{out}: exists already.", tmp_path, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--validation-share", "1.5"], "the share of validation graphs must be between 0 and 1, got 1.5."),
+        (["--validation-share", "0"], "the share of validation graphs must be between 0 and 1, got 0.0."),
+        (["--learning-rate", "0"], "learning_rate must be above 0, got 0.0."),
+        (["--learning-rate", "1e30"], "the loss became"),
+        (["--epochs", "0"], "Invalid value for '--epochs'"),
+        (["--batch-size", "1"], "Invalid value for '--batch-size'"),
+        (["--device", "gpu"], "device: must be auto, cpu or cuda, got 'gpu'."),
+        (["--precision", "8"], "precision: must be one of"),
+        (["--frozen", "--fast"], "the fast path is not possible: a frozen encoder needs none."),
+    ],
+)
+def test_options_of_finetune(joao, mutag_run, tmp_path, arguments, message):
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "new", "--epochs", 3, *arguments)
+    refused(outcome, message, tmp_path, {})
+
+
 @pytest.mark.parametrize("out", ["there.json", "nowhere/new.json"])
 def test_outputs_of_evaluate(joao, mutag_run, tmp_path, out):
     (tmp_path / "there.json").write_text("precious")
@@ -155,6 +196,17 @@ def newer(run):
     (run / "run.json").write_text(json.dumps({**fields, "format": FORMAT + 1}))
 
 
+def unfinished(run):
+    fields = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**fields, "finished": False}))
+
+
+def wider(run):
+    recipe = (run / "recipe.toml").read_text()
+    assert recipe.count("width = 32\n") == 1
+    (run / "recipe.toml").write_text(recipe.replace("width = 32\n", "width = 40\n"))
+
+
 DAMAGES = {
     "nowhere": (shutil.rmtree, "is not a run: there is no such folder."),
     "foreign": (lambda run: [path.unlink() for path in run.iterdir()], "is not a run: it has no run.json."),
@@ -165,17 +217,19 @@ DAMAGES = {
     "no weights": (lambda run: (run / "weights.safetensors").unlink(), "weights.safetensors: cannot be read"),
     "no recipe": (lambda run: (run / "recipe.toml").unlink(), "recipe.toml: cannot be read"),
     "newer": (newer, "is newer than this version of joao knows."),
+    "unfinished": (unfinished, "is not finished. Go on with 'joao pretrain --resume run'."),
+    "of another width": (wider, "run: its weights do not fit its recipe"),
 }
 
 
-@pytest.mark.parametrize("command", ["embed", "evaluate"])
+@pytest.mark.parametrize("command", ["embed", "evaluate", "finetune", "predict"])
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_runs(joao, mutag_run, tmp_path, kind, command):
     damage, message = DAMAGES[kind]
     shutil.copytree(mutag_run, tmp_path / "run")
     damage(tmp_path / "run")
     before = tree(tmp_path)
-    arguments = ["--out", "new.csv"] if command == "embed" else ["--folds", 2]
+    arguments = ["--folds", 2] if command == "evaluate" else ["--out", "new.csv"]
     refused(joao(command, "run", "MUTAG", *arguments), message, tmp_path, before)
 
 
@@ -212,15 +266,73 @@ def test_classes(joao, tmp_path, content, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (class_sizes(12), "few: one class only among 12 graphs; a classifier needs two or more."),
+        (class_sizes(1, 1, 1), "labels: 3 labelled graphs of 3 classes leave none to choose the epoch with."),
+        (GRAPH * 12, "few: not every graph has a label. Fine-tune on those that do"),
+        (None, "few.jsonl: no such file or folder."),
+    ],
+)
+def test_labels_to_learn_from(joao, labelled, tmp_path, content, message):
+    assert joao("pretrain", labelled, "--out", "run", "--epochs", 1).code == 0
+    if content is not None:
+        (tmp_path / "few.jsonl").write_text(content)
+    before = tree(tmp_path)
+    refused(joao("finetune", "run", "few.jsonl", "--out", "new"), message, tmp_path, before)
+
+
+def test_some_labels_are_told_of_and_not_learned_from(joao, mutag_run, tmp_path):
+    (tmp_path / "some.jsonl").write_text(
+        '{"edges": [], "node_labels": [1], "label": 1}\n{"edges": [], "node_labels": [1]}\n'
+    )
+    before = tree(tmp_path)
+    outcome = joao("finetune", mutag_run, "some.jsonl", "--out", "new")
+    assert outcome.code == 2
+    note, error = outcome.err.splitlines()
+    assert note == "joao: note: some: 1 of 2 graphs have no label; the labels are left out."
+    assert error == "joao: some: not every graph has a label. Fine-tune on those that do, in a file of their own."
+    assert tree(tmp_path) == before
+
+
+def test_a_run_without_a_classifier(joao, mutag_run, tmp_path):
+    message = f"{mutag_run}: has no classifier; make one with 'joao finetune {mutag_run} DATA --out FOLDER'."
+    refused(joao("predict", mutag_run, "MUTAG", "--out", "new.csv"), message, tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate("finetune.json"), "finetune.json: is damaged or not of a fine-tuning"),
+        (lambda run: (run / "finetune.json").write_text("{}"), "finetune.json: is damaged or not of a fine-tuning"),
+        (wider, "run: its weights do not fit its recipe"),
+    ],
+)
+def test_damaged_classifiers(joao, mutag_tuned, tmp_path, damage, message):
+    shutil.copytree(mutag_tuned, tmp_path / "run")
+    damage(tmp_path / "run")
+    before = tree(tmp_path)
+    refused(joao("predict", "run", "MUTAG", "--out", "new.csv"), message, tmp_path, before)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
         ('{"edges": [], "node_labels": [[1, 2]]}', "2 columns of node labels; the features expect 1."),
         ('{"edges": [], "node_labels": ["C"]}', "are of another type than the known ones"),
         ('{"edges": [], "num_nodes": 1}', "0 columns of node labels; the features expect 1."),
     ],
 )
-def test_graphs_of_another_kind_than_the_runs(joao, mutag_run, tmp_path, content, message):
+def test_graphs_of_another_kind_than_the_runs(joao, mutag_run, mutag_tuned, tmp_path, content, message):
     (tmp_path / "other.jsonl").write_text(content)
     before = tree(tmp_path)
     refused(joao("embed", mutag_run, "other.jsonl", "--out", "new.csv"), message, tmp_path, before)
+    refused(joao("predict", mutag_tuned, "other.jsonl", "--out", "new.csv"), message, tmp_path, before)
+
+
+@pytest.mark.parametrize("options", [[], ["--from-scratch"]])
+def test_labelled_graphs_of_another_kind_than_the_runs(joao, mutag_run, labelled, tmp_path, options):
+    before = tree(tmp_path)
+    message = "labelled: 0 columns of node labels; the features expect 1."
+    refused(joao("finetune", mutag_run, labelled, "--out", "new", *options), message, tmp_path, before)
 
 
 @pytest.mark.parametrize("arguments", [["data", "nowhere.zip"], ["data", "NOSET"], ["data", "."]])

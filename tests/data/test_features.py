@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
 import torch
 
-from joao.data import Features
+from joao.data import Features, read
 from joao.data.base import make_dataset
 from joao.errors import UserError
+
+ROOT = os.environ.get("JOAO_DATA")
 
 STAR = (np.array([0, 0, 0]), np.array([1, 2, 3]))
 
@@ -75,9 +78,79 @@ def test_constant_is_one():
     assert Features.fixed_on(star(), "constant").columns(star()).tolist() == [[1]] * 4
 
 
-def test_features_survive_json():
+DEGREES = [[3, 0, 0, 1], [1, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 0]]  # the number; then one-hot, capped at 2
+LABELS = np.array([[7, 0], [3, 1], [7, 1], [5, 0]])
+ONE_HOT = [[0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
+ATTRIBUTES = np.array([[0.0], [2], [2], [0]])
+STANDARDISED = [[-1], [1], [1], [-1]]
+
+
+@pytest.mark.parametrize(
+    ("data", "before"),
+    [
+        ({}, [[1]] * 4),
+        ({"node_labels": LABELS}, ONE_HOT),
+        ({"node_attributes": ATTRIBUTES}, STANDARDISED),
+        (
+            {"node_labels": LABELS, "node_attributes": ATTRIBUTES},
+            [one + other for one, other in zip(ONE_HOT, STANDARDISED, strict=True)],
+        ),
+    ],
+    ids=["neither", "labels", "attributes", "both"],
+)
+def test_degrees_stand_beside_what_there_is_as_a_number_and_one_hot(data, before):
+    features = Features.fixed_on(star(**data), "with_degree", max_degree=2)
+    assert features.rule == "with_degree"
+    columns = features.columns(star(**data))
+    assert columns.dtype == torch.float32
+    assert columns.tolist() == [one + other for one, other in zip(before, DEGREES, strict=True)]
+
+
+def test_degrees_stand_beside_zeros_where_labels_were_not_seen_before():
+    features = Features.fixed_on(star(node_labels=np.array([3, 5, 5, 3])), "with_degree", max_degree=2)
+    later = star(node_labels=np.array([4, 5, 9, 3]))
+    expected = [[0, 0], [0, 1], [0, 0], [1, 0]]
+    assert features.columns(later).tolist() == [one + other for one, other in zip(expected, DEGREES, strict=True)]
+    assert features.unknown_labels(later) == 2
+
+
+def test_degrees_stand_beside_ones_also_in_later_graphs_that_have_labels():
+    features = Features.fixed_on(star(), "with_degree", max_degree=2)
+    later = star(node_labels=LABELS, node_attributes=ATTRIBUTES)
+    assert features.columns(later).tolist() == [[1, *row] for row in DEGREES]
+    assert features.unknown_labels(later) == 0
+
+
+def test_the_degree_as_a_number_is_not_capped():
+    edges = np.zeros(30, dtype=np.int64), np.arange(1, 31)
+    dataset = make_dataset("star", np.array([31]), edges, tell_directed=False)
+    columns = Features.fixed_on(dataset, "with_degree", max_degree=10).columns(dataset)
+    assert columns[0].tolist() == [1, 30] + [0] * 10 + [1]
+
+
+# Published: attributes and labels, or 1; the degree; and one more column than the cap.
+@pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
+@pytest.mark.parametrize(
+    ("name", "max_degree", "width"),
+    [
+        ("NCI1", 100, 139),
+        ("PROTEINS", 100, 106),
+        pytest.param("COLLAB", 100, 103, marks=pytest.mark.slow),
+        ("REDDIT-BINARY", 10, 13),
+    ],
+)
+def test_degrees_beside_what_there_is_are_as_many_columns_as_published(name, max_degree, width):
+    dataset = read(name, root=ROOT)
+    columns = Features.fixed_on(dataset, "with_degree", max_degree=max_degree).columns(dataset)
+    assert columns.shape == (dataset.num_nodes, width)
+    assert (columns[:, -max_degree - 1 :].sum(1) == 1).all()
+    assert columns[:, -max_degree - 2].sum(dtype=torch.float64) == len(dataset.source)  # every edge has two ends
+
+
+@pytest.mark.parametrize("rule", ["auto", "with_degree"])
+def test_features_survive_json(rule):
     dataset = star(node_labels=np.array(list("abca")), node_attributes=np.arange(8.0).reshape(4, 2))
-    features = Features.fixed_on(dataset)
+    features = Features.fixed_on(dataset, rule, max_degree=9)
     assert Features.from_json(json.loads(json.dumps(dataclasses.asdict(features)))) == features
 
 

@@ -4,9 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from joao.errors import UserError
-from joao.evaluation.statistics import chance_level, mean, paired_gain, sample_std
+from joao.evaluation.statistics import (
+    chance_level,
+    gain_over_seeds,
+    mean,
+    paired_gain,
+    rank_correlation,
+    sample_std,
+)
 
 
 def test_deviation_is_that_of_a_sample():
@@ -60,6 +68,76 @@ def test_equal_differences_give_an_interval_without_width(gap):
 def test_scores_that_cannot_be_paired_are_an_error(a, b):
     with pytest.raises(UserError, match=r"same folds on both sides, got shapes"):
         paired_gain(a, b)
+
+
+def test_gain_over_seeds_matches_a_hand_computation():
+    gain = gain_over_seeds([0.9, 0.8, 0.7], [0.8, 0.8, 0.5])
+    # d = .1, 0, .2: mean .1, deviation .1
+    half_width = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    assert gain.mean == pytest.approx(0.1)
+    assert (gain.low, gain.high) == pytest.approx((0.1 - half_width, 0.1 + half_width))
+    assert gain.level == 0.95
+
+
+@pytest.mark.parametrize("level", [0.9, 0.99])
+def test_gain_over_seeds_is_the_interval_of_a_paired_t_test(level):
+    scores, baseline = np.random.default_rng(4).random((2, 5))
+    gain = gain_over_seeds(scores, baseline, level=level)
+    expected = stats.ttest_rel(scores, baseline).confidence_interval(level)
+    assert (gain.low, gain.high) == pytest.approx((expected.low, expected.high))
+    assert gain.level == level
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        *(([0.1], [0.2]), ([], []), ([0.1, 0.2], [0.1, 0.2, 0.3]), ([0.1, 0.2], [0.1]), ([0.1, 0.2], 0.1)),
+        ([[0.1, 0.2], [0.3, 0.4]], [[0.1, 0.2], [0.3, 0.4]]),
+    ],
+)
+def test_scores_that_are_not_one_a_seed_are_an_error(a, b):
+    with pytest.raises(UserError, match=r"^gain over seeds: needs one score each of two seeds or more .*got shapes"):
+        gain_over_seeds(a, b)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_rank_correlation_is_spearmans(ties):
+    first, second = np.random.default_rng(5).normal(size=(2, 25))
+    if ties:
+        first, second = first.round(), second.round()
+        assert len(set(first)) < 25
+    found = rank_correlation(first, second)
+    assert found.value == pytest.approx(stats.spearmanr(first, second).statistic)
+    assert found.low < found.value < found.high
+    of_ranks = rank_correlation(np.exp(first), -second)
+    assert (of_ranks.value, of_ranks.low, of_ranks.high) == pytest.approx((-found.value, -found.high, -found.low))
+
+
+def test_interval_of_a_rank_correlation_by_hand():
+    found = rank_correlation([1, 2, 3, 4, 5], [20, 10, 40, 30, 50])
+    # Squared differences of ranks 1 + 1 + 1 + 1 + 0 = 4: 1 - 6 * 4 / (5 * 24) = 0.8, and artanh 0.8 = log(9) / 2;
+    # half the width is 1.959964 * sqrt((1 + 0.64 / 2) / (5 - 3)).
+    half_width = 1.959964 * math.sqrt(0.66)
+    assert found.value == pytest.approx(0.8)
+    assert found.low == pytest.approx(math.tanh(math.log(9) / 2 - half_width), abs=1e-6)
+    assert found.high == pytest.approx(math.tanh(math.log(9) / 2 + half_width), abs=1e-6)
+    narrower = rank_correlation([1, 2, 3, 4, 5], [20, 10, 40, 30, 50], level=0.9)
+    assert narrower.low == pytest.approx(math.tanh(math.log(9) / 2 - 1.644854 * math.sqrt(0.66)), abs=1e-6)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_perfect_agreement(sign):
+    found = rank_correlation(np.arange(25), sign * np.arange(25) ** 3)
+    assert (found.value, found.low, found.high) == pytest.approx((sign, sign, sign))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [([1, 2, 3], [1, 2, 3]), ([1, 2, 3, 4], [1, 2, 3, 4, 5]), ([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3, 4], [0] * 4)],
+)
+def test_what_has_no_rank_correlation(a, b):
+    with pytest.raises(UserError, match=r"^rank correlation: needs two lists of the same length, four or more"):
+        rank_correlation(a, b)
 
 
 def test_chance_is_the_share_of_the_largest_class():

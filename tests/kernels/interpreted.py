@@ -95,9 +95,10 @@ def gin_layer_bf16():
 def relu_norm(dtype=torch.float32, tolerance=1e-5):
     _, given = batch()
     keep = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())]).keep
-    for width in (5, 70):
+    for shape in ((5,), (70,), (2, 70)):  # one for all views, or one for each
+        width = shape[-1]
         z = torch.randn(2, ROOM[0], width, generator=DRAW).to(dtype).requires_grad_()
-        bias, scale, shift = (torch.randn(width, generator=DRAW).requires_grad_() for _ in range(3))
+        bias, scale, shift = (torch.randn(shape, generator=DRAW).requires_grad_() for _ in range(3))
         wanted = z, bias, scale, shift
         expected = plain_relu_norm(z, bias, keep, scale, shift, 1e-5)
         found = _ReluNorm.apply(z, bias, keep, scale, shift, 1e-5)
@@ -117,7 +118,7 @@ def relu_norm_bf16():
 
 
 def sums(dtype=torch.float32, tolerance=1e-6, wide=600):
-    _, given = batch()
+    store, given = batch()
     views = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
     keep = views.keep.unsqueeze(-1)
     weight = torch.rand(2, ROOM[0], generator=DRAW) + 0.5
@@ -130,10 +131,17 @@ def sums(dtype=torch.float32, tolerance=1e-6, wide=600):
             upstream = (torch.randn(2, width, ROOM[0], generator=DRAW).transpose(1, 2) * keep).to(dtype)
             one, other = (torch.autograd.grad(each, x, upstream)[0] for each in (found, expected))
             close([found * keep, one * keep], [expected * keep, other * keep], tolerance)
-        found, expected = _GraphSum.apply(x, views), plain_graph_sum(x, views)
-        upstream = torch.randn(2, width, len(GRAPHS), generator=DRAW).transpose(1, 2).to(dtype)
-        one, other = (torch.autograd.grad(each, x, upstream)[0] for each in (found, expected))
-        close([found, one], [expected, other], tolerance)
+        others = store.batch(torch.tensor([7, 0, 50, 2]), *ROOM)
+        own = {
+            name: torch.stack([getattr(each, name) for each in (given, others)])
+            for name in ("graph_of_node", "first_node", "keep")
+        }
+        for each in (views, dataclasses.replace(views, **own)):  # the same graphs in all views, or graphs of their own
+            kept = x * each.keep.unsqueeze(-1)
+            found, expected = _GraphSum.apply(kept, each), plain_graph_sum(kept, each)
+            upstream = torch.randn(2, width, len(GRAPHS), generator=DRAW).transpose(1, 2).to(dtype)
+            one, other = (torch.autograd.grad(total, x, upstream, True)[0] for total in (found, expected))
+            close([found, one], [expected, other], tolerance)
 
 
 def sums_bf16():

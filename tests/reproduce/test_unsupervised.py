@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from joao.data.sources import read
-from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
@@ -34,22 +33,9 @@ GRID = reproduce.grid()
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(made_data):
     """A folder of data sets in which MUTAG is 24 made graphs."""
-    dataset = random_graphs(24, mean_nodes=6, seed=5)
-    first_node = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge)) + 1
-    files = {
-        "A": zip(dataset.source + first_node, dataset.target + first_node, strict=True),
-        "graph_indicator": [[number + 1] for number in dataset.graph_of_node],
-        "graph_labels": [[number] for number in dataset.classes],
-        "node_labels": dataset.node_labels.tolist(),
-    }
-    folder = tmp_path_factory.mktemp("data") / "MUTAG"
-    folder.mkdir()
-    for name, lines in files.items():
-        text = "".join(", ".join(map(str, line)) + "\n" for line in lines)
-        (folder / f"MUTAG_{name}.txt").write_text(text)
-    return folder.parent
+    return made_data("MUTAG", num_graphs=24)
 
 
 @pytest.fixture

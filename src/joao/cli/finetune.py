@@ -32,7 +32,9 @@ def finetune(
     ] = 20,
     learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 0.001,
     batch_size: Annotated[int, typer.Option(min=2, help="Graphs in a batch.")] = 128,
-    frozen: Annotated[bool, typer.Option("--frozen", help="Leave the encoder as it is; only a layer learns.")] = False,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Only the layer behind the encoder learns; try --learning-rate 0.01 then.")
+    ] = False,
     unbalanced: Annotated[
         bool, typer.Option("--unbalanced", help="Let every graph weigh the same, not every class.")
     ] = False,
@@ -101,9 +103,10 @@ def _tell(finetuned: Finetuned, output: Output) -> None:
         f"Learned from {info.num_train} graphs; {info.num_validation} others chose epoch {finetuned.fit.chosen} of "
         f"{len(finetuned.fit.epochs)}, {info.seconds:.1f} s."
     )
+    weighed = ", every class weighing the same" if finetuned.how.balanced else ""
     output.say(
-        f"Validation accuracy {100 * (chosen.validation_accuracy or 0):.1f} %. It chose the epoch and is therefore "
-        "optimistic: new graphs may do worse."
+        f"Validation accuracy {100 * (chosen.validation_accuracy or 0):.1f} %{weighed}. It chose the epoch and is "
+        "therefore optimistic: new graphs may do worse."
     )
 
 

@@ -38,7 +38,7 @@ def predict(
     write_file(out, write(probabilities.numpy(), finetuned.class_names, dataset))
     accuracy = finetuned.accuracy(probabilities, dataset)
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
-    output.result({"file": str(out), "graphs": len(dataset), "accuracy": accuracy, "fine-tuned on them": fitted_on})
+    output.result({"file": str(out), "graphs": len(dataset), "accuracy": accuracy, "fine_tuned_on": fitted_on})
     output.say(f"{out}: {len(dataset)} graphs, {len(finetuned.classes)} classes.")
     if accuracy is not None:
         optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""

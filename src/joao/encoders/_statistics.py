@@ -15,7 +15,7 @@ def remember(
     """Updates the running statistics of ``norms`` as they do it themselves, view by view.
 
     Args:
-        norms: all with the same momentum.
+        norms: all with the same momentum; their statistics are ``(d,)``, or ``(V, d)``: a view's own.
         count: ``(V, 1)`` rows that were normalised.
         means, variances: ``(V, d)`` of each norm's rows, by which they were normalised.
     """
@@ -23,6 +23,11 @@ def remember(
     correction = (count / (count - 1)).to(of_variances[0].dtype)
     unbiased = [each * correction for each in variances]
     momentum = cast(float, norms[0].momentum)
+    if of_means[0].dim() == 2:
+        torch._foreach_lerp_(of_means, list(means), momentum)
+        torch._foreach_lerp_(of_variances, unbiased, momentum)
+        torch._foreach_add_(batches, 1)
+        return
     for view in range(len(count)):
         torch._foreach_lerp_(of_means, [each[view] for each in means], momentum)
         torch._foreach_lerp_(of_variances, [each[view] for each in unbiased], momentum)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,32 @@ class PaddedEncoder(NodeEncoder, ABC):
 
         The views are normalised one by one and their statistics remembered in their order. The host is asked nothing.
         """
+
+
+class StackableEncoder(PaddedEncoder, ABC):
+    """An encoder whose weights may be stacked (:func:`stacked`): then each view is encoded by weights of its own.
+
+    Its :meth:`encode_padded` takes views that have graphs of their own, and in evaluation mode normalises by what it
+    remembers.
+    """
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def stacked(module: M, count: int) -> M:
+    """A copy of ``module`` whose parameters and buffers have a leading dimension: ``count`` times the same."""
+    copied = copy.deepcopy(module)
+    for part in copied.modules():
+        for name, value in list(part.named_parameters(recurse=False)):
+            setattr(part, name, nn.Parameter(_repeated(value, count)))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            setattr(part, name, _repeated(buffer, count))
+    return copied
+
+
+def _repeated(value: Tensor, count: int) -> Tensor:
+    return value.detach().expand(count, *value.shape).clone()
 
 
 def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:

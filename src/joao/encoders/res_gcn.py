@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency
 from joao.encoders._statistics import remember
-from joao.encoders.base import PaddedEncoder, sum_nodes
+from joao.encoders.base import StackableEncoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
 from joao.kernels.relu_norm import masked_norm, relu_norm
@@ -17,7 +17,7 @@ from joao.padded import PaddedViews
 
 
 @final
-class ResGcn(PaddedEncoder):
+class ResGcn(StackableEncoder):
     r"""The graph convolutional network of the paper's semi-supervised setting.
 
     .. math::
@@ -74,35 +74,58 @@ class ResGcn(PaddedEncoder):
         keep, mask = views.keep, views.keep.unsqueeze(-1)
         norms = cast(Sequence[nn.BatchNorm1d], self.node_norms)
         c = torch.where(mask, neighbour_sum(mask.to(views.x.dtype), views), 1).rsqrt().squeeze(-1)
-        x, *moments = masked_norm(views.x, keep, *_affine(norms[0]))
-        statistics = [moments]
+        moments: list[Moments] = []
+        x = _normalised(views.x, keep, norms[0], moments)
         # z + bias is what comes before a ReLU, and carried is what a residual connection adds behind it.
-        z, bias, carried = x @ self.first.weight.T, x.new_zeros(self.num_dimensions), None
+        z, bias, carried = x @ self.first.weight.mT, x.new_zeros(self.num_dimensions), None
         for convolution, norm in zip(cast(Sequence[nn.Linear], self.convolutions), norms[1:], strict=True):
-            if self.residual:
-                carried = _activated(z, bias, carried)
-                x, *moments = masked_norm(carried, keep, *_affine(norm))
+            if self.residual or not self.training:
+                carried = _activated(z, bias, carried if self.residual else None)
+                x = _normalised(carried, keep, norm, moments)
             else:
-                x, *moments = relu_norm(z, bias, keep, *_affine(norm))
-            statistics.append(moments)
-            z, bias = neighbour_sum(x, views, c) @ convolution.weight.T, convolution.bias
-        count = keep.sum(1, keepdim=True, dtype=torch.float64)
-        remember(norms, count, *zip(*statistics, strict=True))
-        return self._embed(graph_sum(_activated(z, bias, carried) * mask, views))
+                x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
+                moments.append((found[0], found[1]))
+            z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
+        if self.training:
+            _remember(norms, keep, moments)
+        nodes = _activated(z, bias, carried if self.residual else None)
+        return self._embed(graph_sum(nodes * mask, views), views)
 
-    def _embed(self, pooled: Tensor) -> Tensor:
+    def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
         """``(V, G, d)`` sums over nodes to embeddings."""
-        before, behind = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
-        everything = torch.ones(pooled.shape[:2], dtype=torch.bool, device=pooled.device)
-        x, *moments = masked_norm(pooled, everything, *_affine(before))
-        embeddings, *others = masked_norm(torch.relu(self.last(x)), everything, *_affine(behind))
-        count = everything.sum(1, keepdim=True, dtype=torch.float64)
-        remember([before, behind], count, *zip(moments, others, strict=True))
+        before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
+        has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
+        moments: list[Moments] = []
+        x = _normalised(pooled, has_nodes, before, moments)
+        hidden = _activated(x @ self.last.weight.mT, self.last.bias, None)
+        embeddings = _normalised(hidden, has_nodes, behind, moments)
+        if self.training:
+            _remember(norms, has_nodes, moments)
         return embeddings
 
 
+Moments = tuple[Tensor, Tensor]
+
+
+def _normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
+    """By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered."""
+    if norm.training:
+        y, means, variances = masked_norm(h, keep, norm.weight, norm.bias, norm.eps)
+        moments.append((means, variances))
+        return y
+    mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+    slope = norm.weight * torch.rsqrt(variance + norm.eps)
+    y = (h - mean.unsqueeze(-2)) * slope.unsqueeze(-2) + norm.bias.unsqueeze(-2)
+    return y * keep.unsqueeze(-1)
+
+
+def _remember(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
+    count = keep.sum(1, keepdim=True, dtype=torch.float64)
+    remember(norms, count, *zip(*moments, strict=True))
+
+
 def _activated(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:
-    activated = torch.relu(z + bias)
+    activated = torch.relu(z + bias.unsqueeze(-2))
     return activated if carried is None else carried + activated
 
 
@@ -118,7 +141,3 @@ def _norm(width: int) -> nn.BatchNorm1d:
     norm = nn.BatchNorm1d(width)
     nn.init.constant_(norm.bias, 1e-4)  # as published: a ReLU behind it is not dead for a column without spread
     return norm
-
-
-def _affine(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor, float]:
-    return norm.weight, norm.bias, norm.eps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from joao.evaluation import statistics
 from joao.evaluation.labels import Split
 from joao.randomness import derived_seed
-from joao.training.finetune import Finetuning, FitEpoch
+from joao.training.finetune import Finetuning
+from joao.training.side_by_side import Part, fit_all
 
 
 @final
@@ -50,11 +51,7 @@ class FewLabelsScores:
 
 
 def score_splits(
-    finetuning: Finetuning,
-    classes: NDArray[np.int64],
-    splits: Sequence[Split],
-    seed: int,
-    on_epoch: Callable[[Split, FitEpoch], None] = lambda split, epoch: None,
+    finetuning: Finetuning, classes: NDArray[np.int64], splits: Sequence[Split], seed: int
 ) -> FewLabelsScores:
     """Fine-tunes from the same start in every fold; the test graphs are looked at once, when the epoch is chosen.
 
@@ -63,16 +60,13 @@ def score_splits(
         classes: ``(G,)`` class numbers.
         splits: the folds, see :func:`joao.evaluation.labels.few_labels`.
         seed: of batches and augmentations; each fold has its own from it.
-        on_epoch: told what each epoch of each fold showed.
     """
+    parts = [
+        Part(torch.from_numpy(split.train), torch.from_numpy(split.validation), derived_seed(seed, f"fold {number}"))
+        for number, split in enumerate(splits)
+    ]
     scores = []
-    for number, split in enumerate(splits):
-        fit = finetuning.fit(
-            torch.from_numpy(split.train),
-            torch.from_numpy(split.validation),
-            derived_seed(seed, f"fold {number}"),
-            lambda epoch, split=split: on_epoch(split, epoch),  # type: ignore[misc]
-        )
+    for split, fit in zip(splits, fit_all(finetuning, parts), strict=True):
         predicted = finetuning.logits(torch.from_numpy(split.test)).argmax(1).cpu().numpy()
         kept = fit.epochs[fit.chosen - 1]
         accuracy = float((predicted == classes[split.test]).mean())

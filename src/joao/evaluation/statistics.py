@@ -8,7 +8,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
+from scipy.stats import rankdata
 
 from joao.errors import UserError
 
@@ -94,13 +95,50 @@ def gain_over_seeds(scores: ArrayLike, baseline: ArrayLike, *, level: float = 0.
         scores, baseline: ``(r,)`` of the same seeds in the same order.
         level: the interval's coverage.
     """
-    differences = np.asarray(scores, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
-    if differences.ndim != 1 or differences.size < 2:
-        raise UserError(f"paired gain: needs the scores of two seeds or more, got shape {differences.shape}.")
+    first, second = np.asarray(scores, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    if first.shape != second.shape or first.ndim != 1 or first.size < 2:
+        raise UserError(
+            f"gain over seeds: needs one score each of two seeds or more on both sides, got shapes {first.shape} and "
+            f"{second.shape}."
+        )
+    differences = first - second
     centre = float(differences.mean())
     quantile = stdtrit(differences.size - 1, (1 + level) / 2)
     half_width = float(quantile * differences.std(ddof=1) / np.sqrt(differences.size))
     return Gain(centre, centre - half_width, centre + half_width, level)
+
+
+@final
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's rank correlation and the interval that covers the true one with probability ``level``."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike, *, level: float = 0.95) -> RankCorrelation:
+    r"""Spearman's :math:`\rho` of two lists of :math:`n` numbers: the correlation of their ranks.
+
+    The interval is that of Bonett and Wright (2000),
+
+    .. math::
+        \tanh\Big(\operatorname{artanh} \rho \pm z \sqrt{(1 + \rho^2 / 2) / (n - 3)}\Big) .
+
+    Args:
+        first, second: ``(n,)``, four numbers or more, neither all equal.
+        level: the interval's coverage.
+    """
+    one, other = (rankdata(np.asarray(each, dtype=np.float64)) for each in (first, second))
+    if one.shape != other.shape or one.size < 4 or not one.std() or not other.std():
+        raise UserError("rank correlation: needs two lists of the same length, four or more, neither all equal.")
+    value = float(np.corrcoef(one, other)[0, 1])
+    centre = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
+    half_width = ndtri((1 + level) / 2) * np.sqrt((1 + value**2 / 2) / (one.size - 3))
+    low, high = np.tanh([centre - half_width, centre + half_width]).tolist()
+    return RankCorrelation(value, low, high, level)
 
 
 def chance_level(classes: NDArray[np.int64]) -> float:

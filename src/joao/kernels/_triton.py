@@ -188,24 +188,34 @@ def _neighbour_sum(
 
 
 def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
-    """``(V, G, d)`` the sum over each graph's nodes."""
+    """``(V, G, d)`` the sum over each graph's nodes; ``first_node`` is ``(G + 1,)`` or ``(V, G + 1)``."""
     num_views, num_nodes, width = x.shape
-    num_graphs = first_node.numel() - 1
+    num_graphs = first_node.shape[-1] - 1
     summed = x.new_empty(num_views, num_graphs, width)
     columns = min(64, triton.next_power_of_2(width))
     _graph_sum[(num_views * num_graphs, triton.cdiv(width, columns))](
-        x, first_node, summed, num_nodes, num_graphs, width, ROWS=ROWS, COLUMNS=columns, num_warps=2
+        x,
+        first_node,
+        _stride(first_node),
+        summed,
+        num_nodes,
+        num_graphs,
+        width,
+        ROWS=ROWS,
+        COLUMNS=columns,
+        num_warps=2,
     )
     return summed
 
 
 @triton.jit
-def _graph_sum(x, first_node, summed, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """A program is a graph and some columns."""
     place = tl.program_id(0).to(tl.int64)
     view, graph = place // num_graphs, place % num_graphs
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
+    first_node += view * stride
     begin, end = tl.load(first_node + graph), tl.load(first_node + graph + 1)
     total = tl.zeros((COLUMNS,), tl.float32)
     for node in range(begin, end, ROWS):
@@ -271,7 +281,10 @@ def _relu_backward(
 def normalise(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``(V, N, d)`` max(z + bias, 0), normalised view by view over the kept nodes; ``(V, d)`` means, variances."""
+    """``(V, N, d)`` max(z + bias, 0), normalised view by view over the kept nodes; ``(V, d)`` means, variances.
+
+    ``bias``, ``scale`` and ``shift`` are ``(d,)`` of all views, or ``(V, d)``.
+    """
     num_views, num_nodes, width = z.shape
     columns, parts, rows_of_part = _parts(num_nodes, width, ROWS)
     blocks = triton.cdiv(width, columns)
@@ -282,6 +295,7 @@ def normalise(
     _moments[(num_views, parts, blocks)](
         z,
         bias,
+        _stride(bias),
         keep,
         part_means,
         part_squares,
@@ -305,7 +319,21 @@ def normalise(
         PARTS=triton.next_power_of_2(parts),
     )
     _normalise[(num_views, triton.cdiv(num_nodes, ROWS), blocks)](
-        z, bias, keep, scale, shift, means, variances, y, eps, num_nodes, width, ROWS=ROWS, COLUMNS=columns
+        z,
+        bias,
+        keep,
+        scale,
+        shift,
+        _stride(bias),
+        _stride(scale),
+        means,
+        variances,
+        y,
+        eps,
+        num_nodes,
+        width,
+        ROWS=ROWS,
+        COLUMNS=columns,
     )
     return y, means, variances
 
@@ -322,7 +350,10 @@ def normalise_backward(
     variances: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of z, scale, shift and bias, given those of the nodes (if any) and of their graphs' sums."""
+    """The gradients of z, scale, shift and bias, given those of the nodes (if any) and of their graphs' sums.
+
+    Those of scale, shift and bias are sums over all views, or ``(V, d)`` where they were.
+    """
     num_views, num_nodes, width = z.shape
     columns, parts, rows_of_part = _parts(num_nodes, width, FEWER_ROWS)
     blocks = triton.cdiv(width, columns)
@@ -333,6 +364,7 @@ def normalise_backward(
         *gradients,
         z,
         bias,
+        _stride(bias),
         keep,
         means,
         variances,
@@ -355,6 +387,8 @@ def normalise_backward(
         bias,
         keep,
         scale,
+        _stride(bias),
+        _stride(scale),
         means,
         variances,
         sums[0],
@@ -371,7 +405,14 @@ def normalise_backward(
         ROWS=FEWER_ROWS,
         COLUMNS=columns,
     )
-    return dz, totals[1], totals[0], _joined(bias_parts)[1][0]
+    of_bias = _joined(bias_parts)
+    of_scale = sums if scale.dim() == 2 else totals
+    return dz, of_scale[1], of_scale[0], of_bias[0][0] if bias.dim() == 2 else of_bias[1][0]
+
+
+def _stride(values: Tensor) -> int:
+    """From one view's values to the next one's; 0 where all views share them."""
+    return values.shape[-1] if values.dim() == 2 else 0
 
 
 def _joined(parts: Tensor) -> tuple[Tensor, Tensor]:
@@ -426,6 +467,7 @@ def _parts(num_rows: int, width: int, rows: int) -> tuple[int, int, int]:
 def _moments(
     z,
     bias,
+    bias_stride,
     keep,
     part_means,
     part_squares,
@@ -441,7 +483,7 @@ def _moments(
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    added = tl.load(bias + column, mask=inside, other=0.0)
+    added = tl.load(bias + view * bias_stride + column, mask=inside, other=0.0)
     begin = part * rows_of_part
     end = tl.minimum(begin + rows_of_part, num_nodes)
     total = tl.zeros((COLUMNS,), tl.float32)
@@ -498,6 +540,8 @@ def _normalise(
     keep,
     scale,
     shift,
+    bias_stride,
+    scale_stride,
     means,
     variances,
     y,
@@ -511,11 +555,11 @@ def _normalise(
     nodes = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    added = tl.load(bias + column, mask=inside, other=0.0)
+    added = tl.load(bias + view * bias_stride + column, mask=inside, other=0.0)
     mean = tl.load(means + view * width + column, mask=inside, other=0.0)
     variance = tl.load(variances + view * width + column, mask=inside, other=1.0)
-    slope = tl.load(scale + column, mask=inside, other=0.0) * tl.rsqrt(variance + eps)
-    offset = tl.load(shift + column, mask=inside, other=0.0)
+    slope = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * tl.rsqrt(variance + eps)
+    offset = tl.load(shift + view * scale_stride + column, mask=inside, other=0.0)
     kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < num_nodes, other=0) != 0
     at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
     mask = kept[:, None] & inside[None, :]
@@ -532,6 +576,7 @@ def _gradient_sums(
     num_graphs,
     z,
     bias,
+    bias_stride,
     keep,
     means,
     variances,
@@ -550,7 +595,7 @@ def _gradient_sums(
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    added = tl.load(bias + column, mask=inside, other=0.0)
+    added = tl.load(bias + view * bias_stride + column, mask=inside, other=0.0)
     mean = tl.load(means + view * width + column, mask=inside, other=0.0)
     slope = tl.rsqrt(tl.load(variances + view * width + column, mask=inside, other=1.0) + eps)
     begin = part * rows_of_part
@@ -585,6 +630,8 @@ def _normalise_backward(
     bias,
     keep,
     scale,
+    bias_stride,
+    scale_stride,
     means,
     variances,
     sums,
@@ -605,13 +652,13 @@ def _normalise_backward(
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    added = tl.load(bias + column, mask=inside, other=0.0)
+    added = tl.load(bias + view * bias_stride + column, mask=inside, other=0.0)
     mean = tl.load(means + view * width + column, mask=inside, other=0.0)
     slope = tl.rsqrt(tl.load(variances + view * width + column, mask=inside, other=1.0) + eps)
     count = tl.load(counts + view)
     mean_gradient = tl.load(sums + view * width + column, mask=inside, other=0.0) / count
     mean_product = tl.load(products + view * width + column, mask=inside, other=0.0) / count
-    weighted = tl.load(scale + column, mask=inside, other=0.0) * slope
+    weighted = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * slope
     begin = part * rows_of_part
     end = tl.minimum(begin + rows_of_part, num_nodes)
     total = tl.zeros((COLUMNS,), tl.float32)

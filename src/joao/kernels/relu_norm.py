@@ -15,7 +15,7 @@ def relu_norm(
 
     Args:
         z: ``(V, N, d)``.
-        bias: ``(d,)`` :math:`b`.
+        bias: ``(d,)`` :math:`b`, or ``(V, d)``: one for each view; so, too, scale and shift.
         keep: ``(V, N)``.
         scale, shift: ``(d,)`` :math:`a` and :math:`c`.
         eps: :math:`\epsilon`.
@@ -26,7 +26,7 @@ def relu_norm(
     if z.is_cuda:
         found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps)  # type: ignore[no-untyped-call]
         return found
-    return masked_norm(torch.relu(z + bias), keep, scale, shift, eps)
+    return masked_norm(torch.relu(z + bias.unsqueeze(-2)), keep, scale, shift, eps)
 
 
 def masked_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,7 +37,7 @@ def masked_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: floa
     means = (h * mask).sum(1, keepdim=True) / count
     centred = (h - means) * mask
     variances = centred.square().sum(1, keepdim=True) / count
-    y = (centred * torch.rsqrt(variances + eps) * scale + shift) * mask
+    y = (centred * torch.rsqrt(variances + eps) * scale.unsqueeze(-2) + shift.unsqueeze(-2)) * mask
     return y, means.squeeze(1).detach(), variances.squeeze(1).detach()
 
 

@@ -32,7 +32,15 @@ def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
     if x.is_cuda:
         summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
         return summed
-    return x.new_zeros(len(x), views.first_node.numel() - 1, x.shape[2]).index_add(1, views.graph_of_node, x)
+    sums = x.new_zeros(len(x), views.first_node.shape[-1] - 1, x.shape[2])
+    return sums.flatten(0, 1).index_add(0, _rows_of_sums(views), x.flatten(0, 1)).view_as(sums)
+
+
+def _rows_of_sums(views: PaddedViews) -> Tensor:
+    """``(V N,)`` the graph of every node of every view, counted over all views."""
+    num_views, num_graphs = len(views.x), views.first_node.shape[-1] - 1
+    before = num_graphs * torch.arange(num_views, device=views.x.device).unsqueeze(1)
+    return (views.graph_of_node + before).flatten()
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -63,9 +71,9 @@ class _GraphSum(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, views: PaddedViews) -> Tensor:
         from joao.kernels import _triton
 
-        ctx.graph_of_node = views.graph_of_node
+        ctx.views, ctx.shape = views, x.shape
         return _triton.graph_sum(x.contiguous(), views.first_node)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient.index_select(1, ctx.graph_of_node), None
+        return gradient.flatten(0, 1).index_select(0, _rows_of_sums(ctx.views)).view(ctx.shape), None

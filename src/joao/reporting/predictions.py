@@ -13,7 +13,7 @@ from joao.data.base import Dataset
 
 
 def as_npz(probabilities: NDArray[np.float32], class_names: Sequence[str], dataset: Dataset) -> bytes:
-    """``predicted`` ``(G,)`` names of classes, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``, of its columns.
+    """``predicted`` ``(G,)`` names of classes, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``, its columns.
 
     Where the data has them, also ``graph_names`` ``(G,)`` and ``labels`` ``(G,)``, the names of their own classes.
     """

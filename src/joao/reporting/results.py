@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from joao.files import write_file
+from joao.reporting import pairs
 from joao.reporting import semi_supervised as few_labels
 from joao.reporting.learned import learned_markdown
 from joao.reporting.tables import HEADER, cells_of, markdown, overview, rows
 from joao.reproduce import semi_supervised
 from joao.reproduce.unsupervised import grid, read_record
 from joao.scoring import BASELINES
-
-ORIGIN = "Made from the records in this folder by `joao reproduce unsupervised`; not to be edited.\n\n"
-
 
 SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
@@ -36,17 +34,17 @@ def write_results(records: Path) -> Path:
     found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
     table = rows(found)
     path = records / "table.md"
-    title = "# Unsupervised: accuracy of an SVM on frozen embeddings\n\n"
-    write_file(path, title + ORIGIN + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
-    write_file(records / "overview.md", title + ORIGIN + overview(table) + "\n")
+    heading = _heading("Unsupervised: accuracy of an SVM on frozen embeddings", "unsupervised")
+    write_file(path, heading + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
+    write_file(records / "overview.md", heading + overview(table) + "\n")
     learned = learned_markdown(found)
     if learned:
-        write_file(records / "learned.md", "# Augmentation pairs drawn in training\n\n" + ORIGIN + learned)
+        write_file(records / "learned.md", _heading("Augmentation pairs drawn in training", "unsupervised") + learned)
     return path
 
 
 def write_semi_supervised(records: Path) -> Path:
-    """Makes ``table.md``, ``overview.md`` and the ablations' tables from all records in the folder; returns the first.
+    """Makes ``semi-supervised.md``, ``overview.md``, ``learned.md`` and the ablations' from all records in the folder.
 
     It is the only way in which they come about.
     """
@@ -63,20 +61,32 @@ def write_semi_supervised(records: Path) -> Path:
         return [cell["label_rate"], *names, cell["seed"]]
 
     found.sort(key=place)
-    paths = []
     for table, title in SEMI_SUPERVISED.items():
         wanted = set(semi_supervised.cells(table))
         own = [record for record in found if semi_supervised.Cell(**record["cell"]) in wanted]
-        if not own or table == "pairs":
-            continue
-        made = few_labels.rows(own, of_strength=table == "strength")
-        path = records / ("table.md" if table == "semi_supervised" else f"{table}.md")
-        text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
-        origin = (
-            f"Made from the records in this folder by `joao reproduce {table.replace('_', '-')}`; not to be edited."
-        )
-        write_file(path, f"# {title}\n\n{origin}\n\n{text}\n")
-        if table == "semi_supervised":
-            write_file(records / "overview.md", f"# {title}\n\n{origin}\n\n{few_labels.overview(made)}\n")
-        paths.append(path)
-    return paths[0]
+        heading = _heading(title, _command(table))
+        if table == "pairs":
+            agreements = pairs.agreements(own)
+            for dataset, agreement in agreements.items():
+                pairs.draw_agreement(dataset, agreement, records / f"pairs-{dataset}.png")
+            if agreements:
+                write_file(records / "pairs.md", heading + pairs.pairs_markdown(agreements))
+        elif own:
+            made = few_labels.rows(own, of_strength=table == "strength")
+            text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
+            write_file(records / f"{_command(table)}.md", heading + text + "\n")
+            if table == "semi_supervised":
+                write_file(records / "overview.md", heading + few_labels.overview(made) + "\n")
+    learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])
+    if learned:
+        heading = _heading("Augmentation pairs drawn in training", "semi-supervised")
+        write_file(records / "learned.md", heading + learned)
+    return records
+
+
+def _command(table: str) -> str:
+    return table.replace("_", "-")
+
+
+def _heading(title: str, command: str) -> str:
+    return f"# {title}\n\nMade from the records in this folder by `joao reproduce {command}`; not to be edited.\n\n"

@@ -11,22 +11,8 @@ import numpy as np
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.paper import Published, semi_supervised, strength
-from joao.reporting.tables import markdown, with_deviation
+from joao.reporting.tables import NAMES, markdown, with_deviation
 
-NAMES = {
-    "none": "no pre-training",
-    "augmentations": "augmentations only",
-    "gae": "GAE",
-    "infomax": "Infomax",
-    "context_pred": "ContextPred",
-    "graphcl": "GraphCL (rule pool)",
-    "joao": "JOAO",
-    "joaov2": "JOAOv2",
-    "joaov2_joao_budget": "JOAOv2, JOAO's budget",
-    "joao_stronger": "JOAO, strength 0.25",
-    "joaov2_stronger": "JOAOv2, strength 0.25",
-    "joao_without_prior": "JOAO, gamma = 0",
-}
 HEADER = ["data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)", "paper", "difference"]
 
 
@@ -87,7 +73,7 @@ def gain(ours: Group, baseline: Group) -> Gain | None:
     for seed in seeds:
         if ours[seed]["split_hash"] != baseline[seed]["split_hash"]:
             raise UserError(
-                f"records: those of seed {seed} are on different folds or labels. Remove the older and compute it again."
+                f"records: those of seed {seed} have different folds or labels. Remove the older and compute it again."
             )
     if len(seeds) < 2:
         return None
@@ -99,8 +85,8 @@ def _mean(record: Mapping[str, Any]) -> float:
 
 
 def _of_strength(method: str, dataset: str) -> Published | None:
-    name, _, stronger = method.partition("_stronger")
-    return strength(name, dataset, 0.25 if method.endswith("_stronger") else 0.2)
+    name = method.removesuffix("_stronger")
+    return strength(name, dataset, 0.2 if name == method else 0.25)
 
 
 def cells_of(row: Row) -> list[str]:

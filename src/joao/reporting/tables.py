@@ -13,6 +13,11 @@ from joao.evaluation.statistics import Gain, paired_gain, sample_std
 from joao.reporting.paper import Published, unsupervised
 
 NAMES = {
+    "none": "no pre-training",
+    "augmentations": "augmentations only",
+    "gae": "GAE",
+    "infomax": "Infomax",
+    "context_pred": "ContextPred",
     "histogram": "label and degree histogram",
     "untrained_initial": "untrained encoder, as initialised",
     "untrained": "untrained encoder, calibrated",
@@ -21,6 +26,9 @@ NAMES = {
     "joao": "JOAO",
     "joaov2": "JOAOv2",
     "joaov2_joao_budget": "JOAOv2, JOAO's budget",
+    "joao_stronger": "JOAO, strength 0.25",
+    "joaov2_stronger": "JOAOv2, strength 0.25",
+    "joao_without_prior": "JOAO, gamma = 0",
 }
 
 

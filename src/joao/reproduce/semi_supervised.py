@@ -97,11 +97,11 @@ def cells(
                 raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, names)])}")
     found = [
         Cell(dataset, method, seed, rate)
-        for rate in label_rates or rates
-        for dataset in datasets or columns[str(rate)]
+        for seed in grid()["seeds"]  # the first complete tables have one seed
+        for rate in dict.fromkeys(label_rates or rates)
+        for dataset in dict.fromkeys(datasets or columns[str(rate)])
         if dataset in columns[str(rate)]
         for method in dict.fromkeys(["none", *(methods or methods_of(table))])
-        for seed in grid()["seeds"]
     ]
     if not found:
         raise UserError(f"reproduce: the table has no {', '.join(datasets)} at {_percent(label_rates)}.")
@@ -146,16 +146,22 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
 
 
+def finetuning_of(method: str) -> dict[str, Any]:
+    """All that decides the fine-tuning of a method."""
+    augmented = grid()["methods"].get(method, {}).get("augmented", False)
+    return dataclasses.asdict(Finetune(**grid()["finetuning"])) | {"augmented": augmented}
+
+
 def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
     """The records of a work's cells: pre-trains once, and fine-tunes at every label rate."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
     classes = classes_of(dataset)
     started = time.perf_counter()
-    encoder, features, facts = _encoder(work, recipe, dataset, device, precision)
+    encoder, features, facts = start_of(work, dataset, device=device, precision=precision)
     facts["seconds of pre-training"] = time.perf_counter() - started
     how = Finetune(**grid()["finetuning"])
     store = make_store(dataset, features)
-    augmented = grid()["methods"].get(work.method, {}).get("augmented", False)
+    augmented = finetuning_of(work.method)["augmented"]
     pool = list(build_method(recipe, store).augmentations.values()) if augmented else []
     finetuning = Finetuning(
         store,
@@ -187,7 +193,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "scores": scores.to_json(),
                 "features": recipe.features,
                 "recipe": recipe.table(),
-                "finetuning": dataclasses.asdict(how) | {"augmented": augmented},
+                "finetuning": finetuning_of(work.method),
                 "precision": precision,
                 **facts,
                 "seconds of fine-tuning": time.perf_counter() - begun,
@@ -197,10 +203,11 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
     return records
 
 
-def _encoder(
-    work: Work, recipe: Recipe, dataset: Dataset, device: str, precision: str
+def start_of(
+    work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true"
 ) -> tuple[Encoder, Features, dict[str, Any]]:
-    """Pre-trained, or with its first weights, and what is to be said of the pre-training."""
+    """Where fine-tuning starts: the encoder, pre-trained or with its first weights, and what is to be said of it."""
+    recipe = cell_recipe(work.dataset, work.method, work.seed)
     if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
         features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
         return build_encoder(recipe, make_store(dataset, features)), features, {}
@@ -263,7 +270,8 @@ def is_done(cell: Cell, records: Path) -> bool:
         return False
     record = read_record(path)
     recipe = json.loads(json.dumps(cell_recipe(cell.dataset, cell.method, cell.seed).table()))
-    if (record["cell"], record.get("recipe")) != (dataclasses.asdict(cell), recipe):
+    made_by = record["cell"], record.get("recipe"), record.get("finetuning")
+    if made_by != (dataclasses.asdict(cell), recipe, finetuning_of(cell.method)):
         raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
     return True
 

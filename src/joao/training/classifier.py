@@ -25,9 +25,9 @@ class Classifier(nn.Module):
         self.register_buffer("scale", torch.ones(encoder.num_dimensions))
 
     def classify(self, embeddings: Tensor) -> Tensor:
-        """``(G, d)`` embeddings to ``(G, C)`` logits."""
-        logits: Tensor = self.linear((embeddings - self.shift) / self.scale)
-        return logits
+        """``(G, d)`` embeddings to ``(G, C)`` logits; of stacked weights, ``(F, G, d)`` to ``(F, G, C)``."""
+        standardised = (embeddings - self.shift.unsqueeze(-2)) / self.scale.unsqueeze(-2)
+        return standardised @ self.linear.weight.mT + self.linear.bias.unsqueeze(-2)
 
     def forward(
         self,

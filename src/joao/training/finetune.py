@@ -37,7 +37,8 @@ class Finetune:
         choose_by: what the validation graphs choose the epoch by, ``accuracy`` or ``loss``; of equally good epochs the
             last is kept (decision 0007).
         frozen: whether the encoder stays as it is and only the linear layer learns.
-        balanced: whether every class weighs the same in the loss, however many graphs it has.
+        balanced: whether every class weighs the same, in the loss and in the accuracy of the validation graphs, however
+            many graphs it has.
         standardise: whether embeddings are shifted and scaled, once, to mean 0 and deviation 1 over the training graphs
             as they are before fine-tuning.
     """
@@ -121,7 +122,7 @@ class Finetuning:
             raise UserError(f"fine-tuning: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
         with seeded(seed, "classifier"):
-            self.classifier = Classifier(encoder, num_classes)
+            self.classifier = Classifier(encoder, num_classes).to(self.device)
         learning = self.classifier.linear if how.frozen else self.classifier
         self.optimiser = torch.optim.Adam(
             learning.parameters(), lr=how.learning_rate, fused=True, capturable=on_gpu and self.is_fast
@@ -150,7 +151,7 @@ class Finetuning:
         """
         if train.numel() < 2:
             raise UserError(f"fine-tuning: needs two graphs or more to learn from, got {train.numel()}.")
-        self._begin(train, seed)
+        self.begin(train, seed)
         generators = [torch_generator(seed, f"fine-tuning {purpose}") for purpose in ("batches", "augmentations")]
         looked_at = self._batches(validation)
         labels = self.classes[validation.to(self.device)]
@@ -170,7 +171,7 @@ class Finetuning:
                 torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
             if looked_at and self.how.patience and len(epochs) - improved >= self.how.patience:
                 break
-        self._set_state(kept)
+        self.set_state(kept)
         return Fit(tuple(epochs), chosen)
 
     @torch.no_grad()
@@ -178,8 +179,9 @@ class Finetuning:
         """``(n, C)`` for the graphs numbered ``graphs`` ``(n,)``, in evaluation mode."""
         return self._logits(self._batches(graphs))
 
-    def _begin(self, train: Tensor, seed: int) -> None:
-        self._set_state(self.start)
+    def begin(self, train: Tensor, seed: int) -> None:
+        """Puts everything into the state from which the graphs ``train`` are learned."""
+        self.set_state(self.start)
         for state in self.optimiser.state.values():
             for value in state.values():
                 value.zero_()
@@ -253,8 +255,8 @@ class Finetuning:
         for value in (epoch.loss, epoch.validation_loss):
             if value is not None and not math.isfinite(value):
                 raise UserError(
-                    f"fine-tuning: the loss became {value}. Lower the learning rate ({self.how.learning_rate}) or scale "
-                    "the node attributes."
+                    f"fine-tuning: the loss became {value}. Lower the learning rate ({self.how.learning_rate}) or "
+                    "scale the node attributes."
                 )
         return epoch
 
@@ -277,5 +279,6 @@ class Finetuning:
     def _state(self) -> list[Tensor]:
         return [value.clone() for value in self.classifier.state_dict().values()]
 
-    def _set_state(self, values: list[Tensor]) -> None:
+    def set_state(self, values: list[Tensor]) -> None:
+        """Gives the classifier the tensors of another's ``state_dict``."""
         torch._foreach_copy_(list(self.classifier.state_dict().values()), values)

@@ -158,7 +158,8 @@ class Pretraining:
             raise UserError(
                 f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
             )
-        return NodeModel(encoder, objective)
+        with seeded(self.schedule.seed, "parts"):
+            return NodeModel(encoder, objective)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
         encoder, heads, objective = self.method.encoder, self.method.heads, self.method.objective

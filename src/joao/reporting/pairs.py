@@ -1,0 +1,100 @@
+"""Does JOAO choose the pairs that help? The gain of every pair by itself beside the share JOAO gave it (Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from joao.evaluation.statistics import RankCorrelation, rank_correlation
+from joao.pair_table import PairTable
+from joao.recipe import POOL
+from joao.reporting.figures import draw_tables
+from joao.reporting.learned import learned_tables
+from joao.reporting.semi_supervised import rows
+from joao.reporting.tables import markdown
+from joao.reproduce.semi_supervised import PAIRS
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the grid of pairs says on a data set.
+
+    Attributes:
+        gains: of each pair over no pre-training, in points of accuracy, mean over seeds.
+        shares: of all graphs that JOAO showed under each pair, mean over seeds.
+        num_seeds: over which both are.
+        correlation: between both, over all pairs.
+    """
+
+    gains: PairTable
+    shares: PairTable
+    num_seeds: int
+    correlation: RankCorrelation
+
+
+def agreements(records: Sequence[Mapping[str, Any]], label_rate: int = 10) -> dict[str, Agreement]:
+    """By data set, over the seeds of which every pair, JOAO and no pre-training have a record; none without such."""
+    by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
+    for record in records:
+        cell = record["cell"]
+        if cell["label_rate"] == label_rate:
+            by_seed.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})[cell["seed"]] = record
+    found = {}
+    for dataset, of_method in by_seed.items():
+        groups = [of_method.get(method, {}) for method in ("none", "joao", *PAIRS)]
+        seeds = sorted(set.intersection(*map(set, groups)))
+        if seeds:
+            found[dataset] = _agreement(dataset, [group[seed] for group in groups for seed in seeds], len(seeds))
+    return found
+
+
+def _agreement(dataset: str, records: Sequence[Mapping[str, Any]], num_seeds: int) -> Agreement:
+    means = {row.method: row.mean for row in rows(records)}
+    gains = [means[pair] - means["none"] for pair in PAIRS]
+    drawn = learned_tables(records)[dataset, "joao"]
+    shares = [drawn[pair] for pair in PAIRS.values()]
+    size = len(POOL), len(POOL)
+    return Agreement(
+        gains=PairTable.of(POOL, np.reshape(gains, size)),
+        shares=PairTable.of(POOL, np.reshape(shares, size)),
+        num_seeds=num_seeds,
+        correlation=rank_correlation(gains, shares),
+    )
+
+
+def pairs_markdown(found: Mapping[str, Agreement]) -> str:
+    """The correlations, then the tables."""
+    lines = []
+    for dataset, each in found.items():
+        rank = each.correlation
+        lines.append(
+            [dataset, f"{rank.value:+.2f} ({rank.low:+.2f} to {rank.high:+.2f})", str(each.num_seeds), _best(each)]
+        )
+    header = ["data", "rank correlation of gain and share (95 %)", "seeds", "best pair, and its share"]
+    parts = [markdown(header, lines)]
+    for dataset, each in found.items():
+        for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
+            body = [
+                [f"**{name}**", *(format(value, form) for value in row)]
+                for name, row in zip(table.names, table.values, strict=True)
+            ]
+            parts += [f"## {dataset}, {what}", markdown(["first \\ second", *table.names], body)]
+        parts.append(f"![{dataset}: gains and shares of augmentation pairs](pairs-{dataset}.png)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _best(agreement: Agreement) -> str:
+    first, second, gain = agreement.gains.top(1)[0]
+    return f"{first} + {second}: {gain:+.2f} points, share {agreement.shares[first, second]:.3f}"
+
+
+def draw_agreement(dataset: str, agreement: Agreement, path: Path) -> None:
+    """Gains and shares side by side, with their correlation."""
+    rank = agreement.correlation
+    title = f"{dataset}: rank correlation {rank.value:+.2f} (95 % interval {rank.low:+.2f} to {rank.high:+.2f})"
+    tables = {"gain of the pair by itself (points)": agreement.gains, "share JOAO gave it": agreement.shares}
+    draw_tables(tables, title, path)

@@ -1,0 +1,115 @@
+"""``joao finetune``: a folder with a classifier, and what it says of it."""
+
+import json
+import re
+import shlex
+
+import numpy as np
+
+from joao.data import read
+from joao.data.sources import BUNDLED
+from joao.experiment import load_run
+from joao.finetuning import finetune, load_finetuned
+from joao.training.finetune import Finetune
+
+MUTAG = read(BUNDLED / "MUTAG.zip")
+
+
+def test_it_says_what_was_learned_and_that_its_accuracy_flatters(tuned):
+    outcome, folder = tuned
+    assert (outcome.code, outcome.err) == (0, "")
+    found = load_finetuned(folder, device="cpu")
+    accuracy = 100 * found.chosen_epoch.validation_accuracy
+    said = outcome.out.splitlines()
+    assert said[0] == "MUTAG: 188 graphs with labels (-1: 63, 1: 125), from the pre-trained encoder."
+    assert re.fullmatch(
+        rf"Learned from 150 graphs; 38 others chose epoch {found.fit.chosen} of 3, \d+\.\d s\.", said[1]
+    )
+    assert said[2] == (
+        f"Validation accuracy {accuracy:.1f} %, every class weighing the same. It chose the epoch and is therefore "
+        "optimistic: new graphs may do worse."
+    )
+    assert said[3:] == [f"Next: joao predict {folder} MUTAG --out predictions.csv"]
+
+
+def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned):
+    how = Finetune(epochs=3, patience=20, balanced=True, standardise=True)
+    expected = finetune(load_run(mutag_run, device="cpu"), MUTAG, how, device="cpu")
+    found = load_finetuned(mutag_tuned, device="cpu")
+    np.testing.assert_array_equal(found.predict_logits(MUTAG), expected.predict_logits(MUTAG))
+    assert (found.how, found.fit) == (how, expected.fit)
+    assert found.info.command.startswith("joao finetune ")
+
+
+def test_options_reach_the_fine_tuning(joao, mutag_run, tmp_path):
+    options = ["--epochs", 2, "--patience", 0, "--learning-rate", 0.02, "--batch-size", 50, "--frozen", "--unbalanced"]
+    more = ["--validation-share", 0.25, "--from-scratch", "--seed", 3, "--device", "cpu", "--plain"]
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", *options, *more)
+    assert outcome.code == 0, outcome.err
+    assert "from scratch." in outcome.out
+    assert "every class weighing the same" not in outcome.out
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    assert found.how == Finetune(2, 50, 0.02, 0, frozen=True, balanced=False, standardise=True)
+    info = found.info
+    assert (info.validation_share, info.num_validation, info.seed, info.from_scratch) == (0.25, 47, 3, True)
+
+
+def test_json(joao, mutag_run, tmp_path):
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--epochs", 1, "--json")
+    told = json.loads(outcome.out)
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    assert told == {
+        "folder": "tuned",
+        "classes": [-1, 1],
+        "train_graphs": 150,
+        "validation_graphs": 38,
+        "epochs": 1,
+        "chosen_epoch": 1,
+        "validation_loss": found.chosen_epoch.validation_loss,
+        "validation_accuracy": found.chosen_epoch.validation_accuracy,
+        "from_scratch": False,
+        "seconds": found.info.seconds,
+    }
+
+
+def test_quiet_says_nothing(joao, mutag_run, tmp_path):
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--epochs", 1, "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert (tmp_path / "tuned" / "finetune.json").exists()
+
+
+def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_path):
+    (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
+    (tmp_path / "predictions.csv").write_text("mine")
+    assert joao("pretrain", "my graphs.jsonl", "--out", "my run", "--epochs", 1).code == 0
+    outcome = joao("finetune", "my run", "my graphs.jsonl", "--out", "my classifier", "--epochs", 1)
+    command = outcome.out.splitlines()[-1].removeprefix("Next: joao ")
+    outcome = joao(*shlex.split(command))
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "predictions.csv").read_text() == "mine"
+    assert len((tmp_path / "predictions-2.csv").read_text().splitlines()) == 1 + 24
+
+
+def test_labels_that_were_learned_before_are_told(joao, mutag_tuned):
+    again = joao("finetune", mutag_tuned, "MUTAG", "--out", "again", "--epochs", 1)
+    assert again.code == 0
+    assert (
+        again.err == f"joao: note: {mutag_tuned}: has learned these labels before, also those that choose the epoch.\n"
+    )
+    scratch = joao("finetune", mutag_tuned, "MUTAG", "--out", "scratch", "--epochs", 1, "--from-scratch")
+    assert (scratch.code, scratch.err) == (0, "")
+
+
+def test_what_was_fine_tuned_is_embedded_but_not_scored_as_if_it_were_not(joao, mutag_run, mutag_tuned, tmp_path):
+    nexts = {"before": f"evaluate {mutag_run} MUTAG", "after": f"predict {mutag_tuned} MUTAG --out predictions.csv"}
+    for name, folder in (("before", mutag_run), ("after", mutag_tuned)):
+        outcome = joao("embed", folder, "MUTAG", "--out", f"{name}.npz")
+        assert outcome.code == 0
+        assert outcome.out.splitlines()[-1] == f"Next: joao {nexts[name]}"
+    before, after = (np.load(tmp_path / f"{name}.npz")["embeddings"] for name in ("before", "after"))
+    np.testing.assert_array_equal(after, load_run(mutag_tuned, device="cpu").embed(MUTAG).numpy())
+    assert not np.allclose(before, after)
+    outcome = joao("evaluate", mutag_tuned, "MUTAG", "--out", "score.json")
+    assert outcome.code == 2
+    assert "this encoder was fine-tuned with some. Score the run it came from" in outcome.err
+    assert not (tmp_path / "score.json").exists()

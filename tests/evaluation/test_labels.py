@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from joao.errors import UserError
+from joao.evaluation.folds import folds
+from joao.evaluation.labels import few_labels, hold_out, stratified
+
+CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)
+
+sizes = st.lists(st.integers(1, 60), min_size=2, max_size=6)
+seeds = st.integers(0, 2**32)
+
+
+def shuffled(sizes, seed):
+    """Classes of these sizes, mixed; numbers are left out, as class 1 may have no graph among those at hand."""
+    classes = np.repeat(2 * np.arange(len(sizes)), sizes)
+    return np.random.default_rng(seed).permutation(classes)
+
+
+def counts_of(classes, chosen):
+    return [int((classes[chosen] == value).sum()) for value in np.unique(classes)]
+
+
+def parts(split):
+    return split.train.tolist(), split.validation.tolist(), split.test.tolist()
+
+
+@given(sizes, st.floats(0, 1), seeds)
+def test_as_many_places_as_asked_for_each_once_ascending_and_of_every_class(sizes, share, seed):
+    classes = shuffled(sizes, seed)
+    number = round(len(sizes) + share * (len(classes) - len(sizes)))
+    chosen = stratified(classes, number, np.random.default_rng(seed))
+    assert chosen.dtype == np.int64
+    assert len(chosen) == number
+    assert (np.diff(chosen) > 0).all()
+    assert set(chosen.tolist()) <= set(range(len(classes)))
+    assert min(counts_of(classes, chosen)) >= 1
+
+
+@given(sizes, st.floats(0, 1), seeds)
+def test_no_class_is_more_than_one_off_its_share_unless_one_is_too_rare_for_its_one(sizes, share, seed):
+    classes = shuffled(sizes, seed)
+    number = round(len(sizes) + share * (len(classes) - len(sizes)))
+    exact = [number * size / len(classes) for size in sizes]
+    assume(min(exact) >= 1)
+    counts = counts_of(classes, stratified(classes, number, np.random.default_rng(seed)))
+    assert all(abs(count - share) < 1 for count, share in zip(counts, exact, strict=True))
+    # By largest remainder: who was rounded up was nearer to the next number than who was not.
+    up = [share % 1 for count, share in zip(counts, exact, strict=True) if count > share]
+    down = [share % 1 for count, share in zip(counts, exact, strict=True) if count < share]
+    assert min(up, default=1) >= max(down, default=0) - 1e-9
+
+
+def test_shares_by_hand():
+    classes = np.repeat([0, 1, 2, 3], [50, 30, 15, 5])
+    draw = np.random.default_rng(0)
+    assert counts_of(classes, stratified(classes, 20, draw)) == [10, 6, 3, 1]
+    assert counts_of(classes, stratified(classes, 22, draw)) == [11, 7, 3, 1]  # 11, 6.6, 3.3, 1.1
+    assert counts_of(classes, stratified(classes, 10, draw)) == [5, 3, 1, 1]  # 5, 3, 1.5, 0.5: the last gets its one
+    assert counts_of(classes, stratified(classes, 4, draw)) == [1, 1, 1, 1]
+    assert counts_of(classes, stratified(classes, 100, draw)) == [50, 30, 15, 5]
+    # 6, 3.1 and three times 0.3: the ones of the rare classes are taken from where they are missed least.
+    rare = np.repeat([0, 1, 2, 3, 4], [60, 31, 3, 3, 3])
+    assert counts_of(rare, stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]
+
+
+def test_every_graph_of_a_class_is_as_likely(assert_law):
+    classes = np.array([0, 1, 0, 1, 0, 0])
+    draw = np.random.default_rng(3)
+    chosen = [stratified(classes, 3, draw) for _ in range(600)]
+    assert {tuple(counts_of(classes, each)) for each in chosen} == {(2, 1)}
+    assert_law([k for each in chosen for k in each if classes[k] == 0], {0: 1 / 4, 2: 1 / 4, 4: 1 / 4, 5: 1 / 4})
+    assert_law([k for each in chosen for k in each if classes[k] == 1], {1: 1 / 2, 3: 1 / 2})
+
+
+@given(sizes, st.floats(0.01, 0.99), seeds)
+def test_what_is_held_out_is_about_its_share_and_every_class_keeps_a_graph(sizes, share, seed):
+    classes = shuffled(sizes, seed)
+    assume(len(classes) > len(sizes))
+    learn, choose = hold_out(classes, share, np.random.default_rng(seed))
+    assert sorted([*learn, *choose]) == list(range(len(classes)))
+    assert len(np.unique(classes[learn])) == len(sizes)
+    assert 1 <= len(choose) <= len(classes) - len(sizes)
+    if 1 <= round(share * len(classes)) <= len(classes) - len(sizes):
+        assert len(choose) == round(share * len(classes))
+
+
+@given(st.integers(0, 1000), st.floats(0.03, 1), st.floats(0.05, 0.5))
+def test_of_each_training_part_as_many_graphs_have_a_label_as_the_rate_says(partition, rate, share):
+    splits = few_labels(CLASSES, partition, rate, validation_share=share)
+    for (train, test), split in zip(folds(CLASSES, partition), splits, strict=True):
+        labelled = np.union1d(split.train, split.validation)
+        budget = round(rate * len(train))
+        assert len(split.train) + len(split.validation) == len(labelled) == budget
+        assert split.test.tolist() == test.tolist()
+        assert set(labelled) <= set(train)
+        assert not set(labelled) & set(test)
+        exact = [budget * (CLASSES[train] == value).sum() / len(train) for value in range(3)]
+        counts = counts_of(CLASSES, labelled)
+        assert all(abs(count - share) < 1 for count, share in zip(counts, exact, strict=True))
+        assert min(counts) >= 1
+        assert len(np.unique(CLASSES[split.train])) == 3
+
+
+def test_the_published_budgets_of_nci1():
+    classes = np.array([0] * 2053 + [1] * 2057)
+    for rate, budget in ((0.01, 37), (0.1, 370)):
+        for split in few_labels(classes, 0, rate, validation_share=0.2):
+            assert len(split.train) + len(split.validation) == budget
+            assert len(split.validation) == round(0.2 * budget)
+
+
+def test_all_labels_are_the_whole_training_part():
+    for (train, _), split in zip(folds(CLASSES, 4, 5), few_labels(CLASSES, 4, 1.0, num_folds=5), strict=True):
+        assert np.union1d(split.train, split.validation).tolist() == train.tolist()
+
+
+def test_labels_are_a_function_of_the_arguments_alone():
+    again = CLASSES.copy()
+    np.random.default_rng(9).random(5)
+    for one, other in zip(few_labels(CLASSES, 3, 0.1), few_labels(again, 3, 0.1), strict=True):
+        assert parts(one) == parts(other)
+
+
+def test_partitions_and_folds_draw_for_themselves():
+    chosen = [str(parts(split)) for partition in range(5) for split in few_labels(CLASSES, partition, 0.1)]
+    assert len(set(chosen)) == 50
+    # Every training part begins with 360 graphs of the first class: equal draws would be equal places among them.
+    places = set()
+    for partition in range(5):
+        for (train, _), split in zip(folds(CLASSES, partition), few_labels(CLASSES, partition, 0.1), strict=True):
+            found = np.searchsorted(train, np.union1d(split.train, split.validation))
+            places.add(tuple(found[found < 360].tolist()))
+    assert {len(each) for each in places} == {36}
+    assert len(places) == 50
+
+
+@pytest.mark.parametrize("rate", [0, 0.0, 2, 1.01, -0.1, float("nan")])
+def test_a_rate_that_is_none_is_told(rate):
+    with pytest.raises(UserError) as caught:
+        few_labels(CLASSES, 0, rate)
+    assert str(caught.value) == f"labels: the label rate must be above 0 and at most 1 (100 %), got {rate}."
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 1.5, float("nan")])
+def test_a_share_that_is_none_is_told(share):
+    line = f"labels: the share of validation graphs must be between 0 and 1, got {share}."
+    with pytest.raises(UserError) as caught:
+        few_labels(CLASSES, 0, 0.5, validation_share=share)
+    assert str(caught.value) == line
+
+
+def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_would_do():
+    # 0.3 % of 702 graphs are two; three of 702 are 0.43 %.
+    with pytest.raises(UserError) as caught:
+        few_labels(CLASSES, 0, 0.003)
+    assert str(caught.value) == (
+        "labels: 2 labelled graphs are fewer than the 3 classes. Raise the label rate to at least 0.5 %."
+    )
+
+
+def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
+    with pytest.raises(UserError) as caught:
+        hold_out(np.array([0, 1]), 0.2, np.random.default_rng(0))
+    assert str(caught.value) == (
+        "labels: 2 labelled graphs of 2 classes leave none to choose the epoch with. Label more graphs."
+    )
+
+
+def test_names_of_classes_reach_the_folds():
+    with pytest.raises(UserError, match="class 'rare' has 4 graphs, fewer than the 10 folds"):
+        few_labels(np.array([0] * 50 + [1] * 4), 0, 0.5, class_names=("usual", "rare"))
