@@ -22,7 +22,7 @@ from joao.estimator import JOAO, graphs_of, warn_of_unknown_labels
 from joao.experiment import OwnParts, Trained, initial, load_run
 from joao.finetuning import finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
-from joao.training.finetune import Finetune, FitEpoch
+from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 
 class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,10 +34,10 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pretrained: a fitted :class:`joao.JOAO`, which is left as it is, or the folder of a run; None starts from
             scratch, with the default encoder.
         epochs: passes over the graphs, at most.
-        batch_size, learning_rate: of the training.
+        batch_size: of the training.
+        learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
         patience: epochs without a better validation after which it stops; 0: never.
-        frozen: whether the encoder stays as it is and only the linear layer behind it learns, which may want a
-            ``learning_rate`` of 0.01.
+        frozen: whether the encoder stays as it is and only the linear layer behind it learns.
         class_weight: ``balanced`` (every class weighs the same, however many graphs it has) or None.
         validation_share: of the graphs, held out to choose the epoch.
         random_state: seed of everything random; None draws one.
@@ -65,7 +65,7 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         epochs: int = 100,
         batch_size: int = 128,
-        learning_rate: float = 0.001,
+        learning_rate: float | None = None,
         patience: int = 20,
         frozen: bool = False,
         class_weight: str | None = "balanced",
@@ -195,6 +195,8 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(f"JOAOClassifier: class_weight must be 'balanced' or None, got {self.class_weight!r}.")
         names = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
         given = {name: getattr(self, name) for name in names}
+        if self.learning_rate is None:
+            given["learning_rate"] = usual_learning_rate(self.frozen)
         given |= {"balanced": self.class_weight == "balanced", "standardise": True}
         return Finetune(**checked_options(Finetune, given, "JOAOClassifier"))
 

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from joao.errors import UserError
 from joao.pair_table import PairTable
-from joao.reporting.figures import draw_policy
+from joao.reporting.figures import draw_policy, draw_tables
 
 NAMES = ["node_drop", "identity"]
 TABLE = PairTable.of(NAMES, [[0.7, 0.1], [0.1, 0.1]])
@@ -40,6 +43,48 @@ def test_a_table_of_zeros_is_drawn(tmp_path):
     nothing = PairTable.of(NAMES, np.zeros((2, 2)))
     draw_policy(nothing, nothing, "Nothing", tmp_path / "zeros.png")
     assert imread(tmp_path / "zeros.png").shape == (480, 1100, 4)
+
+
+def has_colour(picture, *colour):
+    return bool((np.abs(picture[..., :3] - colour).max(-1) < 0.02).any())
+
+
+def test_differences_have_two_colours_around_white_and_shares_do_not(tmp_path):
+    path = tmp_path / "picture.png"
+    purple, brown = (45 / 255, 0, 75 / 255), (127 / 255, 59 / 255, 8 / 255)  # the ends of the scale
+    for values, shown in (([[1, 0], [0, -1]], True), ([[1, 0], [0, 1]], False)):
+        draw_tables({"one": PairTable.of(NAMES, values)}, "Title", path)
+        picture = imread(path)
+        assert picture.shape == (480, 550, 4)
+        assert has_colour(picture, *purple) == has_colour(picture, *brown) == shown
+
+
+def contrast(one, other):
+    """How well two colours can be told apart, from 1 to 21 (Web Content Accessibility Guidelines 2.1)."""
+    lights = []
+    for colour in (one, other):
+        linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in to_rgb(colour)]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize(("scale", "lowest"), [("PuOr", -1), ("cividis", 0)])
+def test_numbers_can_be_told_from_the_colour_behind_them(scale, lowest, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(Axes, "text", lambda self, x, y, text, **how: written.append((x, y, text, how["color"])))
+    values = np.linspace(lowest, 1, 49).reshape(7, 7)
+    draw_tables({"one": PairTable.of([f"a{i}" for i in range(7)], values)}, "Title", tmp_path / "picture.png")
+    assert len(written) == 49
+    for x, y, text, colour in written:
+        assert float(text) == pytest.approx(values[y, x], abs=0.051)
+        assert text.startswith(("+", "-")) == (lowest < 0)
+        behind = colormaps[scale]((values[y, x] - lowest) / (1 - lowest))
+        assert contrast(colour, behind) > 3.5
+
+
+def test_several_tables_are_side_by_side(tmp_path):
+    draw_tables({"one": TABLE, "two": OTHER, "three": TABLE}, "Title", tmp_path / "picture.png")
+    assert imread(tmp_path / "picture.png").shape == (480, 1650, 4)
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path):

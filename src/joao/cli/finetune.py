@@ -30,11 +30,11 @@ def finetune(
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after so many epochs without a better validation; 0: never.")
     ] = 20,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 0.001,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam.", show_default="0.001, or 0.01 with --frozen")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=2, help="Graphs in a batch.")] = 128,
-    frozen: Annotated[
-        bool, typer.Option("--frozen", help="Only the layer behind the encoder learns; try --learning-rate 0.01 then.")
-    ] = False,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Only the linear layer behind the encoder learns.")] = False,
     unbalanced: Annotated[
         bool, typer.Option("--unbalanced", help="Let every graph weigh the same, not every class.")
     ] = False,
@@ -61,9 +61,10 @@ def finetune(
     from joao.experiment import load_run
     from joao.finetuning import finetune
     from joao.training.device import check_precision
-    from joao.training.finetune import Finetune
+    from joao.training.finetune import Finetune, usual_learning_rate
 
-    how = Finetune(epochs, batch_size, learning_rate, patience, "accuracy", frozen, not unbalanced, standardise=True)
+    rate = usual_learning_rate(frozen) if learning_rate is None else learning_rate
+    how = Finetune(epochs, batch_size, rate, patience, "accuracy", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
     trained = load_run(run, device=device)
     dataset = read_data(source, data_root, output)

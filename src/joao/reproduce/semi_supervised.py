@@ -131,7 +131,7 @@ def works(missing: Sequence[Cell]) -> list[Work]:
 def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
     table = grid()
-    of_data = table["datasets"][dataset]
+    of_data = (table["datasets"] | table["development"])[dataset]
     if method in PAIRS:
         given: dict[str, Any] = {"method": "graphcl", "policy": {"name": "fixed", "pair": list(PAIRS[method])}}
     else:

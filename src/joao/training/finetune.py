@@ -62,6 +62,11 @@ class Finetune:
             raise UserError(f"fine-tuning: choose_by must be 'accuracy' or 'loss', got '{self.choose_by}'.")
 
 
+def usual_learning_rate(frozen: bool) -> float:
+    """A linear layer alone takes larger steps."""
+    return 0.01 if frozen else 0.001
+
+
 @dataclass(frozen=True)
 class FitEpoch:
     """What an epoch of fine-tuning showed; validation is None without validation graphs."""

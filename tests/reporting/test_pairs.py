@@ -1,0 +1,124 @@
+"""Gains of pairs beside the shares that JOAO gave them, on records made by hand."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from joao.errors import UserError
+from joao.evaluation.statistics import RankCorrelation
+from joao.pair_table import PairTable
+from joao.recipe import POOL
+from joao.reporting.pairs import Agreement, agreements, draw_agreement, pairs_markdown
+from joao.reproduce.semi_supervised import PAIRS
+
+DRAWN = np.arange(25).reshape(5, 5)  # of 300 graphs
+
+
+def record(method, seed, accuracy, dataset="NCI1", **rest):
+    cell = {"dataset": dataset, "method": method, "seed": seed, "label_rate": 10}
+    return {"cell": cell, "scores": {"accuracy": [accuracy]}, "split_hash": f"{dataset} {seed}", **rest}
+
+
+def joao(seed, drawn=DRAWN, names=POOL, dataset="NCI1"):
+    return record("joao", seed, 0.7, dataset, policy={"augmentations": list(names), "drawn": drawn.tolist()})
+
+
+def records(gains, seeds=(0, 1), dataset="NCI1"):
+    """Records in which the pairs gain so many points, ``(5, 5)``, over no pre-training, whose seeds differ."""
+    made = []
+    for seed in seeds:
+        baseline = 0.5 + seed / 10
+        made += [record("none", seed, baseline, dataset), joao(seed, dataset=dataset)]
+        made += [
+            record(pair, seed, baseline + gain / 100, dataset)
+            for pair, gain in zip(PAIRS, np.ravel(gains), strict=True)
+        ]
+    return made
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gains_that_follow_the_shares(sign):
+    found = agreements(records(sign * DRAWN / 10))["NCI1"]
+    assert found.correlation.value == pytest.approx(sign)
+    np.testing.assert_allclose(found.gains.values, sign * DRAWN / 10, atol=1e-9)
+    np.testing.assert_allclose(found.shares.values, DRAWN / 300)
+    assert found.gains.names == found.shares.names == POOL
+    assert found.num_seeds == 2
+
+
+def test_by_name():
+    gains = np.zeros((5, 5))
+    gains[POOL.index("subgraph"), POOL.index("identity")] = 3
+    found = agreements(records(gains))["NCI1"]
+    assert found.gains["subgraph", "identity"] == pytest.approx(3)
+    assert found.gains["identity", "subgraph"] == pytest.approx(0)
+    assert found.shares["subgraph", "identity"] == pytest.approx(9 / 300)
+
+
+def test_shares_are_told_apart_by_their_names_not_their_places():
+    turned = [each for each in records(DRAWN / 10, seeds=[0]) if each["cell"]["method"] != "joao"]
+    found = agreements([*turned, joao(0, DRAWN[::-1, ::-1], POOL[::-1])])["NCI1"]
+    np.testing.assert_allclose(found.shares.values, DRAWN / 300)
+    assert found.correlation.value == pytest.approx(1)
+
+
+@pytest.mark.parametrize("missing", ["identity+identity", "none", "joao"])
+def test_where_one_is_missing_there_is_no_agreement(missing):
+    left = [each for each in records(DRAWN, dataset="PROTEINS") if each["cell"]["method"] != missing]
+    assert agreements(left) == {}
+    assert list(agreements([*left, *records(DRAWN)])) == ["NCI1"]
+
+
+def test_only_seeds_that_all_have_are_compared():
+    complete = records(DRAWN / 10)
+    # Of seed 2, on which all is easy, only some pairs are there yet; and JOAO drew otherwise.
+    more = [record("none", 2, 0.9), joao(2, DRAWN.T), *(record(pair, 2, 0.95) for pair in list(PAIRS)[:7])]
+    found, expected = (agreements(each)["NCI1"] for each in ([*more, *complete], complete))
+    assert found.num_seeds == 2
+    np.testing.assert_array_equal(found.gains.values, expected.gains.values)
+    np.testing.assert_array_equal(found.shares.values, expected.shares.values)
+
+
+def test_other_label_rates_are_passed_over():
+    other = [{**each, "cell": {**each["cell"], "label_rate": 1}} for each in records(DRAWN)]
+    assert agreements(other) == {}
+    assert list(agreements(other, label_rate=1)) == ["NCI1"]
+
+
+def test_records_with_different_labels_are_told():
+    first, *rest = records(DRAWN)
+    with pytest.raises(UserError, match="those of seed 0 have different folds or labels"):
+        agreements([{**first, "split_hash": "other"}, *rest])
+
+
+def test_markdown_by_hand():
+    text = pairs_markdown(agreements(records(-1 - DRAWN / 10)))
+    lines = text.splitlines()
+    assert lines[0] == "| data | rank correlation of gain and share (95 %) | seeds | best pair, and its share |"
+    assert lines[2] == "| NCI1 | -1.00 (-1.00 to -1.00) | 2 | node_drop + node_drop: -1.00 points, share 0.000 |"
+    gains = lines[lines.index("## NCI1, gain over no pre-training") :]
+    assert gains[2] == "| first \\ second | node_drop | subgraph | edge_perturb | attribute_mask | identity |"
+    assert gains[5] == "| **subgraph** | -1.50 | -1.60 | -1.70 | -1.80 | -1.90 |"
+    shares = lines[lines.index("## NCI1, share") :]
+    assert shares[8] == "| **identity** | 0.067 | 0.070 | 0.073 | 0.077 | 0.080 |"
+    assert lines[-1] == "![NCI1: gains and shares of augmentation pairs](pairs-NCI1.png)"
+
+
+def agreement(gains=DRAWN - 12.0, shares=DRAWN / 300):
+    tables = (PairTable.of(POOL, each) for each in (gains, shares))
+    return Agreement(*tables, num_seeds=5, correlation=RankCorrelation(0.5, 0.1, 0.8))
+
+
+def test_the_picture_shows_gains_and_shares_side_by_side(tmp_path):
+    panels = []
+    for each in (agreement(), agreement(gains=12.0 - DRAWN), agreement(shares=DRAWN.T / 300)):
+        draw_agreement("NCI1", each, tmp_path / "picture.png")
+        picture = imread(tmp_path / "picture.png")
+        assert picture.shape == (480, 1100, 4)
+        panels.append((picture[60:, :540], picture[60:, 560:]))  # without the title
+    (gains, shares), (other_gains, same_shares), (same_gains, other_shares) = panels
+    assert np.array_equal(gains, same_gains)
+    assert not np.array_equal(gains, other_gains)
+    assert np.array_equal(shares, same_shares)
+    assert not np.array_equal(shares, other_shares)
+    assert not np.array_equal(gains, shares)

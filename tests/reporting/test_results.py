@@ -1,0 +1,110 @@
+"""Which documents a folder of semi-supervised records gets, and of which records each is made."""
+
+import json
+
+import numpy as np
+import pytest
+
+from joao.errors import UserError
+from joao.recipe import POOL
+from joao.reporting.results import write_semi_supervised
+from joao.reproduce.semi_supervised import PAIRS, Cell
+
+
+def write(records, *cells, accuracy=0.5):
+    """A record for each cell; each seed a point better than the last."""
+    for cell in cells:
+        path = cell.path(records)
+        path.parent.mkdir(exist_ok=True)
+        content = {
+            "cell": vars(cell),
+            "scores": {"accuracy": [accuracy + cell.seed / 100]},
+            "split_hash": f"{cell.seed} {cell.label_rate}",
+        }
+        if cell.method in ("joao", "joaov2"):
+            content["policy"] = {"augmentations": list(POOL), "drawn": (np.arange(25).reshape(5, 5)).tolist()}
+        path.write_text(json.dumps(content))
+
+
+def table(path):
+    """The cells of every line of a document's tables."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+def test_every_table_has_its_own_records_in_the_order_of_the_recipe(tmp_path):
+    methods = ("joao_without_prior", "joao_stronger", "joao", "none")
+    write(tmp_path, *(Cell("NCI1", method, seed, rate) for method in methods for seed in (1, 0) for rate in (10, 1)))
+    write(tmp_path, Cell("COLLAB", "joao", 0, 10), Cell("PROTEINS", "joao", 0, 10))
+    assert write_semi_supervised(tmp_path) == tmp_path
+    assert names(tmp_path) == {"semi-supervised.md", "overview.md", "strength.md", "prior.md", "learned.md"}
+
+    shown = {
+        name: [line[:5] for line in table(tmp_path / f"{name}.md")[2:]]
+        for name in ("semi-supervised", "strength", "prior")
+    }
+    joao, none, two = "JOAO", "no pre-training", ["50.50 ± 0.71", "2"]
+    assert shown["semi-supervised"] == [
+        ["NCI1", "1 %", none, *two],
+        ["NCI1", "1 %", joao, *two],
+        ["NCI1", "10 %", none, *two],
+        ["NCI1", "10 %", joao, *two],
+        ["PROTEINS", "10 %", joao, "50.00", "1"],
+        ["COLLAB", "10 %", joao, "50.00", "1"],
+    ]
+    assert shown["strength"] == [
+        ["NCI1", "1 %", none, *two],
+        ["NCI1", "1 %", joao, *two],
+        ["NCI1", "1 %", "JOAO, strength 0.25", *two],
+        ["PROTEINS", "10 %", joao, "50.00", "1"],
+    ]
+    assert shown["prior"] == [
+        ["NCI1", "10 %", none, *two],
+        ["NCI1", "10 %", joao, *two],
+        ["NCI1", "10 %", "JOAO, gamma = 0", *two],
+        ["PROTEINS", "10 %", joao, "50.00", "1"],
+    ]
+    for name, command in (("semi-supervised", "semi-supervised"), ("overview", "semi-supervised"), ("prior", "prior")):
+        assert f"by `joao reproduce {command}`; not to be edited." in (tmp_path / f"{name}.md").read_text()
+    papers = {name: table(tmp_path / f"{name}.md")[3][6] for name in ("semi-supervised", "strength")}
+    assert papers == {"semi-supervised": "61.97 ± 0.72", "strength": "61.77 ± 1.61"}
+    assert [line[0] for line in table(tmp_path / "overview.md")] == ["accuracy %", "---", none, joao]
+    # Pre-trained once for both label rates, and so counted once.
+    assert [line[:2] for line in table(tmp_path / "learned.md") if line[1:2] == [joao]] == [
+        *(["NCI1", joao], ["PROTEINS", joao], ["COLLAB", joao]),
+    ]
+
+
+def test_complete_pairs_are_drawn(tmp_path):
+    seed = {method: Cell("PROTEINS", method, 0, 10) for method in ("none", "joao", *PAIRS)}
+    for number, cell in enumerate(seed.values()):
+        write(tmp_path, cell, accuracy=0.5 + number / 100)
+    last = seed.popitem()[1].path(tmp_path)
+    content = last.read_text()
+    last.unlink()
+    write_semi_supervised(tmp_path)
+    assert "pairs.md" not in names(tmp_path)
+    last.write_text(content)
+    write_semi_supervised(tmp_path)
+    assert {"pairs.md", "pairs-PROTEINS.png"} <= names(tmp_path)
+    text = (tmp_path / "pairs.md").read_text()
+    assert "| PROTEINS | +1.00 (+1.00 to +1.00) | 1 | identity + identity: +26.00 points, share 0.080 |" in text
+    assert "(pairs-PROTEINS.png)" in text
+    assert "node_drop+node_drop" not in (tmp_path / "semi-supervised.md").read_text()
+
+
+def test_a_folder_without_records_gets_nothing(tmp_path):
+    write_semi_supervised(tmp_path)
+    assert names(tmp_path) == set()
+
+
+def test_a_file_that_is_no_record(tmp_path):
+    write(tmp_path, Cell("NCI1", "none", 0, 10))
+    (tmp_path / "NCI1" / "stray.json").write_text("{}")
+    with pytest.raises(UserError, match=r"stray\.json: is not a record"):
+        write_semi_supervised(tmp_path)
+    assert names(tmp_path) == set()

@@ -1,0 +1,54 @@
+"""Work in one process or several."""
+
+import os
+
+import pytest
+import torch
+
+from joao.reproduce.processes import done_one_by_one
+
+
+def test_one_process_does_one_after_the_other(tmp_path):
+    folders = [tmp_path / name for name in "bca"]
+    doing = done_one_by_one(os.mkdir, folders, jobs=1)
+    for number, folder in enumerate(folders):
+        assert next(doing) == folder
+        assert [each.exists() for each in folders] == [place <= number for place in range(3)]
+    assert list(doing) == []
+
+
+@pytest.mark.parametrize("ends", ["done", "closed", "failed"])
+def test_threads_are_given_back(tmp_path, ends):
+    threads, seen = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        doing = done_one_by_one(lambda work: seen.append((torch.get_num_threads(), 1 / work)), [1, 0], jobs=1)
+        assert next(doing) == 1
+        if ends == "closed":
+            doing.close()
+        else:
+            with pytest.raises(ZeroDivisionError):
+                next(doing)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [(1, 1.0)]
+
+
+def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
+    paths = [tmp_path / name for name in ("a", "b", "c", "wrong")]
+    works = [
+        "import os, pathlib, torch\n"
+        f"path = pathlib.Path({str(path)!r})\n"
+        "path.write_text(f'{os.getpid()} {torch.get_num_threads()}')\n"
+        "assert path.stem != 'wrong'\n"
+        for path in paths
+    ]
+    done = []
+    with pytest.raises(AssertionError):
+        done.extend(done_one_by_one(exec, works, jobs=2))
+    assert len(done) == len(set(done))
+    assert set(done) <= set(works[:3])
+    told = [path.read_text().split() for path in paths]
+    assert [threads for _, threads in told] == ["1"] * 4
+    assert str(os.getpid()) not in {process for process, _ in told}
