@@ -39,6 +39,29 @@ def test_the_documents_of_the_records_are_up_to_date(tmp_path):
         assert (copy / name).read_text() == (ROOT / "results/unsupervised" / name).read_text()
 
 
+def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
+    from joao.reporting.results import write_semi_supervised
+
+    folder, copy = ROOT / "results/semi-supervised", tmp_path / "semi-supervised"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md", "*.png"))
+    write_semi_supervised(copy)
+    made, kept = ({path.name for path in each.iterdir() if path.is_file()} for each in (copy, folder))
+    assert made == kept
+    for name in made:
+        if name.endswith(".md"):
+            assert (copy / name).read_text() == (folder / name).read_text(), name
+
+
+def test_every_semi_supervised_record_is_of_the_recipe_as_it_is():
+    from joao.reproduce.semi_supervised import Cell, is_done, read_record
+
+    folder = ROOT / "results/semi-supervised"
+    for path in sorted(folder.glob("*/*.json")):
+        cell = Cell(**read_record(path)["cell"])
+        assert cell.path(folder) == path
+        assert is_done(cell, folder)
+
+
 def test_the_study_of_the_learned_table_is_up_to_date(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["learned_table.py", str(tmp_path / "study.md")])
     runpy.run_path(str(ROOT / "studies/learned_table.py"), run_name="__main__")

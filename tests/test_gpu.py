@@ -27,7 +27,7 @@ from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
-from joao.training.side_by_side import Part, fit_all
+from joao.training.stacked import Part, fit_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

@@ -6,9 +6,12 @@ import json
 import pytest
 
 from joao.reporting import results, tables
+from joao.reporting.semi_supervised import HEADER
+from joao.reproduce import semi_supervised as few_labels
 from joao.reproduce import unsupervised as reproduce
 
 TABLE = copy.deepcopy(reproduce.grid())
+FEW_LABELS = copy.deepcopy(few_labels.grid())
 
 
 @pytest.fixture
@@ -75,4 +78,161 @@ def test_a_damaged_record_is_not_shown_as_a_result(joao, short, tmp_path):
     outcome = joao("reproduce", "unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records")
     assert outcome.code == 2
     assert "histogram-0.json: is not a record" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.fixture
+def short_few_labels(monkeypatch):
+    """The semi-supervised tables with one seed, one epoch, a narrow encoder and more labels."""
+    table = copy.deepcopy(FEW_LABELS)
+    table["seeds"] = [0]
+    table["recipe"]["encoder"] |= {"width": 4, "layers": 1}
+    for training in (table["recipe"]["training"], *(row.get("training", {}) for row in table["methods"].values())):
+        training |= {"epochs": 1, "learning_rate": 0.01}
+    table["finetuning"] |= {"epochs": 1, "learning_rate": 0.01}
+    table["tables"]["semi_supervised"]["columns"] = {"20": ["NCI1"], "50": ["NCI1", "PROTEINS", "github_stargazers"]}
+    table["tables"]["strength"]["columns"] = {"20": ["NCI1"], "50": ["PROTEINS"]}
+    monkeypatch.setattr(few_labels, "grid", lambda: table)
+    return table
+
+
+@pytest.fixture(scope="module")
+def made_root(made_data):
+    """Where NCI1 and PROTEINS are 30 made graphs."""
+    return str(made_data("NCI1", "PROTEINS", num_graphs=30))
+
+
+def test_few_labels_go_on_where_they_were(joao, short_few_labels, made_root, tmp_path):
+    arguments = ["reproduce", "semi-supervised", "--methods", "joao,augmentations", "--data-root", made_root]
+    arguments += ["--out", "records"]
+    first = joao(*arguments)
+    assert first.code == 0, first.err
+    left_out = "joao: note: github_stargazers: is not at hand and is left out. Put it under --data-root."
+    assert first.err.splitlines() == [left_out]
+    assert "9 cells, 0 done before. Records: records" in first.out  # three methods; NCI1 at two rates, PROTEINS at one
+    assert "github" not in first.out
+    written = [f"{name}/{method}-{rate}-0.json" for name, rate in (("NCI1", 20), ("NCI1", 50), ("PROTEINS", 50))
+               for method in ("none", "joao", "augmentations")]  # fmt: skip
+    records = {name: tmp_path / "records" / name for name in written}
+    assert set((tmp_path / "records").rglob("*.json")) == set(records.values())
+    table = (tmp_path / "records" / "semi-supervised.md").read_text()
+
+    lost = records.pop("NCI1/joao-50-0.json")
+    before, times = json.loads(lost.read_text()), {path: path.stat().st_mtime_ns for path in records.values()}
+    lost.unlink()
+    second = joao(*arguments, "--json")
+    assert second.code == 0, second.err
+    assert {path: path.stat().st_mtime_ns for path in records.values()} == times
+    assert json.loads(lost.read_text())["scores"] == before["scores"]
+    assert (tmp_path / "records" / "semi-supervised.md").read_text() == table
+
+    rows = json.loads(second.out)["rows"]
+    assert len(rows) == 9
+    for row in rows:
+        assert list(row) == HEADER
+        (method,) = [name for name in ("none", "joao", "augmentations") if tables.NAMES[name] == row["method"]]
+        path = tmp_path / "records" / row["data"] / f"{method}-{row['labels'].removesuffix(' %')}-0.json"
+        assert row["accuracy %"] == f"{100 * json.loads(path.read_text())['scores']['mean']:.2f}"
+        assert " | ".join(row.values()) in table
+
+    third = joao(*arguments, "--only", "NCI1", "--label-rate", "50 %,20")
+    assert "6 cells, 6 done before." in third.out
+    assert third.err == ""
+    assert "PROTEINS" not in third.out
+    last = third.out.splitlines()[-1]
+    assert last.startswith("Next, with your own graphs: joao pretrain my_graphs.jsonl")
+
+
+def test_strength_and_prior_share_the_cells_of_the_table(joao, short_few_labels, made_root, tmp_path):
+    short_few_labels["tables"]["prior"]["columns"] = {"20": ["NCI1"]}
+    common = ["--data-root", made_root, "--out", "records", "--only", "NCI1"]
+    strength = joao("reproduce", "strength", *common, "--json")
+    assert (strength.code, strength.err) == (0, "")
+    rows = {row["method"]: row for row in json.loads(strength.out)["rows"]}
+    assert {name: row["paper"] for name, row in rows.items()} == {
+        "no pre-training": "",
+        "JOAO": "61.77 ± 1.61",
+        "JOAO, strength 0.25": "60.95 ± 0.55",
+        "JOAOv2": "62.52 ± 1.16",
+        "JOAOv2, strength 0.25": "61.67 ± 0.72",
+    }
+    strengths = {
+        method: json.loads((tmp_path / f"records/NCI1/{method}-20-0.json").read_text())["recipe"]["augmentations"][0]
+        for method in ("joao", "joao_stronger")
+    }
+    assert {method: part["strength"] for method, part in strengths.items()} == {"joao": 0.2, "joao_stronger": 0.25}
+    prior = joao("reproduce", "prior", *common)
+    assert prior.code == 0, prior.err
+    assert "3 cells, 2 done before." in prior.out
+    assert "JOAO, gamma = 0" in prior.out
+    documents = {path.name for path in (tmp_path / "records").glob("*.md")}
+    assert documents == {
+        "semi-supervised.md",
+        "overview.md",
+        "strength.md",
+        "prior.md",
+    }  # none of 10 %, nothing learned
+
+
+def test_pairs_are_drawn(joao, short_few_labels, made_root, tmp_path):
+    short_few_labels["tables"]["pairs"]["columns"] = {"10": ["PROTEINS"]}
+    short_few_labels["datasets"]["PROTEINS"]["max_degree"] = 5
+    outcome = joao("reproduce", "pairs", "--data-root", made_root, "--out", "records", "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert len(list((tmp_path / "records" / "PROTEINS").iterdir())) == 27
+    page = (tmp_path / "records" / "pairs.md").read_text()
+    assert "| PROTEINS | " in page
+    assert (tmp_path / "records" / "pairs-PROTEINS.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        ("semi-supervised", ["--label-rate", "x"], "joao: --label-rate x: must be whole percents such as 1,10."),
+        ("semi-supervised", ["--label-rate", "1,-10"], "joao: --label-rate 1,-10: must be whole percents"),
+        ("semi-supervised", ["--label-rate", "0.1"], "joao: --label-rate 0.1: must be whole percents"),
+        ("semi-supervised", ["--label-rate", "5"], "joao: reproduce: unknown label rate '5'. Known: 1, 10."),
+        (
+            "semi-supervised",
+            ["--only", "PROTIENS"],
+            "joao: reproduce: unknown data set 'PROTIENS'. Did you mean 'PROTEINS'?",
+        ),
+        ("semi-supervised", ["--methods", "jao"], "joao: reproduce: unknown method 'jao'. Did you mean 'joao'?"),
+        (
+            "semi-supervised",
+            ["--only", "PROTEINS", "--label-rate", "1"],
+            "joao: reproduce: the table has no PROTEINS at 1 %.",
+        ),
+        ("strength", ["--only", "COLLAB"], "joao: reproduce: unknown data set 'COLLAB'."),
+        ("prior", ["--only", "mutag"], "joao: reproduce: unknown data set 'mutag'."),
+        ("pairs", ["--only", "DD"], "joao: reproduce: unknown data set 'DD'. Known: NCI1, PROTEINS."),
+        ("prior", ["--device", "cpu", "--precision", "tf32"], "joao: precision: tf32 needs a GPU."),
+        (
+            "prior",
+            ["--precision", "8"],
+            "joao: precision: must be one of 32-true, tf32, bf16-mixed, 16-mixed, got '8'.",
+        ),
+        ("prior", ["--device", "tpu"], "joao: device: must be auto, cpu or cuda, got 'tpu'."),
+        ("prior", ["--data-root", "nowhere"], "joao: data root: nowhere is not a folder."),
+        ("prior", ["--out", "file"], "joao: file: cannot be made"),
+        ("semi-supervised", ["--only", "github_stargazers"], "joao: github_stargazers: "),
+    ],
+)
+def test_wrong_words_about_few_labels(joao, tmp_path, command, arguments, message):
+    (tmp_path / "file").write_text("precious")
+    outcome = joao("reproduce", command, *arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith(message)
+    assert len(outcome.err.splitlines()) == 1
+    assert (tmp_path / "file").read_text() == "precious"
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(joao, tmp_path):
+    path = tmp_path / "records" / "NCI1" / "none-10-0.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"cell": ')
+    outcome = joao("reproduce", "prior", "--out", "records")
+    assert outcome.code == 2
+    assert "none-10-0.json: is not a record" in outcome.err
     assert len(outcome.err.splitlines()) == 1

@@ -155,12 +155,14 @@ def test_a_share_that_is_none_is_told(share):
 
 
 def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_would_do():
-    # 0.3 % of 702 graphs are two; three of 702 are 0.43 %.
+    # 0.4 % of 702 graphs are three; four of 702 are 0.57 %.
     with pytest.raises(UserError) as caught:
-        few_labels(CLASSES, 0, 0.003)
+        few_labels(CLASSES, 0, 0.004)
     assert str(caught.value) == (
-        "labels: 2 labelled graphs are fewer than the 3 classes. Raise the label rate to at least 0.5 %."
+        "labels: a label rate of 0.4 % gives 3 labelled graphs; 3 classes need one each to learn from and one more to "
+        "choose the epoch. Use at least 0.6 %."
     )
+    assert all(len(split.train) == 3 for split in few_labels(CLASSES, 0, 0.006))
 
 
 def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():

@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+import tomllib
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,7 +16,7 @@ from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.experiment import build_method, pretrain
 from joao.policies.rule_pool import POOLS
-from joao.recipe import METHODS, POOL
+from joao.recipe import METHODS, POOL, make_recipe
 from joao.reproduce import semi_supervised as reproduce
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.semi_supervised import (
@@ -212,6 +213,7 @@ def test_every_cell_has_a_recipe(method, dataset):
     assert made.max_degree == (10 if dataset in ("DD", "REDDIT-BINARY", "REDDIT-MULTI-5K") else 100)
     assert made.encoder.table() == {"name": "res_gcn", "width": 128, "layers": 3, "residual": False}
     assert (made.training.batch_size, made.training.learning_rate) == (128, 0.001)
+    assert make_recipe(tomllib.loads(made.toml())) == made
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def few_labels(
     for number, (train, test) in enumerate(folds(classes, partition, num_folds, class_names=class_names)):
         generator = numpy_generator(partition, f"labels of fold {number} at {label_rate}")
         budget = round(label_rate * len(train))
+        needed = len(np.unique(classes)) + 1
+        if budget < needed:
+            raise UserError(
+                f"labels: a label rate of {100 * label_rate:.3g} % gives {budget} labelled graphs; {needed - 1} classes need one "
+                f"each to learn from and one more to choose the epoch. Use at least {np.ceil(1000 * needed / len(train)) / 10:g} %."
+            )
         labelled = stratified(classes[train], budget, generator)
         learn, choose = hold_out(classes[train[labelled]], validation_share, generator)
         splits.append(Split(train[labelled[learn]], train[labelled[choose]], test))
@@ -91,11 +97,7 @@ def hold_out(classes: NDArray[np.int64], share: float, generator: np.random.Gene
 def stratified(classes: NDArray[np.int64], number: int, generator: np.random.Generator) -> Indices:
     """``number`` places, ascending, every class with its share of them (by largest remainder) and one at least."""
     values, sizes = np.unique(classes, return_counts=True)
-    if number < len(values):
-        raise UserError(
-            f"labels: {number} labelled graphs are fewer than the {len(values)} classes. Raise the label rate to at "
-            f"least {np.ceil(1000 * len(values) / len(classes)) / 10:g} %."
-        )
+    assert number >= len(values)
     exact = number * sizes / len(classes)
     counts = np.maximum(np.floor(exact).astype(np.int64), 1)
     while counts.sum() < number:

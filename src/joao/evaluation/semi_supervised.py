@@ -14,7 +14,7 @@ from joao.evaluation import statistics
 from joao.evaluation.labels import Split
 from joao.randomness import derived_seed
 from joao.training.finetune import Finetuning
-from joao.training.side_by_side import Part, fit_all
+from joao.training.stacked import Part, fit_all
 
 
 @final

@@ -10,9 +10,9 @@ from joao.encoders import Gin, ResGcn
 from joao.encoders.base import stacked
 from joao.errors import UserError
 from joao.randomness import seeded
-from joao.training import side_by_side
+from joao.training import stacked as stacked_module
 from joao.training.finetune import Finetune, Finetuning
-from joao.training.side_by_side import Part, SideBySide, fit_all
+from joao.training.stacked import Part, StackedFits, fit_all
 
 NUMBERS = torch.arange(45)
 # of different sizes, one with a graph more in its last batch
@@ -76,7 +76,7 @@ def test_nothing_passes_from_part_to_part(make):
 
 def test_room_left_over_is_nobody(make):
     """A part that is a graph short in its last batch gets a graph without nodes, which has no say in anything."""
-    rooms = SideBySide(make(), PARTS)
+    rooms = StackedFits(make(), PARTS)
     last = rooms._plan()[-1]
     assert last.shape == (5, 3, 7)  # 22 = 8 + 8 + 6 and 23 = 8 + 8 + 7 graphs
     assert (last[:, 0, -1] == 45).all()
@@ -94,10 +94,10 @@ def test_room_left_over_is_nobody(make):
         {"fast": False},
         {"batch_size": 7},  # of 22 graphs, 7 + 7 + 8: a last batch of one joined its neighbour
     ],
-    ids=str,
+    ids=["another encoder", "augmented", "patience", "plain path", "last batch of one"],
 )
 def test_what_cannot_be_stacked_is_done_one_after_another(make, kind, monkeypatch):
-    monkeypatch.setattr(side_by_side, "SideBySide", None)
+    monkeypatch.setattr(stacked_module, "StackedFits", None)
     assert len(results(make(**kind))) == 3
 
 

@@ -47,7 +47,7 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
         for part in parts:
             yield finetuning.fit(part.train, part.validation, part.seed)
         return
-    for fit, state in SideBySide(finetuning, parts).run():
+    for fit, state in StackedFits(finetuning, parts).run():
         finetuning.set_state(state)
         yield fit
 
@@ -80,7 +80,7 @@ class _Room:
     views: PaddedViews
 
 
-class SideBySide:
+class StackedFits:
     """The fits of ``parts``, from the start of ``finetuning``."""
 
     def __init__(self, finetuning: Finetuning, parts: Sequence[Part]) -> None:
