@@ -177,7 +177,9 @@ def choice_page(record: dict[str, Any]) -> str:
         f"Made by `{'`, `'.join(record['command'])}` and `studies/epochs.py choice`; not to be edited. Test accuracy in percent "
         "on development sets, 10 % of the labels, mean over folds and seeds.\n\n"
     )
-    header = ["kept for validation", "epoch", *columns, "mean"]
+    some = next(iter(record["rows"].values()))
+    shown = [f"{column} ({len(some[column])} seed{'s' if len(some[column]) > 1 else ''})" for column in columns]
+    header = ["kept for validation", "epoch", *shown, "mean"]
     return "# Choosing the epoch of a fine-tuning\n\n" + text + markdown(header, lines) + "\n"
 
 

@@ -295,7 +295,7 @@ def test_wrong_params_are_told_at_fit(options, message):
 
 def test_graphs_without_labels_are_told(pretrained):
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
-    with pytest.raises(joao.UserError, match="not every graph has a label"):
+    with pytest.raises(joao.UserError, match="no graph has a label"):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(bare)
 
 

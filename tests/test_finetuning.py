@@ -249,7 +249,9 @@ def test_accuracy_counts_names(finetuned):
     renamed = dataclasses.replace(four, class_names=("1", "0", "2"))
     assert finetuned.accuracy(probabilities, renamed) == 0.25  # the one of class 2
     strange = dataclasses.replace(four, class_names=("a", "b", "2"))
-    assert finetuned.accuracy(probabilities, strange) == 0.25
+    assert finetuned.accuracy(probabilities, strange) is None  # it cannot predict a or b
+    some = dataclasses.replace(renamed, classes=np.array([-1, 1, 2, -1]))
+    assert finetuned.accuracy(probabilities, some) == 0.5  # of those with a label
     assert finetuned.accuracy(probabilities, dataclasses.replace(four, class_names=("a", "b", "c"))) is None
     assert finetuned.accuracy(probabilities, dataclasses.replace(four, classes=None, class_names=())) is None
 
@@ -274,7 +276,7 @@ def test_the_fast_path_is_taken_where_it_is_asked_for(trained):
 @pytest.mark.parametrize(
     ("dataset", "options", "message"),
     [
-        (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, "synthetic: not every graph has a label"),
+        (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, "synthetic: no graph has a label"),
         (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, "one class only among 12 graphs"),
         (GRAPHS.subset(np.arange(3)), {}, "3 labelled graphs of 3 classes leave none to choose the epoch with"),
         (GRAPHS, {"validation_share": 1.5}, "share of validation graphs must be between 0 and 1, got 1.5"),

@@ -92,11 +92,11 @@ def test_the_page_on_the_published_rule_by_hand(epochs, tmp_path, monkeypatch):
 
 
 def test_traces_end_where_the_protocol_does(epochs, made_data, tmp_path, monkeypatch):
-    root = made_data("NCI1", num_graphs=40)
+    root = made_data("NCI1", num_graphs=60)
     monkeypatch.setenv("JOAO_DATA", str(root))
     table = json.loads(json.dumps(reproduce.grid()))
     table["recipe"]["encoder"] |= {"width": 4, "layers": 1}
-    table["finetuning"]["epochs"] = 3
+    table["finetuning"] |= {"epochs": 3, "batch_size": 2, "learning_rate": 0.1}
     for module in (reproduce, epochs):
         monkeypatch.setattr(module, "grid", lambda: table)
     work = Work("NCI1", "none", 0, (10,))

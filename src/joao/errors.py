@@ -13,6 +13,10 @@ class UserError(ValueError):
     """
 
 
+class Interrupted(Exception):
+    """The user stopped it; what is kept, in one line. The command line prints it and exits with code 130."""
+
+
 class JoaoNotice(UserWarning):
     """Something was done to the input that its owner should know, such as making edges undirected."""
 

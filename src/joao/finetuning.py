@@ -121,14 +121,14 @@ class Finetuned:
         return self.predict_logits(dataset).softmax(dim=1)
 
     def accuracy(self, probabilities: Tensor, dataset: Dataset) -> float | None:
-        """The share of the graphs that ``probabilities`` ``(G, C)`` are right about.
+        """The share of the graphs with a label that ``probabilities`` ``(G, C)`` are right about.
 
-        None where the data has no labels, or none of the classes.
+        None where the data has no labels, or other classes than were learned.
         """
-        if dataset.classes is None or not set(self.class_names) & set(dataset.class_names):
+        if dataset.classes is None or not set(dataset.class_names) <= set(self.class_names):
             return None
         predicted = np.array(self.class_names)[probabilities.argmax(dim=1).numpy()]
-        return float((predicted == np.array(dataset.class_names)[dataset.classes]).mean())
+        return float((predicted == dataset.labels)[dataset.classes >= 0].mean())
 
     def save(self, folder: Path) -> None:
         """Writes the folder."""
@@ -160,7 +160,7 @@ def finetune(
 
     Args:
         trained: where to start; left as it is.
-        dataset: graphs that all have a label; a share of them is held out and chooses the epoch.
+        dataset: graphs, of which those with a label count; a share of them is held out and chooses the epoch.
         how: see :class:`joao.training.finetune.Finetune`.
         seed: of the held-out graphs, the linear layer's first weights and the batches.
         validation_share: of the graphs, held out.
@@ -171,6 +171,7 @@ def finetune(
         on_epoch: told what each epoch showed.
     """
     started = time.perf_counter()
+    fingerprint, dataset = dataset.fingerprint, _labelled(dataset)
     names, labels = _labels(dataset)
     learn, choose = hold_out(labels, validation_share, numpy_generator(seed, "validation"))
     fabric = make_fabric(device, precision)
@@ -191,13 +192,13 @@ def finetune(
     fit = fitting.fit(torch.from_numpy(learn), torch.from_numpy(choose), seed, on_epoch)
     info = FinetuneInfo(
         data=dataset.name,
-        fingerprint=dataset.fingerprint,
+        fingerprint=fingerprint,
         graphs_per_class=dict(zip(names, np.bincount(labels).tolist(), strict=True)),
         num_train=len(learn),
         num_validation=len(choose),
         validation_share=validation_share,
         seed=seed,
-        from_scratch=not trained.info.pretrained,
+        from_scratch=not trained.info.pretrained and not trained.info.finetuned_on,
         precision=precision,
         fast=fitting.is_fast,
         seconds=time.perf_counter() - started,
@@ -237,12 +238,16 @@ def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None =
     return Finetuned(trained, classifier, classes, how, fit, info)
 
 
+def _labelled(dataset: Dataset) -> Dataset:
+    """The graphs that have a label."""
+    if dataset.classes is None:
+        raise UserError(f"{dataset.name}: no graph has a label. Label some in the file or, in Python, give y.")
+    return dataset if (dataset.classes >= 0).all() else dataset.subset(np.flatnonzero(dataset.classes >= 0))
+
+
 def _labels(dataset: Dataset) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """The names of the classes that the graphs have, and ``(G,)`` their numbers in them."""
-    if dataset.classes is None:
-        raise UserError(
-            f"{dataset.name}: not every graph has a label. Fine-tune on those that do, in a file of their own."
-        )
+    assert dataset.classes is not None
     present, labels = np.unique(dataset.classes, return_inverse=True)
     if len(present) < 2:
         raise UserError(f"{dataset.name}: one class only among {len(dataset)} graphs; a classifier needs two or more.")

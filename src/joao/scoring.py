@@ -27,6 +27,12 @@ def classes_of(dataset: Dataset) -> NDArray[np.int64]:
     """The classes, which a score needs."""
     if dataset.classes is None:
         raise UserError(f"{dataset.name}: has no graph labels, so nothing can be scored. 'joao embed' needs none.")
+    missing = int((dataset.classes < 0).sum())
+    if missing:
+        raise UserError(
+            f"{dataset.name}: {missing} of {len(dataset)} graphs have no label; a score needs all. 'joao finetune' "
+            "learns from some."
+        )
     return dataset.classes
 
 

@@ -268,7 +268,7 @@ def test_classes(joao, tmp_path, content, message):
     [
         (class_sizes(12), "few: one class only among 12 graphs; a classifier needs two or more."),
         (class_sizes(1, 1, 1), "labels: 3 labelled graphs of 3 classes leave none to choose the epoch with."),
-        (GRAPH * 12, "few: not every graph has a label. Fine-tune on those that do"),
+        (GRAPH * 12, "few: no graph has a label. Label some"),
         (None, "few.jsonl: no such file or folder."),
     ],
 )
@@ -280,17 +280,20 @@ def test_labels_to_learn_from(joao, labelled, tmp_path, content, message):
     refused(joao("finetune", "run", "few.jsonl", "--out", "new"), message, tmp_path, before)
 
 
-def test_some_labels_are_told_of_and_not_learned_from(joao, mutag_run, tmp_path):
-    (tmp_path / "some.jsonl").write_text(
-        '{"edges": [], "node_labels": [1], "label": 1}\n{"edges": [], "node_labels": [1]}\n'
-    )
-    before = tree(tmp_path)
-    outcome = joao("finetune", mutag_run, "some.jsonl", "--out", "new")
+def test_graphs_without_any_label_are_not_learned_from(joao, mutag_run, tmp_path):
+    (tmp_path / "none.jsonl").write_text('{"edges": [], "node_labels": [1]}\n' * 2)
+    message = "none: no graph has a label. Label some in the file or, in Python, give y."
+    refused(joao("finetune", mutag_run, "none.jsonl", "--out", "new"), message, tmp_path, tree(tmp_path))
+
+
+def test_a_score_needs_every_label(joao, mutag_run, tmp_path):
+    lines = ['{"edges": [], "node_labels": [1], "label": 1}', '{"edges": [], "node_labels": [1]}']
+    (tmp_path / "some.jsonl").write_text("\n".join(lines) + "\n")
+    outcome = joao("evaluate", mutag_run, "some.jsonl")
     assert outcome.code == 2
     note, error = outcome.err.splitlines()
-    assert note == "joao: note: some: 1 of 2 graphs have no label; the labels are left out."
-    assert error == "joao: some: not every graph has a label. Fine-tune on those that do, in a file of their own."
-    assert tree(tmp_path) == before
+    assert note == "joao: note: some: 1 of 2 graphs have no label."
+    assert error.startswith("joao: some: 1 of 2 graphs have no label; a score needs all.")
 
 
 def test_a_run_without_a_classifier(joao, mutag_run, tmp_path):

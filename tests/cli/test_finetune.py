@@ -113,3 +113,21 @@ def test_what_was_fine_tuned_is_embedded_but_not_scored_as_if_it_were_not(joao, 
     assert outcome.code == 2
     assert "this encoder was fine-tuned with some. Score the run it came from" in outcome.err
     assert not (tmp_path / "score.json").exists()
+
+
+def test_of_graphs_with_some_labels_those_count(joao, mutag_run, tmp_path):
+    lines = [
+        f'{{"edges": [[0, 1]], "node_labels": [{n % 2}, 0], "label": {n % 2}}}'
+        if n < 12
+        else '{"edges": [], "node_labels": [0]}'
+        for n in range(20)
+    ]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines) + "\n")
+    outcome = joao("finetune", mutag_run, "some.jsonl", "--out", "tuned", "--epochs", 2)
+    assert (outcome.code, outcome.err) == (0, "joao: note: some: 8 of 20 graphs have no label.\n")
+    assert outcome.out.splitlines()[0] == "some: 12 graphs with labels (0: 6, 1: 6), from the pre-trained encoder."
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    assert (found.info.num_train, found.info.num_validation) == (10, 2)
+    (tmp_path / "labelled.jsonl").write_text("\n".join(lines[:12]) + "\n")
+    assert joao("finetune", mutag_run, "labelled.jsonl", "--out", "same", "--epochs", 2).code == 0
+    assert load_finetuned(tmp_path / "same", device="cpu").fit == found.fit

@@ -39,7 +39,7 @@ def test_csv_and_npz_have_the_predictions_of_the_classifier(joao, mutag_tuned, t
         assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.splitlines()[:2] == [
             f"{name}: 188 graphs, 2 classes.",
-            f"Right about {share} % of the labels of MUTAG. It was fine-tuned on these graphs: new ones may do worse.",
+            f"Accuracy on the labels of MUTAG: {share} %. It was fine-tuned on these graphs: new ones may do worse.",
         ]
     header, *lines = rows(tmp_path / "all.csv")
     assert header == ["graph", "class", "predicted", "p_-1", "p_1"]
@@ -66,9 +66,10 @@ def test_graphs_without_labels_or_with_others(joao, mutag_tuned, tmp_path):
     (tmp_path / "other.jsonl").write_text(mutag_lines(["red", "green", "red"]))
     (tmp_path / "few.jsonl").write_text(mutag_lines([1, 1, 1]))
     said = {}
+    notice = "joao: note: other: has the class 'green', which the classifier of -1, 1 cannot predict.\n"
     for name in ("new", "other", "few"):
         outcome = joao("predict", mutag_tuned, f"{name}.jsonl", "--out", f"{name}.csv")
-        assert (outcome.code, outcome.err) == (0, "")
+        assert (outcome.code, outcome.err) == (0, notice if name == "other" else "")
         said[name] = outcome.out.splitlines()
     assert rows(tmp_path / "new.csv")[0] == ["graph", "predicted", "p_-1", "p_1"]
     assert [line[1:] for line in rows(tmp_path / "new.csv")[1:]] == [
@@ -76,7 +77,17 @@ def test_graphs_without_labels_or_with_others(joao, mutag_tuned, tmp_path):
     ]
     assert len(said["new"]) == len(said["other"]) == 2  # nothing to be right about
     predicted = [line[2] for line in rows(tmp_path / "few.csv")[1:]]
-    assert said["few"][1] == f"Right about {100 * predicted.count('1') / 3:.1f} % of the labels of few."
+    assert said["few"][1] == f"Accuracy on the labels of few: {100 * predicted.count('1') / 3:.1f} %."
+
+
+def test_some_labels(joao, mutag_tuned, tmp_path):
+    (tmp_path / "some.jsonl").write_text(mutag_lines([1, None, -1]))
+    outcome = joao("predict", mutag_tuned, "some.jsonl", "--out", "some.csv")
+    assert (outcome.code, outcome.err) == (0, "joao: note: some: 1 of 3 graphs have no label.\n")
+    written = rows(tmp_path / "some.csv")
+    assert [line[1] for line in written] == ["class", "1", "", "-1"]
+    right = [written[1][2] == "1", written[3][2] == "-1"]
+    assert outcome.out.splitlines()[1] == f"Accuracy on the labels of some: {50.0 * sum(right):.1f} %."
 
 
 def test_json(joao, mutag_tuned, tmp_path):

@@ -108,11 +108,17 @@ def test_few_labels_go_on_where_they_were(joao, short_few_labels, made_root, tmp
     first = joao(*arguments)
     assert first.code == 0, first.err
     left_out = "joao: note: github_stargazers: is not at hand and is left out. Put it under --data-root."
-    assert first.err.splitlines() == [left_out]
+    told, *done = first.err.splitlines()
+    assert told == left_out
+    encoders = [f"{name} {method}" for name in ("NCI1", "PROTEINS") for method in ("none", "joao", "augmentations")]
+    assert sorted(done) == sorted(f"joao: done: {each} seed 0" for each in encoders)
     assert "9 cells, 0 done before. Records: records" in first.out  # three methods; NCI1 at two rates, PROTEINS at one
     assert "github" not in first.out
-    written = [f"{name}/{method}-{rate}-0.json" for name, rate in (("NCI1", 20), ("NCI1", 50), ("PROTEINS", 50))
-               for method in ("none", "joao", "augmentations")]  # fmt: skip
+    written = [
+        f"{name}/{method}-{rate}-0.json"
+        for name, rate in (("NCI1", 20), ("NCI1", 50), ("PROTEINS", 50))
+        for method in ("none", "joao", "augmentations")
+    ]
     records = {name: tmp_path / "records" / name for name in written}
     assert set((tmp_path / "records").rglob("*.json")) == set(records.values())
     table = (tmp_path / "records" / "semi-supervised.md").read_text()
@@ -215,7 +221,7 @@ def test_pairs_are_drawn(joao, short_few_labels, made_root, tmp_path):
         ("prior", ["--device", "tpu"], "joao: device: must be auto, cpu or cuda, got 'tpu'."),
         ("prior", ["--data-root", "nowhere"], "joao: data root: nowhere is not a folder."),
         ("prior", ["--out", "file"], "joao: file: cannot be made"),
-        ("semi-supervised", ["--only", "github_stargazers"], "joao: github_stargazers: "),
+        ("semi-supervised", ["--only", "github_stargazers"], "joao: reproduce: github_stargazers is not at hand"),
     ],
 )
 def test_wrong_words_about_few_labels(joao, tmp_path, command, arguments, message):

@@ -94,12 +94,15 @@ def test_classes_are_numbered_in_the_order_of_their_values(labels, names, classe
     assert dataset.classes.tolist() == classes
 
 
-def test_a_missing_label_leaves_all_out_and_says_so():
-    none = (np.zeros(0), np.zeros(0))
-    some = make_dataset("made", np.array([1, 1]), none, graph_labels=[1, None])
-    assert some.classes is None
-    assert some.notices == ("made: 1 of 2 graphs have no label; the labels are left out.",)
-    assert make_dataset("made", np.array([1, 1]), none, graph_labels=[None, None]).notices == ()
+def test_a_missing_label_is_told_and_leaves_the_others():
+    edges = (np.zeros(0), np.zeros(0))
+    some = make_dataset("made", np.array([1, 1, 1]), edges, graph_labels=["b", None, "a"])
+    assert some.classes.tolist() == [1, -1, 0]
+    assert some.labels.tolist() == ["b", "", "a"]
+    assert some.notices == ("made: 1 of 3 graphs have no label.",)
+    none = make_dataset("made", np.array([1, 1]), edges, graph_labels=[None, None])
+    assert (none.classes, none.notices) == (None, ())
+    assert none.labels.tolist() == ["", ""]
 
 
 @pytest.mark.parametrize(

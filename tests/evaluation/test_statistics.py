@@ -12,8 +12,8 @@ from joao.evaluation.statistics import (
     gain_over_seeds,
     mean,
     paired_gain,
-    rank_correlation,
     sample_std,
+    table_correlation,
 )
 
 
@@ -101,43 +101,48 @@ def test_scores_that_are_not_one_a_seed_are_an_error(a, b):
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_rank_correlation_is_spearmans(ties):
-    first, second = np.random.default_rng(5).normal(size=(2, 25))
+def test_table_correlation_is_spearmans(ties):
+    first, second = np.random.default_rng(5).normal(size=(2, 4, 4))
     if ties:
         first, second = first.round(), second.round()
-        assert len(set(first)) < 25
-    found = rank_correlation(first, second)
-    assert found.value == pytest.approx(stats.spearmanr(first, second).statistic)
-    assert found.low < found.value < found.high
-    of_ranks = rank_correlation(np.exp(first), -second)
-    assert (of_ranks.value, of_ranks.low, of_ranks.high) == pytest.approx((-found.value, -found.high, -found.low))
+        assert len(set(first.ravel())) < 16
+    found = table_correlation(first, second)
+    assert found.value == pytest.approx(stats.spearmanr(first.ravel(), second.ravel()).statistic)
+    assert table_correlation(np.exp(first), -second).value == pytest.approx(-found.value)
 
 
-def test_interval_of_a_rank_correlation_by_hand():
-    found = rank_correlation([1, 2, 3, 4, 5], [20, 10, 40, 30, 50])
-    # Squared differences of ranks 1 + 1 + 1 + 1 + 0 = 4: 1 - 6 * 4 / (5 * 24) = 0.8, and artanh 0.8 = log(9) / 2;
-    # half the width is 1.959964 * sqrt((1 + 0.64 / 2) / (5 - 3)).
-    half_width = 1.959964 * math.sqrt(0.66)
-    assert found.value == pytest.approx(0.8)
-    assert found.low == pytest.approx(math.tanh(math.log(9) / 2 - half_width), abs=1e-6)
-    assert found.high == pytest.approx(math.tanh(math.log(9) / 2 + half_width), abs=1e-6)
-    narrower = rank_correlation([1, 2, 3, 4, 5], [20, 10, 40, 30, 50], level=0.9)
-    assert narrower.low == pytest.approx(math.tanh(math.log(9) / 2 - 1.644854 * math.sqrt(0.66)), abs=1e-6)
+def test_p_is_the_share_of_relabellings_that_do_as_well():
+    first, second = np.random.default_rng(8).normal(size=(2, 3, 3))
+    values = []
+    for way in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
+        renamed = [[second[way[i], way[j]] for j in range(3)] for i in range(3)]
+        values.append(abs(stats.spearmanr(first.ravel(), np.ravel(renamed)).statistic))
+    expected = sum(value >= values[0] - 1e-12 for value in values) / 6
+    assert 1 / 6 < expected < 1  # or any share would do
+    assert table_correlation(first, second).p_value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_perfect_agreement(sign):
-    found = rank_correlation(np.arange(25), sign * np.arange(25) ** 3)
-    assert (found.value, found.low, found.high) == pytest.approx((sign, sign, sign))
+    table = np.random.default_rng(2).normal(size=(5, 5))
+    found = table_correlation(table, sign * table**3)
+    assert found.value == pytest.approx(sign)
+    assert found.p_value == pytest.approx(1 / 120)
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [([1, 2, 3], [1, 2, 3]), ([1, 2, 3, 4], [1, 2, 3, 4, 5]), ([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3, 4], [0] * 4)],
+    ("a", "b", "line"),
+    [
+        ((2, 3), (2, 3), "needs two square tables, got shapes (2, 3) and (2, 3)."),
+        ((2, 2), (3, 3), "needs two square tables, got shapes (2, 2) and (3, 3)."),
+        ((2, 2), None, "a table whose entries are all equal has no ranks."),
+    ],
 )
-def test_what_has_no_rank_correlation(a, b):
-    with pytest.raises(UserError, match=r"^rank correlation: needs two lists of the same length, four or more"):
-        rank_correlation(a, b)
+def test_what_has_no_table_correlation(a, b, line):
+    second = np.zeros(a) if b is None else np.random.default_rng(0).normal(size=b)
+    with pytest.raises(UserError) as caught:
+        table_correlation(np.random.default_rng(1).normal(size=a), second)
+    assert str(caught.value) == f"table correlation: {line}"
 
 
 def test_chance_is_the_share_of_the_largest_class():

@@ -17,6 +17,7 @@ def record(method, seed, accuracy, dataset="NCI1", label_rate=10, split_hash=Non
         "cell": {"dataset": dataset, "method": method, "seed": seed, "label_rate": label_rate},
         "scores": {"accuracy": accuracy},
         "split_hash": split_hash or f"{dataset} {label_rate} {seed}",
+        "precision": "tf32",
     }
 
 
@@ -47,7 +48,7 @@ def test_a_row_by_hand():
 def test_a_row_as_text():
     joao = rows(RECORDS)[1]
     assert cells_of(joao) == [
-        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-24.27 to +39.27)", "74.48 ± 0.27", "+3.02"),
+        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-24.27 to +39.27)", "74.48 ± 0.27", "+3.02", "tf32"),
     ]
     assert len(HEADER) == len(cells_of(joao))
 
@@ -115,7 +116,7 @@ def test_the_ablation_of_strength_stands_beside_its_own_figures():
 def test_what_the_paper_has_not_has_no_difference():
     (row,) = rows([record("node_drop+subgraph", 0, [0.6])])
     assert row.name == "node_drop+subgraph"
-    assert cells_of(row)[6:] == ["", ""]
+    assert cells_of(row)[6:] == ["", "", "tf32"]
 
 
 def test_overview_by_hand():
@@ -123,9 +124,9 @@ def test_overview_by_hand():
     assert overview(rows(records)).splitlines() == [
         "| accuracy % | NCI1, 10 % | NCI1, 1 % | DD, 10 % |",
         "| --- | --- | --- | --- |",
-        "| no pre-training | 70.0 ± 7.1 (73.7) | 62.5 (60.7) |  |",
-        "| JOAO | 77.5 ± 10.6 (74.5) |  |  |",
-        "| Infomax |  |  | 50.0 (75.8) |",
+        "| no pre-training | 70.0 ± 7.1 (73.7) [2] | 62.5 (60.7) [1] |  |",
+        "| JOAO | 77.5 ± 10.6 (74.5) [2] |  |  |",
+        "| Infomax |  |  | 50.0 (75.8) [1] |",
     ]
 
 

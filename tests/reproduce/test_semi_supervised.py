@@ -16,6 +16,7 @@ from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.experiment import build_method, pretrain
 from joao.policies.rule_pool import POOLS
+from joao.randomness import torch_generator
 from joao.recipe import METHODS, POOL, make_recipe
 from joao.reproduce import semi_supervised as reproduce
 from joao.reproduce.processes import done_one_by_one
@@ -35,6 +36,7 @@ from joao.reproduce.semi_supervised import (
     works,
 )
 from joao.training.finetune import Finetune, Finetuning
+from joao.training.model import calibrate
 
 GRID = reproduce.grid()
 EVERY_METHOD = [*GRID["methods"], *PAIRS]
@@ -176,7 +178,8 @@ def test_what_is_not_supplied_is_left_out_unless_it_is_named(root):
     there, absent = at_hand(wanted, root, named=False)
     assert absent == ["github_stargazers"]
     assert there == [cell for cell in wanted if cell.dataset != "github_stargazers"]  # the others can be downloaded
-    assert at_hand(wanted, root, named=True) == (wanted, [])
+    with pytest.raises(UserError, match=r"^reproduce: github_stargazers is not at hand\. Put .* under --data-root\.$"):
+        at_hand(wanted, root, named=True)
 
 
 def test_what_is_supplied_is_not_left_out(made_data):
@@ -315,6 +318,8 @@ def test_without_pretraining_the_same_encoder_starts_with_its_first_weights(nci1
     joao = cell_recipe("NCI1", "joao", 1)
     trained = pretrain(joao, nci1, device="cpu")  # for its features
     parts = build_method(joao, trained.store(nci1))
+    generator = torch_generator(1, "calibration")
+    calibrate(parts.encoder, trained.store(nci1), joao.training.batch_size, generator)  # or it is a straw man
     pool = list(parts.augmentations.values()) if method == "augmentations" else []
     scores, _ = by_hand(method, nci1, 1, 0.5, parts.encoder, trained, pool)
     assert record["scores"] == scores
@@ -410,16 +415,19 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
 
 
 def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, tmp_path):
-    cell, other = Cell("NCI1", "none", 0, 50), Cell("NCI1", "none", 1, 50)
+    cell = Cell("NCI1", "none", 0, 50)
     assert not is_done(cell, tmp_path)
     assert compute_all([cell], tmp_path, root) == [Work("NCI1", "none", 0, (50,))]
     assert is_done(cell, tmp_path)
-    assert not is_done(other, tmp_path)
-    shutil.copy(cell.path(tmp_path), other.path(tmp_path))
-    line = "was made by another recipe than none on NCI1 has now. Remove it."
-    with pytest.raises(UserError) as caught:
-        is_done(other, tmp_path)
-    assert str(caught.value) == f"{other.path(tmp_path)}: {line}"
+    # Another seed has another recipe; without pre-training it is JOAO's, and it is that of all label rates.
+    for other in (replace(cell, seed=1), replace(cell, method="joao"), replace(cell, label_rate=20)):
+        assert not is_done(other, tmp_path)
+        shutil.copy(cell.path(tmp_path), other.path(tmp_path))
+        with pytest.raises(UserError) as caught:
+            is_done(other, tmp_path)
+        line = f"was made by another recipe than {other.method} on NCI1 has now. Remove it."
+        assert str(caught.value) == f"{other.path(tmp_path)}: {line}"
+    line = "was made by another recipe than none on NCI1 has now"
     for part, key, value in (("recipe", "strength", 0.3), ("finetuning", "epochs", 3)):
         before = short[part][key]
         short[part][key] = value

@@ -23,6 +23,7 @@ from joao.evaluation.folds import Fold, folds
 from joao.evaluation.svm import C_GRID, NUM_INNER_FOLDS, FoldScores, score_folds
 from joao.experiment import pretrain
 from joao.recipe import make_recipe
+from joao.scoring import classes_of
 
 NUM_FOLDS = 10
 DATA, QUICK_DATA = "NCI1", "MUTAG"
@@ -33,10 +34,9 @@ Scorer = Callable[[Sequence[Fold]], FoldScores]
 def measure_svm(plan: Plan) -> dict[str, Any]:
     """The protocol on embeddings by JOAO with its defaults."""
     dataset = read(QUICK_DATA if plan.quick else DATA, plan.data_root)
-    if dataset.classes is None:
-        raise UserError(f"{dataset.name}: has no classes to score embeddings with.")
+    classes = classes_of(dataset)
     trained = pretrain(make_recipe({"training": {"seed": plan.seed}}), dataset)
-    measured = svm_protocol(trained.embed(dataset).numpy(), dataset.classes, MEASURED_FOLDS)
+    measured = svm_protocol(trained.embed(dataset).numpy(), classes, MEASURED_FOLDS)
     return {"data": dataset.name, **measured}
 
 

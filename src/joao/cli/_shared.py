@@ -50,6 +50,11 @@ class Output:
         if not self.quiet:
             typer.echo(f"joao: note: {text}", err=True)
 
+    def log(self, text: str) -> None:
+        """A line on standard error where that is no terminal and so has no progress bar."""
+        if not self.quiet and not self.as_json and not sys.stderr.isatty():
+            typer.echo(f"joao: {text}", err=True)
+
     def result(self, value: dict[str, Any]) -> None:
         if self.as_json:
             typer.echo(json.dumps(value))

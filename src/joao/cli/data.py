@@ -45,7 +45,7 @@ def data(
 
     dataset = read_data(source, data_root, output)
     sizes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
-    classes = [] if dataset.classes is None else np.bincount(dataset.classes).tolist()
+    classes = [] if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0]).tolist()
     facts: dict[str, Any] = {
         "name": dataset.name,
         "graphs": len(dataset),

@@ -16,6 +16,7 @@ from joao.cli._shared import (
     read_data,
     silence_lightning,
 )
+from joao.errors import Interrupted
 
 if TYPE_CHECKING:
     from joao.finetuning import Finetuned
@@ -70,24 +71,30 @@ def finetune(
     dataset = read_data(source, data_root, output)
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
         output.notice(f"{run}: has learned these labels before, also those that choose the epoch.")
+    unknown = trained.info.features.unknown_labels(dataset)
+    if unknown:
+        output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     silence_lightning()
     with output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:
             bar.advance(f"loss {epoch.loss:.3f}, validation {100 * (epoch.validation_accuracy or 0):.1f} %")
 
-        finetuned = finetune(
-            trained,
-            dataset,
-            how,
-            seed=seed,
-            validation_share=validation_share,
-            from_scratch=from_scratch,
-            device=device,
-            precision=precision,
-            fast=fast,
-            on_epoch=on_epoch,
-        )
+        try:
+            finetuned = finetune(
+                trained,
+                dataset,
+                how,
+                seed=seed,
+                validation_share=validation_share,
+                from_scratch=from_scratch,
+                device=device,
+                precision=precision,
+                fast=fast,
+                on_epoch=on_epoch,
+            )
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted. Nothing was written; --epochs or --patience make it shorter.") from None
     finetuned.save(out)
     _tell(finetuned, output)
     output.result(_summary(out, finetuned))

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from joao.cli import bench, data, embed, evaluate, finetune, predict, pretrain, quickstart, reproduce
-from joao.errors import UserError
+from joao.errors import Interrupted, UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -49,12 +49,17 @@ def _root(
 def run() -> None:
     """Runs the command line; wrong input ends in one line and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == 130:  # the parser's way to tell of Ctrl-C
+            raise KeyboardInterrupt
+        sys.exit(code)
     except UserError as error:
         _end(str(error), 2)
     except USAGE_ERROR as error:
         message = error.format_message().strip()
         _end(f"{message.removesuffix('.')}. Try --help." if message else "", 2)  # without arguments, help was shown
+    except Interrupted as interrupted:
+        _end(str(interrupted), 130)
     except (typer.Abort, KeyboardInterrupt):
         _end("interrupted. What was finished is kept; the same command goes on or starts again.", 130)
     except BrokenPipeError:

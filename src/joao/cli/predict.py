@@ -40,9 +40,13 @@ def predict(
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
     output.result({"file": str(out), "graphs": len(dataset), "accuracy": accuracy, "fine_tuned_on": fitted_on})
     output.say(f"{out}: {len(dataset)} graphs, {len(finetuned.classes)} classes.")
+    others = [name for name in dataset.class_names if name not in finetuned.class_names]
+    if others:
+        known = ", ".join(finetuned.class_names)
+        output.notice(f"{dataset.name}: has the class '{others[0]}', which the classifier of {known} cannot predict.")
     if accuracy is not None:
         optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""
-        output.say(f"Right about {100 * accuracy:.1f} % of the labels of {dataset.name}.{optimistic}")
+        output.say(f"Accuracy on the labels of {dataset.name}: {100 * accuracy:.1f} %.{optimistic}")
     if out.suffix == ".npz":
         output.say(f"Next, in Python: numpy.load({str(out)!r})['predicted']")
     else:

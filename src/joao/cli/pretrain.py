@@ -17,7 +17,7 @@ from joao.cli._shared import (
     read_run_data,
     silence_lightning,
 )
-from joao.errors import UserError
+from joao.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -127,8 +127,13 @@ def _tell_threads(run: Run, output: Output) -> None:
 def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:
     output.result(summary(run, trained))
     embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
-    labelled = dataset.classes is not None
-    output.say(f"Next: joao evaluate {quoted(run)}, or {embed}" if labelled else f"Next: {embed}")
+    if dataset.classes is None:
+        output.say(f"Next: {embed}")
+    elif (dataset.classes < 0).any():
+        tuned = free_path(run.with_name(f"{run.name}-classifier"))
+        output.say(f"Next: joao finetune {quoted(run)} {quoted(trained.recipe.data)} --out {quoted(tuned)}, or {embed}")
+    else:
+        output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")
 
 
 def summary(run: Path, trained: Trained) -> dict[str, Any]:
@@ -187,13 +192,14 @@ def train(
                 if has_checkpoint
                 else "There was no checkpoint yet, and nothing is kept."
             )
-            typer.echo(f"joao: interrupted. {cure}", err=True)
-            raise typer.Exit(130) from None
+            raise Interrupted(f"interrupted. {cure}") from None
     last = trained.metrics[-1]
     policy = trained.policy
-    draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", folder / "policy.png")
-    leading = ", ".join(f"{first} + {second} {share:.2f}" for first, second, share in policy.top(3))
     seconds = sum(epoch.seconds for epoch in trained.metrics)
     output.say(f"Loss {last.loss:.4f} after {last.epoch} epochs, {seconds:.1f} s.")
-    output.say(f"Leading pairs: {leading}. Picture: {folder / 'policy.png'}")
+    if len(policy.names) > 1:
+        picture = folder / "policy.png"
+        draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", picture)
+        leading = ", ".join(f"{first} + {second} {share:.2f}" for first, second, share in policy.top(3))
+        output.say(f"Leading pairs: {leading}. Picture: {picture}")
     return trained

@@ -154,12 +154,13 @@ def _few_labels(
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
-    with output.progress("pre-trainings", len(works(missing))) as bar:
+    with output.progress("encoders", len(works(missing))) as bar:
         done = compute_missing(
             missing, out, data_root=data_root, device=device, precision=precision, jobs=jobs or all_cores()
         )
         for work in done:
             bar.advance(f"{work.dataset} {work.method} seed {work.seed}")
+            output.log(f"done: {work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
     lines = [cells_of(row) for row in summary]
     output.table(HEADER, lines, title="Accuracy after fine-tuning with few labels, five seeds")

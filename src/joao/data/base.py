@@ -29,7 +29,8 @@ class Dataset:
         node_labels: ``(N, columns)`` categories (integers or text), or None.
         node_attributes: ``(N, columns)`` real numbers, or None.
         edge_attr: ``(E, columns)`` real numbers, or None.
-        classes: ``(G,)`` class numbers, or None. Only evaluation reads them.
+        classes: ``(G,)`` class numbers, -1 for a graph without a label, or None without any. Only evaluation and
+            fine-tuning read them.
         class_names: what the class numbers stand for, in the data's own words.
         graph_names: what the data call their graphs, in order; empty where they have no names.
         notices: what was changed on reading that its owner should know.
@@ -82,6 +83,12 @@ class Dataset:
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
             digest.update(b"none" if data is None else np.ascontiguousarray(data).tobytes())
         return digest.hexdigest()[:16]
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        """``(G,)`` the name of each graph's class; empty text for one without a label."""
+        names = np.array([*self.class_names, ""])
+        return names[np.full(len(self), -1) if self.classes is None else self.classes]
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """The graphs numbered ``graphs`` ``(g,)``, in that order."""
@@ -270,15 +277,18 @@ def _classes(
         return None, (), []
     if len(labels) != num_graphs:
         raise UserError(f"{name}: {len(labels)} graph labels for {num_graphs} graphs.")
-    unlabelled = sum(label is None for label in labels)
-    if unlabelled:
-        told = [f"{name}: {unlabelled} of {num_graphs} graphs have no label; the labels are left out."]
-        return None, (), told if unlabelled < num_graphs else []
-    plain = [plain_label(label) for label in labels]
+    labelled = [graph for graph, label in enumerate(labels) if label is not None]
+    if not labelled:
+        return None, (), []
+    plain = [plain_label(labels[graph]) for graph in labelled]
     if None in plain:
-        graph = plain.index(None)
+        graph = labelled[plain.index(None)]
         raise UserError(f"{name}: graph {graph}: label {shown(labels[graph])} is neither a whole number nor text.")
     is_text = any(isinstance(label, str) for label in plain)
     names = np.array([str(label) for label in plain] if is_text else plain)
-    values, classes = np.unique(names, return_inverse=True)
-    return classes.astype(np.int64), tuple(str(value) for value in values.tolist()), []
+    values, numbers = np.unique(names, return_inverse=True)
+    classes = np.full(num_graphs, -1, dtype=np.int64)
+    classes[labelled] = numbers
+    missing = num_graphs - len(labelled)
+    told = [f"{name}: {missing} of {num_graphs} graphs have no label."] if missing else []
+    return classes, tuple(str(value) for value in values.tolist()), told

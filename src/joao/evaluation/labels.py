@@ -56,9 +56,10 @@ def few_labels(
         budget = round(label_rate * len(train))
         needed = len(np.unique(classes)) + 1
         if budget < needed:
+            enough = np.ceil(1000 * needed / len(train)) / 10
             raise UserError(
-                f"labels: a label rate of {100 * label_rate:.3g} % gives {budget} labelled graphs; {needed - 1} classes need one "
-                f"each to learn from and one more to choose the epoch. Use at least {np.ceil(1000 * needed / len(train)) / 10:g} %."
+                f"labels: a label rate of {100 * label_rate:.3g} % gives {budget} labelled graphs; {needed - 1} "
+                f"classes need one each to learn from and one more to choose the epoch. Use at least {enough:g} %."
             )
         labelled = stratified(classes[train], budget, generator)
         learn, choose = hold_out(classes[train[labelled]], validation_share, generator)

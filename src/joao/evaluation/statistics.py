@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from joao.errors import UserError
@@ -110,35 +111,29 @@ def gain_over_seeds(scores: ArrayLike, baseline: ArrayLike, *, level: float = 0.
 
 @final
 @dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's rank correlation and the interval that covers the true one with probability ``level``."""
+class TableCorrelation:
+    """A rank correlation of two tables, and how often relabelling gives one as large."""
 
     value: float
-    low: float
-    high: float
-    level: float = 0.95
+    p_value: float
 
 
-def rank_correlation(first: ArrayLike, second: ArrayLike, *, level: float = 0.95) -> RankCorrelation:
-    r"""Spearman's :math:`\rho` of two lists of :math:`n` numbers: the correlation of their ranks.
+def table_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> TableCorrelation:
+    r"""Spearman's :math:`\rho` of the entries of two ``(K, K)`` tables over pairs of the same K things.
 
-    The interval is that of Bonett and Wright (2000),
-
-    .. math::
-        \tanh\Big(\operatorname{artanh} \rho \pm z \sqrt{(1 + \rho^2 / 2) / (n - 3)}\Big) .
-
-    Args:
-        first, second: ``(n,)``, four numbers or more, neither all equal.
-        level: the interval's coverage.
+    Entries of a table are not independent: pairs share their members. So :math:`p` is that of the quadratic assignment
+    procedure (Mantel 1967, Hubert 1987): the share of all :math:`K!` ways to rename the things of the second table,
+    rows and columns together, in which :math:`|\rho|` is at least as large. It is never below :math:`1 / K!`.
     """
-    one, other = (rankdata(np.asarray(each, dtype=np.float64)) for each in (first, second))
-    if one.shape != other.shape or one.size < 4 or not one.std() or not other.std():
-        raise UserError("rank correlation: needs two lists of the same length, four or more, neither all equal.")
-    value = float(np.corrcoef(one, other)[0, 1])
-    centre = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
-    half_width = ndtri((1 + level) / 2) * np.sqrt((1 + value**2 / 2) / (one.size - 3))
-    low, high = np.tanh([centre - half_width, centre + half_width]).tolist()
-    return RankCorrelation(value, low, high, level)
+    if first.shape != second.shape or first.ndim != 2 or first.shape[0] != first.shape[1]:
+        raise UserError(f"table correlation: needs two square tables, got shapes {first.shape} and {second.shape}.")
+    if first.min() == first.max() or second.min() == second.max():
+        raise UserError("table correlation: a table whose entries are all equal has no ranks.")
+    one, other = (rankdata(each).reshape(each.shape) for each in (first, second))
+    ways = [np.array(way) for way in permutations(range(len(first)))]
+    found = [float(np.corrcoef(one.ravel(), other[np.ix_(way, way)].ravel())[0, 1]) for way in ways]
+    as_large = np.abs(found) >= abs(found[0]) - 1e-12
+    return TableCorrelation(found[0], float(as_large.mean()))
 
 
 def chance_level(classes: NDArray[np.int64]) -> float:

@@ -24,12 +24,12 @@ def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
 
 def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> str:
     """A header, then a line a graph: its name or number, its class where it has one, and its embedding."""
-    has_classes = dataset.classes is not None
+    has_classes, labels = dataset.classes is not None, dataset.labels.tolist()
     header = ["graph", *(["class"] if has_classes else []), *(f"e{i}" for i in range(embeddings.shape[1]))]
     lines = [",".join(header)]
     for number, row in enumerate(embeddings.tolist()):
         graph = _quoted(dataset.graph_names[number]) if dataset.graph_names else str(number)
-        name = [] if dataset.classes is None else [_quoted(dataset.class_names[dataset.classes[number]])]
+        name = [_quoted(labels[number])] if has_classes else []
         lines.append(",".join([graph, *name, *(f"{value:.9g}" for value in row)]))
     return "\n".join(lines) + "\n"
 

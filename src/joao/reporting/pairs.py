@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.evaluation.statistics import RankCorrelation, rank_correlation
+from joao.evaluation.statistics import TableCorrelation, table_correlation
 from joao.pair_table import PairTable
 from joao.recipe import POOL
 from joao.reporting.figures import draw_tables
@@ -33,7 +33,7 @@ class Agreement:
     gains: PairTable
     shares: PairTable
     num_seeds: int
-    correlation: RankCorrelation
+    correlation: TableCorrelation
 
 
 def agreements(records: Sequence[Mapping[str, Any]], label_rate: int = 10) -> dict[str, Agreement]:
@@ -58,12 +58,8 @@ def _agreement(dataset: str, records: Sequence[Mapping[str, Any]], num_seeds: in
     drawn = learned_tables(records)[dataset, "joao"]
     shares = [drawn[pair] for pair in PAIRS.values()]
     size = len(POOL), len(POOL)
-    return Agreement(
-        gains=PairTable.of(POOL, np.reshape(gains, size)),
-        shares=PairTable.of(POOL, np.reshape(shares, size)),
-        num_seeds=num_seeds,
-        correlation=rank_correlation(gains, shares),
-    )
+    gain_table, share_table = (PairTable.of(POOL, np.reshape(values, size)) for values in (gains, shares))
+    return Agreement(gain_table, share_table, num_seeds, table_correlation(gain_table.values, share_table.values))
 
 
 def pairs_markdown(found: Mapping[str, Agreement]) -> str:
@@ -71,10 +67,8 @@ def pairs_markdown(found: Mapping[str, Agreement]) -> str:
     lines = []
     for dataset, each in found.items():
         rank = each.correlation
-        lines.append(
-            [dataset, f"{rank.value:+.2f} ({rank.low:+.2f} to {rank.high:+.2f})", str(each.num_seeds), _best(each)]
-        )
-    header = ["data", "rank correlation of gain and share (95 %)", "seeds", "best pair, and its share"]
+        lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), _best(each)])
+    header = ["data", "rank correlation of gain and share", "seeds", "best pair, and its share"]
     parts = [markdown(header, lines)]
     for dataset, each in found.items():
         for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
@@ -95,6 +89,6 @@ def _best(agreement: Agreement) -> str:
 def draw_agreement(dataset: str, agreement: Agreement, path: Path) -> None:
     """Gains and shares side by side, with their correlation."""
     rank = agreement.correlation
-    title = f"{dataset}: rank correlation {rank.value:+.2f} (95 % interval {rank.low:+.2f} to {rank.high:+.2f})"
+    title = f"{dataset}: rank correlation {rank.value:+.2f} (p = {rank.p_value:.2f})"
     tables = {"gain of the pair by itself (points)": agreement.gains, "share JOAO gave it": agreement.shares}
     draw_tables(tables, title, path)

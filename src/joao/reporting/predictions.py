@@ -26,7 +26,7 @@ def as_npz(probabilities: NDArray[np.float32], class_names: Sequence[str], datas
     if dataset.graph_names:
         arrays["graph_names"] = np.array(dataset.graph_names)
     if dataset.classes is not None:
-        arrays["labels"] = np.array(dataset.class_names)[dataset.classes]
+        arrays["labels"] = dataset.labels
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
@@ -34,12 +34,12 @@ def as_npz(probabilities: NDArray[np.float32], class_names: Sequence[str], datas
 
 def as_csv(probabilities: NDArray[np.float32], class_names: Sequence[str], dataset: Dataset) -> str:
     """A header, then a line a graph: name or number, class where it has one, predicted class, all probabilities."""
-    own = [] if dataset.classes is None else ["class"]
+    own, labels = [] if dataset.classes is None else ["class"], dataset.labels.tolist()
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["graph", *own, "predicted", *(f"p_{name}" for name in class_names)])
     for number, row in enumerate(probabilities):
         graph = dataset.graph_names[number] if dataset.graph_names else number
-        label = [] if dataset.classes is None else [dataset.class_names[dataset.classes[number]]]
+        label = [labels[number]] if own else []
         writer.writerow([graph, *label, class_names[row.argmax()], *(f"{value:.9g}" for value in row)])
     return buffer.getvalue()

@@ -71,7 +71,7 @@ def write_semi_supervised(records: Path) -> Path:
                 pairs.draw_agreement(dataset, agreement, records / f"pairs-{dataset}.png")
             if agreements:
                 write_file(records / "pairs.md", heading + pairs.pairs_markdown(agreements))
-        elif own:
+        elif any(record["cell"]["method"] in _own_methods(table) for record in own):
             made = few_labels.rows(own, of_strength=table == "strength")
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
             write_file(records / f"{_command(table)}.md", heading + text + "\n")
@@ -82,6 +82,13 @@ def write_semi_supervised(records: Path) -> Path:
         heading = _heading("Augmentation pairs drawn in training", "semi-supervised")
         write_file(records / "learned.md", heading + learned)
     return records
+
+
+def _own_methods(table: str) -> set[str]:
+    """The methods that make a table one: those that no table before it has."""
+    names = list(SEMI_SUPERVISED)
+    before = {method for each in names[: names.index(table)] for method in semi_supervised.methods_of(each)}
+    return set(semi_supervised.methods_of(table)) - before
 
 
 def _command(table: str) -> str:

@@ -13,7 +13,12 @@ from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.paper import Published, semi_supervised, strength
 from joao.reporting.tables import NAMES, markdown, with_deviation
 
-HEADER = ["data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)", "paper", "difference"]
+HEADER = [
+    *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
+    *("paper", "difference", "precision"),
+]
+NUM_SEEDS = 5
+MUST_AGREE = {"split_hash": "folds or labels", "precision": "precisions", "data": "graphs", "protocol": "protocols"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Row:
     mean: float
     std: float | None
     num_seeds: int
+    precision: str
     gain: Gain | None
     paper: Published | None
 
@@ -60,6 +66,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
                 mean=float(np.mean(means)),
                 std=sample_std(means),
                 num_seeds=len(means),
+                precision=" and ".join(sorted({record["precision"] for record in group.values()})),
                 gain=None if method == "none" else gain(group, baseline),
                 paper=_of_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
             )
@@ -71,10 +78,11 @@ def gain(ours: Group, baseline: Group) -> Gain | None:
     """Over the seeds that both have; None with fewer than two."""
     seeds = sorted(set(ours) & set(baseline))
     for seed in seeds:
-        if ours[seed]["split_hash"] != baseline[seed]["split_hash"]:
-            raise UserError(
-                f"records: those of seed {seed} have different folds or labels. Remove the older and compute it again."
-            )
+        for key, what in MUST_AGREE.items():
+            if ours[seed].get(key) != baseline[seed].get(key):
+                raise UserError(
+                    f"records: those of seed {seed} have different {what}. Remove the older and compute it again."
+                )
     if len(seeds) < 2:
         return None
     return gain_over_seeds([_mean(ours[seed]) for seed in seeds], [_mean(baseline[seed]) for seed in seeds])
@@ -95,11 +103,15 @@ def cells_of(row: Row) -> list[str]:
     paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
     difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
     accuracy = with_deviation(row.mean, row.std)
-    return [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), found, paper, difference]
+    facts = [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), found]
+    return [*facts, paper, difference, row.precision]
 
 
 def overview(table: Sequence[Row]) -> str:
-    """One line a method, one column a data set and label rate, as Markdown; the paper's figure in brackets."""
+    """One line a method, one column a data set and label rate, as Markdown.
+
+    The paper's figure in round brackets; the number of seeds in square ones, where it is not five.
+    """
     columns = list(dict.fromkeys((row.label_rate, row.dataset) for row in table))
     cells = {(row.label_rate, row.dataset, row.method): row for row in table}
     lines = []
@@ -111,4 +123,5 @@ def overview(table: Sequence[Row]) -> str:
 
 def _overview_cell(row: Row) -> str:
     paper = f" ({row.paper.mean:.1f})" if row.paper else ""
-    return with_deviation(row.mean, row.std, digits=1) + paper
+    seeds = f" [{row.num_seeds}]" if row.num_seeds != NUM_SEEDS else ""
+    return with_deviation(row.mean, row.std, digits=1) + paper + seeds

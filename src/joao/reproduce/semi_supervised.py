@@ -25,7 +25,7 @@ from joao.errors import UserError, nearest
 from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
-from joao.experiment import build_encoder, build_method, pretrain
+from joao.experiment import build_method, initial, pretrain
 from joao.files import make_folder, write_json
 from joao.recipe import POOL, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
@@ -113,10 +113,15 @@ def _percent(label_rates: Sequence[int]) -> str:
 
 
 def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
-    """The cells whose data can be read, and the data sets that are left out; one that was ``named`` must be there."""
+    """The cells whose data can be had, and the data sets left out that only a user can supply.
+
+    One that was ``named`` must be there.
+    """
     there = listing(data_root)
     names = dict.fromkeys(cell.dataset for cell in wanted)
-    absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there and not named]
+    absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there]
+    if named and absent:
+        raise UserError(f"reproduce: {absent[0]} is not at hand. Put {absent[0]}.zip, in TU layout, under --data-root.")
     return [cell for cell in wanted if cell.dataset not in absent], absent
 
 
@@ -144,6 +149,13 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     if given.get("method") == "graphcl" and method not in PAIRS:
         merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
     return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+
+
+PROTOCOL = {
+    "name": "semi-supervised",
+    "pre-training": "all graphs, no labels",
+    "epoch": "chosen by validation graphs out of the labelled ones",
+}
 
 
 def finetuning_of(method: str) -> dict[str, Any]:
@@ -181,11 +193,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
         records.append(
             {
                 "cell": dataclasses.asdict(cell),
-                "protocol": {
-                    "name": "semi-supervised",
-                    "pre-training": "all graphs, no labels",
-                    "epoch": "chosen by validation graphs out of the labelled ones",
-                },
+                "protocol": PROTOCOL,
                 "data": describe_data(dataset),
                 "chance": chance_level(classes),
                 "graphs": {kind: [len(part[kind]) for part in map(vars, splits)] for kind in vars(splits[0])},
@@ -195,6 +203,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "recipe": recipe.table(),
                 "finetuning": finetuning_of(work.method),
                 "precision": precision,
+                "fine-tuned": "on padded batches" if finetuning.is_fast else "batch by batch",
                 **facts,
                 "seconds of fine-tuning": time.perf_counter() - begun,
                 **origin(device),
@@ -209,8 +218,8 @@ def start_of(
     """Where fine-tuning starts: the encoder, pre-trained or with its first weights, and what is to be said of it."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
     if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
-        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        return build_encoder(recipe, make_store(dataset, features)), features, {}
+        start = initial(recipe, dataset, device=device)
+        return start.encoder, start.info.features, {}
     trained = pretrain(recipe, dataset, device=device, precision=precision)
     last = trained.metrics[-1]
     facts = {
@@ -270,8 +279,8 @@ def is_done(cell: Cell, records: Path) -> bool:
         return False
     record = read_record(path)
     recipe = json.loads(json.dumps(cell_recipe(cell.dataset, cell.method, cell.seed).table()))
-    made_by = record["cell"], record.get("recipe"), record.get("finetuning")
-    if made_by != (dataclasses.asdict(cell), recipe, finetuning_of(cell.method)):
+    made_by = tuple(record.get(key) for key in ("cell", "recipe", "finetuning", "protocol"))
+    if made_by != (dataclasses.asdict(cell), recipe, finetuning_of(cell.method), PROTOCOL):
         raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
     return True
 

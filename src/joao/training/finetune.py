@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,11 +76,36 @@ class FitEpoch:
     validation_loss: float | None = None
     validation_accuracy: float | None = None
 
+    def check(self, learning_rate: float) -> None:
+        """An error where a loss is no number."""
+        for value in (self.loss, self.validation_loss):
+            if value is not None and not math.isfinite(value):
+                raise UserError(
+                    f"fine-tuning: the loss became {value}. Lower the learning rate ({learning_rate}) or scale the "
+                    "node attributes."
+                )
+
     def score(self, choose_by: str) -> float:
         """The higher the better; without validation all epochs are equally good."""
         if self.validation_loss is None or self.validation_accuracy is None:
             return 0.0
         return self.validation_accuracy if choose_by == "accuracy" else -self.validation_loss
+
+
+def weighted_share(right: Tensor, classes: Tensor, class_weights: Tensor) -> Tensor:
+    r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`, of each row: r of the n graphs of a class are right.
+
+    By counts, so that it is the same number whichever graphs of a class are right.
+
+    Args:
+        right: ``(F, G)``.
+        classes: ``(F, G)``; graphs of class -1 are nobody.
+        class_weights: ``(F, C)``.
+    """
+    member = F.one_hot(classes.clamp(min=0), class_weights.shape[1]).double() * (classes >= 0).unsqueeze(2)
+    weights = class_weights.double()
+    of_right = (member * right.unsqueeze(2)).sum(1)
+    return (weights * of_right).sum(1) / (weights * member.sum(1)).sum(1)
 
 
 @dataclass(frozen=True)
@@ -133,6 +159,8 @@ class Finetuning:
             learning.parameters(), lr=how.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.wrapped_optimiser = self.fabric.setup(self.classifier, self.optimiser)
+        self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)
+        self.scaler_start = None if self.scaler is None else copy.deepcopy(self.scaler.state_dict())
         self.start = [value.clone() for value in self.classifier.state_dict().values()]
         self.class_weights = torch.ones(num_classes, device=self.device)
         self.loss_sum = torch.zeros((), device=self.device)
@@ -187,6 +215,8 @@ class Finetuning:
     def begin(self, train: Tensor, seed: int) -> None:
         """Puts everything into the state from which the graphs ``train`` are learned."""
         self.set_state(self.start)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(self.scaler_start)
         for state in self.optimiser.state.values():
             for value in state.values():
                 value.zero_()
@@ -254,15 +284,10 @@ class Finetuning:
         if batches:
             logits = self._logits(batches)
             of_validation = F.cross_entropy(logits, labels, weight=self.class_weights)
-            weights = self.class_weights[labels]
-            correct = (weights * (logits.argmax(1) == labels)).sum() / weights.sum()
-            epoch = FitEpoch(loss, *torch.stack([of_validation, correct]).tolist())
-        for value in (epoch.loss, epoch.validation_loss):
-            if value is not None and not math.isfinite(value):
-                raise UserError(
-                    f"fine-tuning: the loss became {value}. Lower the learning rate ({self.how.learning_rate}) or "
-                    "scale the node attributes."
-                )
+            right = (logits.argmax(1) == labels).unsqueeze(0)
+            correct = weighted_share(right, labels.unsqueeze(0), self.class_weights.unsqueeze(0))
+            epoch = FitEpoch(loss, of_validation.item(), correct.item())
+        epoch.check(self.how.learning_rate)
         return epoch
 
     def _batches(self, graphs: Tensor) -> list[GraphBatch]:

@@ -148,9 +148,11 @@ class Pretraining:
 
     def _make_model(self) -> nn.Module:
         encoder, objective, policy = self.method.encoder, self.method.objective, self.method.policy
-        if not isinstance(objective, NodeObjective):
+        if isinstance(objective, PairObjective):
             return ContrastiveModel(encoder, self.method.heads)
         name = type(objective).__name__
+        if not isinstance(objective, NodeObjective):
+            raise UserError(f"{name}: an objective must be a PairObjective or a NodeObjective of joao.objectives.")
         if not isinstance(encoder, NodeEncoder):
             own = getattr(encoder, "module", encoder)  # a user's, wrapped
             raise UserError(f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin or res_gcn.")

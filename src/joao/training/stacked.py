@@ -17,14 +17,13 @@ from torch.nn import functional as F
 
 from joao.augmentations import Identity
 from joao.encoders.base import StackableEncoder, stacked
-from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.padded import PaddedBatch, PaddedViews
 from joao.padded_store import PaddedStore
 from joao.randomness import torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import matrix_products
-from joao.training.finetune import Finetuning, Fit, FitEpoch
+from joao.training.finetune import Finetuning, Fit, FitEpoch, weighted_share
 from joao.training.model import shuffled_batches
 from joao.training.recorder import Recorder
 
@@ -105,9 +104,9 @@ class StackedFits:
         self.num_train = torch.tensor([part.train.numel() for part in parts], device=device)
         self.loss_sum = torch.zeros(len(parts), device=device)
         self.kept = [value.clone() for value in self.state]
-        self.best = torch.full((len(parts),), -math.inf, device=device)
+        self.best = torch.full((len(parts),), -math.inf, dtype=torch.float64, device=device)
         self.epoch = torch.zeros(1, dtype=torch.long, device=device)
-        self.history = torch.zeros(self.how.epochs, 3, len(parts), device=device)
+        self.history = torch.zeros(self.how.epochs, 3, len(parts), dtype=torch.float64, device=device)
 
     def run(self) -> list[tuple[Fit, list[Tensor]]]:
         """Every part's fit, and the state that was kept."""
@@ -159,7 +158,9 @@ class StackedFits:
     def _descend(self, room: _Room) -> None:
         self._fill(room)
         self.classifier.train()
-        loss = self._losses(self._logits(room), room)[0]
+        with self.fabric.autocast():
+            logits = self._logits(room)
+        loss = self._losses(logits.float(), room)
         self.optimiser.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -169,10 +170,13 @@ class StackedFits:
     def _look(self, room: _Room) -> None:
         """What an epoch showed goes into the history, and the parts for which it is as good as any keep it."""
         self.classifier.eval()
-        losses, accuracies = self._losses(self._logits(room), room)
-        found = torch.stack([self.loss_sum / self.num_train, losses, accuracies])
+        logits = self._logits(room)
+        losses = self._losses(logits, room)
+        classes = torch.where(room.graphs < self.nobody, self.classes[room.graphs], -1)
+        accuracies = weighted_share(logits.argmax(2) == classes, classes, self.class_weights)
+        found = torch.stack([self.loss_sum / self.num_train, losses, accuracies]).double()
         self.history.index_copy_(0, self.epoch, found.unsqueeze(0))
-        score = accuracies if self.how.choose_by == "accuracy" else -losses
+        score = accuracies if self.how.choose_by == "accuracy" else -losses.double()
         good = score >= self.best
         self.best.copy_(torch.maximum(score, self.best))
         for kept, value in zip(self.kept, self.state, strict=True):
@@ -183,26 +187,19 @@ class StackedFits:
     def _logits(self, room: _Room) -> Tensor:
         encoder = self.classifier.encoder
         assert isinstance(encoder, StackableEncoder)
-        with self.fabric.autocast():
-            logits = self.classifier.classify(encoder.encode_padded(room.views))
-        return logits.float()
+        return self.classifier.classify(encoder.encode_padded(room.views))
 
-    def _losses(self, logits: Tensor, room: _Room) -> tuple[Tensor, Tensor]:
-        """``(F,)`` cross-entropies and accuracies of ``logits`` ``(F, G, C)``, weighted by class."""
+    def _losses(self, logits: Tensor, room: _Room) -> Tensor:
+        """``(F,)`` cross-entropies of ``logits`` ``(F, G, C)``, weighted by class."""
         classes = self.classes[room.graphs]
         weights = self.class_weights.gather(1, classes) * (room.graphs < self.nobody)
-        total = weights.sum(1)
         costs = F.cross_entropy(logits.transpose(1, 2), classes, reduction="none")
-        return (weights * costs).sum(1) / total, (weights * (logits.argmax(2) == classes)).sum(1) / total
+        return (weights * costs).sum(1) / weights.sum(1)
 
     def _fit(self, number: int) -> Fit:
         epochs = [FitEpoch(*values) for values in self.history[:, :, number].tolist()]
         for each in epochs:
-            if not (math.isfinite(each.loss) and math.isfinite(each.score("loss"))):
-                raise UserError(
-                    f"fine-tuning: the loss became {each.loss}. Lower the learning rate ({self.how.learning_rate}) or "
-                    "scale the node attributes."
-                )
+            each.check(self.how.learning_rate)
         scores = [each.score(self.how.choose_by) for each in epochs]
         chosen = max(range(len(scores)), key=lambda place: (scores[place], place)) + 1
         return Fit(tuple(epochs), chosen)
