@@ -186,7 +186,7 @@ def test_saved_and_loaded(fitted, tmp_path):
     params = loaded.get_params(deep=False)
     assert params.pop("pretrained") == "the run before fine-tuning"
     assert params == {name: value for name, value in fitted.get_params(deep=False).items() if name != "pretrained"}
-    with pytest.raises(joao.UserError, match="the run before fine-tuning: is not a run"):
+    with pytest.raises(joao.UserError, match=r"was loaded, .* To fit again, name the run: set_params"):
         loaded.fit(GRAPHS, CLASSES)
     # The folder is a run, too.
     embeddings = joao.JOAO.load(tmp_path / "tuned", device="cpu").transform(UNSEEN)

@@ -24,6 +24,8 @@ from joao.finetuning import finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
+LOADED = "the run before fine-tuning"
+
 
 class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Learns the classes of graphs from few labels, starting from an encoder that was pre-trained without any.
@@ -160,8 +162,7 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         how, info = finetuned.how, finetuned.info
         from_default = info.from_scratch and finetuned.trained.recipe == _default(info.seed)
         loaded = cls(
-            # The run it came from is not in its folder: fitting again must name it again.
-            None if from_default else "the run before fine-tuning",
+            None if from_default else LOADED,
             epochs=how.epochs,
             batch_size=how.batch_size,
             learning_rate=how.learning_rate,
@@ -203,6 +204,11 @@ class JOAOClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _start(self, dataset: Dataset, seed: int) -> Trained:
         if self.pretrained is None:
             return initial(_default(seed), dataset, device=self.device)
+        if self.pretrained == LOADED:
+            raise UserError(
+                "JOAOClassifier: was loaded, and the run it came from is not in its folder. To fit again, name "
+                "the run: set_params(pretrained=...)."
+            )
         if isinstance(self.pretrained, str | Path):
             return load_run(Path(self.pretrained), device=self.device)
         if not isinstance(self.pretrained, JOAO):

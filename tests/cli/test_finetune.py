@@ -93,6 +93,7 @@ def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_
 def test_labels_that_were_learned_before_are_told(joao, mutag_tuned):
     again = joao("finetune", mutag_tuned, "MUTAG", "--out", "again", "--epochs", 1)
     assert again.code == 0
+    assert ", from the fine-tuned encoder." in again.out
     assert (
         again.err == f"joao: note: {mutag_tuned}: has learned these labels before, also those that choose the epoch.\n"
     )

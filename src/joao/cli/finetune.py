@@ -105,7 +105,8 @@ def finetune(
 def _tell(finetuned: Finetuned, output: Output) -> None:
     info, chosen = finetuned.info, finetuned.chosen_epoch
     sizes = ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items())
-    start = "from scratch" if info.from_scratch else "from the pre-trained encoder"
+    before = "fine-tuned" if len(finetuned.trained.info.finetuned_on) > 1 else "pre-trained"
+    start = "from scratch" if info.from_scratch else f"from the {before} encoder"
     output.say(f"{info.data}: {sum(info.graphs_per_class.values())} graphs with labels ({sizes}), {start}.")
     output.say(
         f"Learned from {info.num_train} graphs; {info.num_validation} others chose epoch {finetuned.fit.chosen} of "

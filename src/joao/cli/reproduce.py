@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -84,49 +85,31 @@ def semi_supervised(
     )
 
 
-@app.command()
-def strength(
-    only: Only = "",
-    out: Records = SEMI_SUPERVISED,
-    jobs: Jobs = None,
-    device: Device = "auto",
-    precision: Precision = "32-true",
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """The paper's ablation of strength (Table 2): JOAO against JOAOv2 at 0.2 and 0.25."""
-    _few_labels("strength", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+ABLATIONS = {
+    "strength": "The paper's ablation of strength (Table 2): JOAO against JOAOv2 at 0.2 and 0.25.",
+    "prior": "The paper's ablation of the prior: JOAO with gamma = 0.",
+    "pairs": "Every pair of augmentations by itself, and how its gain agrees with the share JOAO gave it (Figure 3).",
+}
 
 
-@app.command()
-def prior(
-    only: Only = "",
-    out: Records = SEMI_SUPERVISED,
-    jobs: Jobs = None,
-    device: Device = "auto",
-    precision: Precision = "32-true",
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """The paper's ablation of the prior: JOAO with gamma = 0."""
-    _few_labels("prior", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+def _ablation(table: str) -> Callable[..., None]:
+    def command(
+        only: Only = "",
+        out: Records = SEMI_SUPERVISED,
+        jobs: Jobs = None,
+        device: Device = "auto",
+        precision: Precision = "32-true",
+        data_root: DataRoot = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        _few_labels(table, only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+
+    return command
 
 
-@app.command()
-def pairs(
-    only: Only = "",
-    out: Records = SEMI_SUPERVISED,
-    jobs: Jobs = None,
-    device: Device = "auto",
-    precision: Precision = "32-true",
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Every pair of augmentations by itself, and how its gain agrees with the share JOAO gave it (Figure 3)."""
-    _few_labels("pairs", only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+for _table, _about in ABLATIONS.items():
+    app.command(_table, help=_about)(_ablation(_table))
 
 
 def _few_labels(

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from joao.kernels.relu_norm import masked_norm
+from joao.kernels.sums import plain_graph_sum, plain_neighbour_sum
 from joao.padded import PaddedViews
 
 
@@ -60,20 +62,12 @@ def gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
 
 def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
     """The same, operation by operation."""
-    summed = torch.stack(
-        [each.index_add(0, to, each[of]) for each, of, to in zip(x, views.source, views.target, strict=True)]
-    )
+    summed = plain_neighbour_sum(x, views)
     hidden = torch.relu(F.linear(summed, weights.weight_1, weights.bias_1))
     z = F.linear(hidden, weights.weight_2, weights.bias_2)
-    h = torch.relu(z).to(weights.scale.dtype)
-    keep = views.keep.unsqueeze(-1)
-    count = keep.sum(1, keepdim=True)
-    means = (h * keep).sum(1, keepdim=True) / count
-    centred = (h - means) * keep
-    variances = centred.square().sum(1, keepdim=True) / count
-    y = ((centred * torch.rsqrt(variances + weights.eps) * weights.scale + weights.shift) * keep).to(z.dtype)
-    pooled = y.new_zeros(len(y), views.first_node.numel() - 1, y.shape[2]).index_add(1, views.graph_of_node, y)
-    return GinOutput(y, pooled, means.squeeze(1).detach(), variances.squeeze(1).detach())
+    y, means, variances = masked_norm(torch.relu(z), views.keep, weights.scale, weights.shift, weights.eps)
+    y = y.to(z.dtype)
+    return GinOutput(y, plain_graph_sum(y, views), means, variances)
 
 
 class _GinLayer(torch.autograd.Function):

@@ -21,7 +21,12 @@ def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -
         return summed
     if weight is not None:
         factor = weight.unsqueeze(-1).to(x.dtype)
-        return factor * neighbour_sum(factor * x, views)
+        return factor * plain_neighbour_sum(factor * x, views)
+    return plain_neighbour_sum(x, views)
+
+
+def plain_neighbour_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """The same without weights, view by view."""
     return torch.stack(
         [each.index_add(0, to, each[of]) for each, of, to in zip(x, views.source, views.target, strict=True)]
     )
@@ -32,6 +37,11 @@ def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
     if x.is_cuda:
         summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
         return summed
+    return plain_graph_sum(x, views)
+
+
+def plain_graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """The same, in one operation of torch."""
     sums = x.new_zeros(len(x), views.first_node.shape[-1] - 1, x.shape[2])
     return sums.flatten(0, 1).index_add(0, _rows_of_sums(views), x.flatten(0, 1)).view_as(sums)
 
