@@ -59,7 +59,10 @@ ODD = [
     "B1OC1P(S)F",
     "C ethane's little brother",
     "CC |$_R1;$|",
-    "C[C](F)(Cl)Br |wU:1.0|",
+    " CC\n",
+    "NO",
+    "ON",
+    "O\nCC",
     "C" * 200,
     "C1" + "C" * 300 + "1",
 ]
@@ -183,7 +186,8 @@ def test_processes_do_not_change_the_result():
     one = featurise(smiles)
     assert_identical(one, featurise(smiles, jobs=2, on_chunk=told.append))
     assert sum(told) == len(smiles)
-    assert len(one) + len(one.failures) == len(smiles)
+    assert [failure.row for failure in one.failures] == [row for row, text in enumerate(smiles) if text in ("", "C(")]
+    assert sorted([*one.row, *(failure.row for failure in one.failures)]) == list(range(len(smiles)))
 
 
 def test_the_bytes_are_those_of_the_arrays():

@@ -220,9 +220,9 @@ class _Atoms:
     """The atoms of the molecules of a chunk."""
 
     def __init__(self, smiles: Sequence[str]) -> None:
-        # A name or an extension may stand behind a SMILES; such a molecule's atoms are asked for.
-        whole = "\n".join(text if len(text.split()) == 1 else "" for text in smiles)
-        texts = _ATOM_OR_END.findall(f"{whole}\n")
+        # A name or an extension may stand behind a SMILES; the atoms of such a molecule are asked for.
+        alone = (words[0] if len(words) == 1 else "" for words in map(str.split, smiles))
+        texts = _ATOM_OR_END.findall("".join(f"{text}\n" for text in alone))
         codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
         ends = np.flatnonzero(codes == _END)
         codes = np.delete(codes, ends)
