@@ -34,6 +34,7 @@ ODD = [
     "CC[C@H](C)CC",  # not a centre at all
     "F/C=C/F",
     "F/C=C\\F",
+    "F\\C=C\\F",
     "N[Pt@SP1](F)(Cl)N",  # square planar
     "Cl[Pt](Cl)(N)N",
     "C->[Fe]",  # dative

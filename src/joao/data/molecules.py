@@ -34,7 +34,7 @@ _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
 _END, _MAY_BE_CHIRAL = 255, 128
 _BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
 _DIRECTIONS = {"ENDUPRIGHT": 1, "ENDDOWNRIGHT": 2}
-_TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0], dtype=np.uint8)
+_TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
 
 Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -273,22 +273,24 @@ class _Edges:
         self.directions = {getattr(Chem.BondDir, name): code for name, code in _DIRECTIONS.items()}
         self.matrices: list[NDArray[np.float64]] = []
         self.counted: list[tuple[int, int, int]] = []  # molecule, its atoms and its edges: those with a matrix
-        self.asked: list[tuple[int, int, int, int, int]] = []  # molecule, target, source, type and direction
+        self.asked: list[tuple[int, int, int, int]] = []  # molecule, target, source and type: the other edges
+        self.directed: list[tuple[int, int, int, int]] = []  # molecule, target, source and direction, of all edges
         self.largest = self.num_molecules = 0
 
     def add(self, molecule: Any, may_have_directions: bool) -> None:
         number, size, num_bonds = self.num_molecules, molecule.GetNumAtoms(), molecule.GetNumBonds()
         self.num_molecules, self.largest = number + 1, max(size, self.largest)
-        if not may_have_directions and size <= _MOST_ATOMS_IN_A_MATRIX:
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if may_have_directions else ()):
+            if direction := self.directions.get(bond.GetBondDir(), 0):
+                self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
+        if size <= _MOST_ATOMS_IN_A_MATRIX:
             matrix = self.orders_of(molecule, useBO=True)
             if np.count_nonzero(matrix) == 2 * num_bonds:  # a dative bond has one entry, an unspecified one none
                 self.matrices.append(matrix.ravel())
                 self.counted.append((number, size, 2 * num_bonds))
                 return
         for bond in map(molecule.GetBondWithIdx, range(num_bonds)):
-            ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-            kind = self.types.get(bond.GetBondType(), 0), self.directions.get(bond.GetBondDir(), 0)
-            self.asked += [(number, *ends, *kind), (number, *reversed(ends), *kind)]
+            self.asked += ((number, *ends, self.types.get(bond.GetBondType(), 0)) for ends in _both_ways(bond))
 
     def packed(self) -> tuple[Indices, NodeNumbers, NodeNumbers, Bytes]:
         """Edges of each molecule ``(M,)``; targets, sources ``(E,)`` and bonds ``(E, 2)``."""
@@ -297,16 +299,27 @@ class _Edges:
         cells = np.flatnonzero(orders)
         cell = cells - np.repeat(_offsets(sizes**2)[:-1], counts)
         columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
-        types = _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.intp)].astype(np.int64)
-        edges = np.stack([*columns, types, np.zeros_like(types)])
+        edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
         if self.asked:
             edges = np.concatenate([edges, np.array(self.asked, dtype=np.int64).T], axis=1)
             edges = edges[:, np.lexsort(edges[2::-1])]
-        molecule, target, source = edges[:3]
+        molecule, target, source, types = edges
+        bonds = np.stack([types, np.zeros_like(types)], axis=1).astype(np.uint8)
+        if self.directed:
+            directed = np.array(self.directed, dtype=np.int64).T
+            bonds[np.searchsorted(_keys(edges), _keys(directed)), 1] = directed[3]
         narrow = np.uint8 if self.largest <= 256 else np.uint16
-        return (
-            np.bincount(molecule, minlength=self.num_molecules),
-            target.astype(narrow),
-            source.astype(narrow),
-            edges[3:].T.astype(np.uint8),
-        )
+        num_edges = np.bincount(molecule, minlength=self.num_molecules)
+        return num_edges, target.astype(narrow), source.astype(narrow), bonds
+
+
+def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+    return (begin, end), (end, begin)
+
+
+def _keys(edges: Indices) -> Indices:
+    """A number for each edge, in the order of molecule, target and source."""
+    molecule, target, source = edges[:3]
+    keys: Indices = (molecule * MOST_ATOMS + target) * MOST_ATOMS + source
+    return keys
