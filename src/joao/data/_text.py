@@ -1,30 +1,38 @@
-"""Lines of a text file, plain or gzipped, with every way to fail told as a :class:`UserError`."""
+"""Lines of a text file, plain or compressed, with every way to fail told as a :class:`UserError`."""
 
 from __future__ import annotations
 
 import gzip
+import io
+import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from joao.errors import UserError
 
+_COMPRESSED = (".gz", ".xz")
+
 
 def text_lines(path: Path) -> Iterator[str]:
-    """The lines of ``path``, with their ends; a byte-order mark is left out."""
+    """The lines of ``path``, which may end in ``.gz`` or ``.xz``, with their ends; a byte-order mark is left out."""
+    number = 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        with _opened(path) as stream:
             for number, line in enumerate(stream, 1):
-                yield _decoded(line, path, number)
-    except (OSError, EOFError, zlib.error) as error:
+                yield line.decode("utf-8" if number > 1 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}:{number}: not text in UTF-8 (byte {error.object[error.start]:#x}).") from error
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{number}: not text in UTF-8 (byte {error.object[error.start]:#x}).") from error
+def _opened(path: Path) -> io.BufferedReader:
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"), 1 << 20)
+    if path.suffix == ".xz":
+        return io.BufferedReader(lzma.open(path, "rb"), 1 << 20)
+    return path.open("rb")
 
 
 def base_name(path: Path) -> str:
@@ -33,4 +41,5 @@ def base_name(path: Path) -> str:
     >>> base_name(Path("here/bonds.csv.gz"))
     'bonds'
     """
-    return path.name.removesuffix(".gz").rsplit(".", 1)[0]
+    name = path.name.removesuffix(path.suffix) if path.suffix in _COMPRESSED else path.name
+    return name.rsplit(".", 1)[0]

@@ -1,0 +1,59 @@
+"""Long lists worked through a piece at a time, in one process or several."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from joao.errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_chunks(
+    compute: Callable[[Sequence[Item]], Result],
+    items: Sequence[Item],
+    *,
+    jobs: int = 1,
+    size: int = 512,
+    on_chunk: Callable[[int], None] | None = None,
+) -> Iterator[Result]:
+    """Yields ``compute`` of every ``size`` items, in their order.
+
+    Args:
+        compute: a function that other processes can import.
+        items: what is cut into chunks.
+        jobs: processes. They change neither the chunks nor their order.
+        size: items of a chunk; the last one has what is left.
+        on_chunk: told how many items each finished chunk had, for a progress bar.
+    """
+    if jobs < 1:
+        raise UserError(f"jobs must be at least 1, got {jobs}.")
+    chunks = [items[first : first + size] for first in range(0, len(items), size)]
+    if min(jobs, len(chunks)) <= 1:
+        yield from _told(chunks, map(compute, chunks), on_chunk)
+        return
+    # Not forked: the caller may have threads, whose locks a forked process would inherit locked.
+    with ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield from _told(chunks, pool.map(compute, chunks), on_chunk)
+        except BrokenProcessPool as error:
+            raise UserError(
+                f"one of {jobs} processes ended early. Is memory short? "
+                "In a script, calls with jobs belong under if __name__ == '__main__':. With jobs=1 there are none."
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _told(
+    chunks: Iterable[Sequence[Item]], results: Iterable[Result], on_chunk: Callable[[int], None] | None
+) -> Iterator[Result]:
+    for chunk, result in zip(chunks, results, strict=True):
+        if on_chunk is not None:
+            on_chunk(len(chunk))
+        yield result

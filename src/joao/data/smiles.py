@@ -1,0 +1,275 @@
+"""Reads tables of molecules: ``.csv`` and ``.smi``, plain or with ``.gz`` or ``.xz`` behind.
+
+A ``.csv`` file has commas and a header::
+
+    mol_id,smiles,toxic,logP,source
+    TOX1,CCO,0,-0.31,A
+    TOX2,c1ccccc1,,2.13,B
+
+A ``.smi`` file has a SMILES on each line and, behind a space or tab, whatever names it; where its first line is a
+header, its columns are read as those of a ``.csv`` file.
+
+What a column is:
+
+- *the SMILES*, if it is called ``smiles`` or another of :data:`SMILES_NAMES`, in any case, or by the name given;
+- *the identifiers*, if it is called ``id``, ``name`` or another of :data:`IDENTIFIER_NAMES`, or by the name given;
+- *a task*, if the first of its cells that holds anything holds a number. Then all others must be numbers or empty.
+  ``na``, ``n/a``, ``nan``, ``null``, ``none`` and ``?`` count as empty: not measured;
+- *ignored* otherwise: text, a column that is empty throughout, one without a name, and a second one with SMILES
+  or identifiers by its name.
+
+With ``tasks`` given these and no others are tasks, and the rest is ignored unread.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.data._text import base_name, text_lines
+from joao.data.base import shown
+from joao.errors import UserError, nearest
+
+# In the order of preference.
+SMILES_NAMES = (
+    "smiles", "canonical_smiles", "isomeric_smiles", "rdkit_smiles", "smile", "smi", "mol", "molecule", "structure",
+)  # fmt: skip
+IDENTIFIER_NAMES = (
+    "id", "mol_id", "molid", "molecule_id", "compound_id", "cmpd_id", "identifier", "chembl_id", "molecule_chembl_id",
+    "zinc_id", "cid", "name", "mol_name", "compound_name", "names", "title", "index",
+)  # fmt: skip
+SUFFIXES = tuple(f"{kind}{compressed}" for kind in (".csv", ".smi") for compressed in ("", ".gz", ".xz"))
+_EMPTY = ("", "na", "n/a", "nan", "null", "none", "?")
+_ROWS_AT_ONCE = 1024
+_LARGEST = float(np.finfo(np.float32).max)
+
+Row = tuple[int, list[str]]  # line, cells
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeTable:
+    """Molecules as they were read; :func:`joao.data.molecules.featurise` makes graphs of them.
+
+    Attributes:
+        name: how messages and records call it.
+        smiles: ``M`` of them, as written; one may be empty or wrong.
+        identifiers: what the table calls its molecules; empty where it has no names.
+        tasks: the names of the columns of labels.
+        labels: ``(M, T)``, NaN where not measured.
+        ignored: the names of the columns that were left out.
+    """
+
+    name: str
+    smiles: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    tasks: tuple[str, ...]
+    labels: NDArray[np.float32]
+    ignored: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"MoleculeTable({self.name!r}, {len(self)} molecules, {len(self.tasks)} tasks)"
+
+    def __len__(self) -> int:
+        return len(self.smiles)
+
+
+def read_smiles(
+    path: Path, *, smiles: str | None = None, identifiers: str | None = None, tasks: Sequence[str] | None = None
+) -> MoleculeTable:
+    """Reads the molecules of a table.
+
+    Args:
+        path: one of :data:`SUFFIXES`.
+        smiles: the column of SMILES, where its name does not tell it.
+        identifiers: the column of identifiers, where its name does not tell it.
+        tasks: the columns of labels; None takes all that hold numbers.
+    """
+    suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+    if suffix is None:
+        raise UserError(f"{path}: unknown kind of file. Known: {', '.join(SUFFIXES)}.")
+    rows = _csv_rows(path) if suffix.startswith(".csv") else _smi_rows(path, smiles)
+    line, header = next(rows, (1, []))
+    if not header:
+        raise UserError(f"{path}: an empty file. A table of molecules has a SMILES on each line.")
+    columns = [" ".join(cell.split()) for cell in header]
+    place = f"{path}:{line}"
+    reader = _Reader(path, columns, *_roles(place, columns, smiles, identifiers, tasks), is_given=tasks is not None)
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        reader.add(chunk)
+    return reader.table()
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    """Line and cells of every row that is not blank."""
+    reader = csv.reader(text_lines(path), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
+
+
+def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
+    """Line and cells, under a header: that of the file, or one made up. The last column takes the rest of a line."""
+    lines = ((number, text) for number, text in enumerate(text_lines(path), 1) if text.strip())
+    number, first = next(lines, (1, ""))
+    header = first.rstrip("\r\n").split("\t") if "\t" in first else first.split()
+    known = SMILES_NAMES if smiles is None else (smiles.casefold(),)
+    if any(cell.strip().casefold() in known for cell in header):
+        separator = "\t" if "\t" in first else None
+        yield number, header
+        for number, text in lines:
+            yield number, text.strip("\r\n").split(separator, len(header) - 1)
+    elif first:
+        yield number, [smiles or "smiles", "name"]
+        yield number, [*first.split(None, 1), ""][:2]
+        for number, text in lines:
+            yield number, [*text.split(None, 1), ""][:2]
+
+
+def _roles(
+    place: str, columns: list[str], smiles: str | None, identifiers: str | None, tasks: Sequence[str] | None
+) -> tuple[int, int | None, list[int], list[int]]:
+    """Numbers of the columns: SMILES, identifiers, those that may be tasks, and those that are not."""
+    repeated = next((name for name in columns if name and columns.count(name) > 1), None)
+    if repeated is not None:
+        raise UserError(f"{place}: column {shown(repeated)} is there twice.")
+    smiles_column = _called(place, columns, smiles, SMILES_NAMES)
+    if smiles_column is None:
+        found = ", ".join(columns)[:200]
+        raise UserError(
+            f"{place}: no column of SMILES among: {found}. Call it 'smiles', or give its name; "
+            "a file without a header must end in .smi."
+        )
+    identifier_column = _called(place, columns, identifiers, IDENTIFIER_NAMES)
+    if identifier_column == smiles_column:
+        raise UserError(f"{place}: column {shown(columns[smiles_column])} cannot be both SMILES and identifiers.")
+    rest = [number for number in range(len(columns)) if number not in (smiles_column, identifier_column)]
+    if tasks is None:
+        taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
+        may_be = [number for number in rest if columns[number].casefold() not in taken]
+    else:
+        may_be = [_given(place, columns, name) for name in tasks]
+        if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
+            raise UserError(f"{place}: tasks must be different columns, and neither SMILES nor identifiers.")
+    return smiles_column, identifier_column, may_be, [number for number in rest if number not in may_be]
+
+
+def _called(place: str, columns: list[str], given: str | None, known: Sequence[str]) -> int | None:
+    if given is not None:
+        return _given(place, columns, given)
+    lower = [name.casefold() for name in columns]
+    return next((lower.index(name) for name in known if name in lower), None)
+
+
+def _given(place: str, columns: list[str], name: str) -> int:
+    if name not in columns:
+        raise UserError(f"{place}: no column {shown(name)}. {nearest(name, columns)}")
+    return columns.index(name)
+
+
+class _Reader:
+    """What the rows have said so far."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: list[str],
+        smiles: int,
+        identifiers: int | None,
+        may_be_tasks: list[int],
+        ignored: list[int],
+        is_given: bool,
+    ) -> None:
+        self.path, self.columns, self.smiles_column, self.identifier_column = path, columns, smiles, identifiers
+        self.may_be_tasks, self.ignored, self.is_given = may_be_tasks, ignored, is_given
+        self.smiles: list[str] = []
+        self.identifiers: list[str] = []
+        self.labels: dict[int, list[NDArray[np.float32]]] = {}
+
+    def add(self, rows: list[Row]) -> None:
+        lines, cells = zip(*rows, strict=True)
+        width = len(self.columns)
+        if {*map(len, cells)} != {width}:
+            line, row = next((line, row) for line, row in rows if len(row) != width)
+            raise UserError(f"{self.path}:{line}: {len(row)} cells where the header has {width}.")
+        by_column = list(zip(*cells, strict=True))
+        for number in tuple(self.may_be_tasks):
+            self._add_labels(number, by_column[number], lines)
+        self.smiles += map(str.strip, by_column[self.smiles_column])
+        if self.identifier_column is not None:
+            self.identifiers += map(str.strip, by_column[self.identifier_column])
+
+    def _add_labels(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> None:
+        """Numbers of a task; a column that turns out to hold text is ignored from now on."""
+        if number not in self.labels:
+            first = next((cell for cell in cells if not _is_empty(cell)), None)
+            if first is None:
+                return
+            if not self.is_given and _number(first) is None:
+                self.may_be_tasks.remove(number)
+                self.ignored.append(number)
+                return
+            self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
+        self.labels[number].append(self._numbers(number, cells, lines))
+
+    def _numbers(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> NDArray[np.float32]:
+        try:
+            values = np.array([float(cell or "nan") for cell in cells])
+            if "_" not in "".join(cells) and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
+                return values.astype(np.float32)
+        except ValueError:
+            pass
+        slowly = [math.nan if _is_empty(cell) else _number(cell) for cell in cells]
+        if None in slowly:
+            wrong = slowly.index(None)
+            column, cell = shown(self.columns[number]), shown(cells[wrong])
+            raise UserError(
+                f"{self.path}:{lines[wrong]}: column {column}: {cell} is not a number that a label can be. "
+                "Mend or empty the cell, or name the tasks without this column."
+            )
+        return np.array(slowly, dtype=np.float32)
+
+    def table(self) -> MoleculeTable:
+        if not self.smiles:
+            raise UserError(f"{self.path}: no molecules in it, only a header.")
+        tasks = sorted(self.labels) if not self.is_given else self.may_be_tasks
+        nothing = [number for number in self.may_be_tasks if number not in self.labels]
+        if self.is_given:
+            self.labels |= {number: [np.full(len(self.smiles), np.nan, dtype=np.float32)] for number in nothing}
+            nothing = []
+        labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
+        for place, number in enumerate(tasks):
+            labels[:, place] = np.concatenate(self.labels.pop(number))
+        return MoleculeTable(
+            name=base_name(self.path),
+            smiles=tuple(self.smiles),
+            identifiers=tuple(self.identifiers) if any(self.identifiers) else (),
+            tasks=tuple(self.columns[number] for number in tasks),
+            labels=labels,
+            ignored=tuple(self._named(number) for number in sorted({*self.ignored, *nothing})),
+        )
+
+    def _named(self, number: int) -> str:
+        return self.columns[number] or f"column {number + 1}"
+
+
+def _is_empty(cell: str) -> bool:
+    return cell.strip().casefold() in _EMPTY
+
+
+def _number(cell: str) -> float | None:
+    """The value of a cell; None for text, infinity, and what does not fit 32 bits."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if "_" not in cell and abs(value) <= _LARGEST else None

@@ -1,0 +1,36 @@
+"""Oracle: the same work by a plain loop."""
+
+import os
+
+import pytest
+
+from joao.data.chunks import in_chunks
+from joao.errors import UserError
+
+
+def doubled(items):
+    return [2 * item for item in items]
+
+
+def ends_its_process(items):
+    os._exit(1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("num", [0, 1, 4, 5, 9])
+def test_every_item_is_in_one_chunk_in_order(jobs, num):
+    told = []
+    found = list(in_chunks(doubled, list(range(num)), jobs=jobs, size=4, on_chunk=told.append))
+    assert [item for chunk in found for item in chunk] == [2 * item for item in range(num)]
+    assert told == [len(chunk) for chunk in found]
+    assert all(len(chunk) == 4 for chunk in found[:-1])
+
+
+def test_no_processes_is_refused():
+    with pytest.raises(UserError, match=r"jobs must be at least 1, got 0"):
+        list(in_chunks(doubled, [1], jobs=0))
+
+
+def test_a_process_that_ends_early_is_told():
+    with pytest.raises(UserError, match=r"one of 2 processes ended early\. .* __name__ == '__main__'"):
+        list(in_chunks(ends_its_process, [1, 2], jobs=2, size=1))

@@ -1,0 +1,251 @@
+"""Oracle: a plain loop over RDKit's atoms and bonds, and molecules written out by hand."""
+
+import builtins
+import csv
+import gzip
+import lzma
+import os
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from joao.data.molecules import Failure, Molecules, featurise
+from joao.errors import UserError
+
+ROOT = os.environ.get("JOAO_DATA")
+needs_data = pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
+Chem = pytest.importorskip("rdkit.Chem")
+
+CHIRALITIES = ["CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW"]
+TYPES = ["SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"]
+DIRECTIONS = ["NONE", "ENDUPRIGHT", "ENDDOWNRIGHT"]
+ODD = [
+    "CCO",
+    "[Na+].[Cl-]",  # salt
+    "CC(=O)O.CCN.O",
+    "C",
+    "[Na+]",
+    "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O",
+    "CC[C@H](C)CC",  # not a centre at all
+    "F/C=C/F",
+    "F/C=C\\F",
+    "F\\C=C\\F",
+    "N[Pt@SP1](F)(Cl)N",  # square planar
+    "Cl[Pt](Cl)(N)N",
+    "C->[Fe]",  # dative
+    "[Fe]~C",  # unspecified
+    "C$C",
+    "[Cu-3]1(O)OC1",
+    "CCO",  # again
+    "[H]C([H])([H])[H]",
+    "[H][H]",
+    "[H]",
+    "[2H]C([2H])[2H]",
+    "[13CH4]",
+    "[H]/C(F)=C/F",
+    "[C@](F)(Cl)(Br)[H]",
+    "*C(=O)*",
+    "[*:1]c1cc[nH]c1",
+    "[#0]C",
+    "[Og]",
+    "c1cc[se]c1",
+    "c1ccc2[nH]ccc2c1",
+    "N#N",
+    "[O-][N+](=O)c1ccc(Br)cc1I",
+    "B1OC1P(S)F",
+    "C ethane's little brother",
+    "CC |$_R1;$|",
+    " CC\n",
+    "NO",
+    "ON",
+    "O\nCC",
+    "C" * 200,
+    "C1" + "C" * 300 + "1",
+]
+
+
+def place(names, value, otherwise):
+    return names.index(str(value)) if str(value) in names else otherwise
+
+
+def by_loop(text):
+    """Atoms and sorted edges of a molecule; None where there is none."""
+    molecule = Chem.MolFromSmiles(text)
+    if molecule is None or molecule.GetNumAtoms() == 0:
+        return None
+    atoms, edges = [], []
+    for atom in molecule.GetAtoms():
+        element = atom.GetAtomicNum() - 1 if atom.GetAtomicNum() else 118
+        atoms.append((element, place(CHIRALITIES, atom.GetChiralTag(), 3)))
+    for bond in molecule.GetBonds():
+        kind = (place(TYPES, bond.GetBondType(), 0), place(DIRECTIONS, bond.GetBondDir(), 0))
+        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        edges += [(begin, end, kind), (end, begin, kind)]
+    return atoms, sorted(edges)
+
+
+def unpacked(molecules, number):
+    """The same of a packed molecule; an edge is target, source, bond."""
+    nodes = slice(*molecules.first_node[number : number + 2])
+    edges = slice(*molecules.first_edge[number : number + 2])
+    ends = zip(molecules.target[edges].tolist(), molecules.source[edges].tolist(), strict=True)
+    bonds = map(tuple, molecules.bonds[edges].tolist())
+    return list(map(tuple, molecules.atoms[nodes].tolist())), [(*e, b) for e, b in zip(ends, bonds, strict=True)]
+
+
+def assert_as_by_loop(smiles):
+    molecules = featurise(smiles)
+    with __import__("rdkit.rdBase").rdBase.BlockLogs():
+        expected = {row: graph for row, text in enumerate(smiles) if (graph := by_loop(text)) is not None}
+    assert molecules.row.tolist() == list(expected)
+    assert [failure.row for failure in molecules.failures] == [n for n in range(len(smiles)) if n not in expected]
+    for number, row in enumerate(molecules.row.tolist()):
+        assert unpacked(molecules, number) == expected[row], smiles[row]
+    return molecules
+
+
+def assert_identical(one: Molecules, other: Molecules):
+    for name, value in vars(one).items():
+        if isinstance(value, np.ndarray):
+            assert value.dtype == getattr(other, name).dtype, name
+            assert value.tobytes() == getattr(other, name).tobytes(), name
+        else:
+            assert value == getattr(other, name), name
+
+
+def test_a_molecule_written_out_by_hand():
+    # 0 N, 1 C (counter-clockwise), 2 C, 3 C, 4 O; the double bond has a direction on either side
+    molecules = featurise(["N[C@H](O)/C=C/C#N"])
+    assert molecules.atoms.tolist() == [[6, 0], [5, 2], [7, 0], [5, 0], [5, 0], [5, 0], [6, 0]]
+    assert (molecules.first_node.tolist(), molecules.first_edge.tolist()) == ([0, 7], [0, 12])
+    assert molecules.target.tolist() == [0, 1, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6]
+    assert molecules.source.tolist() == [1, 0, 2, 3, 1, 1, 4, 3, 5, 4, 6, 5]
+    single, up, double, triple = [0, 0], [0, 1], [1, 0], [2, 0]
+    assert molecules.bonds.tolist() == [
+        single, single, single, up, single, up, double, double, up, up, triple, triple,
+    ]  # fmt: skip
+    assert {molecules.atoms.dtype, molecules.bonds.dtype, molecules.source.dtype} == {np.dtype(np.uint8)}
+    assert repr(molecules) == "Molecules(1 molecules, 7 atoms, 0 failures)"
+
+
+def test_odd_molecules_are_as_by_loop():
+    molecules = assert_as_by_loop(ODD)
+    assert molecules.failures == ()
+    assert (molecules.source.dtype, molecules.target.dtype) == (np.uint16, np.uint16)
+    kinds = Counter(map(tuple, molecules.bonds.tolist()))
+    assert {kind for kind, _ in kinds} == {0, 1, 2, 3}
+    assert {direction for _, direction in kinds} == {0, 1, 2}
+    assert set(molecules.atoms[:, 1].tolist()) == {0, 1, 2, 3}
+    assert {0, 117, 118} <= set(molecules.atoms[:, 0].tolist())
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_molecule_does_not_depend_on_those_beside_it(text):
+    alone = featurise([text])
+    among = featurise(["CCO", text, "F/C=C/F", "C->[Fe]"])
+    assert unpacked(alone, 0) == unpacked(among, 1)
+    assert alone.source.dtype == (np.uint16 if len(alone.atoms) > 256 else np.uint8)
+
+
+@pytest.mark.parametrize(("num", "dtype"), [(256, np.uint8), (257, np.uint16)])
+def test_node_numbers_are_as_narrow_as_the_largest_molecule_allows(num, dtype):
+    molecules = featurise(["C" * num, "CC"])
+    assert (molecules.source.dtype, molecules.source.max()) == (dtype, num - 1)
+
+
+def test_failures_say_why_and_nothing_is_logged(capfd):
+    smiles = ["CCO", "", "C(", "C[Al](C)(C)(C)(C)(C)C", "  ", "c1cccc1", "O", "CC?", "[H]O[H]", "C" * 65537]
+    molecules = featurise(smiles)
+    assert molecules.row.tolist() == [0, 6, 8]
+    assert molecules.failures[:2] == (Failure(1, "", "empty"), Failure(2, "C(", "not SMILES"))
+    reasons = [failure.reason for failure in molecules.failures[2:]]
+    assert reasons[0] == "Explicit valence for atom # 1 Al, 7, is greater than permitted"
+    assert reasons[1] == "empty"
+    assert reasons[2].startswith("Can't kekulize mol")
+    assert reasons[3:] == ["not SMILES", "65537 atoms; 1 to 65536 are possible"]
+    assert not any("\n" in reason for reason in reasons)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_and_nothing_readable():
+    for smiles in ([], ["", "?"]):
+        molecules = featurise(smiles)
+        assert (len(molecules), len(molecules.failures)) == (0, len(smiles))
+        assert (molecules.first_node.tolist(), molecules.first_edge.tolist()) == ([0], [0])
+        assert (molecules.atoms.shape, molecules.bonds.shape, molecules.source.shape) == ((0, 2), (0, 2), (0,))
+        assert molecules.first_node.dtype == molecules.row.dtype == np.int64
+
+
+def test_processes_do_not_change_the_result():
+    smiles = [*ODD, "", "C("] * 30
+    told = []
+    one = featurise(smiles)
+    assert_identical(one, featurise(smiles, jobs=2, on_chunk=told.append))
+    assert sum(told) == len(smiles)
+    assert [failure.row for failure in one.failures] == [row for row, text in enumerate(smiles) if text in ("", "C(")]
+    assert sorted([*one.row, *(failure.row for failure in one.failures)]) == list(range(len(smiles)))
+
+
+def test_the_bytes_are_those_of_the_arrays():
+    molecules = featurise(["CCO"])  # 3 atoms, 4 edges, 2 + 2 offsets, 1 row
+    assert molecules.num_bytes == 3 * 2 + 4 * (2 + 1 + 1) + 8 * (2 + 2 + 1)
+
+
+def test_without_rdkit_the_cure_is_told(monkeypatch):
+    whole = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.split(".")[0] == "rdkit":
+            raise ImportError(name)
+        return whole(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "rdkit"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"^rdkit is not installed: pip install 'joao\[molecules\]'$"):
+        featurise(["C"])
+
+
+def real(name, num, step):
+    path = Path(ROOT) / "molecules" / name
+    with (lzma.open if name.endswith(".xz") else gzip.open)(path, "rt", newline="") as stream:
+        return [row[0] for row in islice(csv.reader(stream), 1, num, step)]
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "num", "step"),
+    [
+        ("bace.csv.gz", None, 3),
+        ("clintox.csv.gz", None, 2),
+        ("sider.csv.gz", None, 2),
+        ("hiv.csv.gz", None, 60),
+        ("zinc250k.csv.xz", None, 400),
+        ("zinc_moses.csv.xz", 20000, 40),
+    ],
+)
+def test_real_molecules_are_as_by_loop(name, num, step):
+    assert assert_as_by_loop(real(name, num, step)).failures == ()
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "num", "singles"), [("tox21.csv.gz", 8, 16), ("sider.csv.gz", 0, 25)])
+def test_real_failures_and_single_atoms_are_as_many_as_known(name, num, singles):
+    molecules = featurise(real(name, None, 1))
+    assert len(molecules.failures) == num
+    assert all("valence" in failure.reason for failure in molecules.failures)
+    assert (np.diff(molecules.first_node) == 1).sum() == singles
+
+
+@needs_data
+def test_the_unreadable_molecules_of_hiv():
+    smiles = real("hiv.csv.gz", None, 1)
+    rows = [137, 987, 12882, 18293, 30784, 30785, 35728]
+    failures = featurise([smiles[row] for row in [0, *rows, 1]]).failures
+    assert [failure.row for failure in failures] == list(range(1, 8))
+    assert all("valence" in failure.reason for failure in failures)
