@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from joao.data import listing, read
+from joao.data import listing
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
@@ -26,9 +25,10 @@ from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
 from joao.experiment import build_method, initial, pretrain
-from joao.files import make_folder, write_json
+from joao.files import make_folder
 from joao.recipe import POOL, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import check_origin, dataset_of, read_checked, write
 from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
@@ -260,16 +260,9 @@ def compute_missing(
 
 
 def _compute_one(work: Work, records: Path, data_root: str | None, device: str, precision: str) -> None:
-    found = compute(work, _dataset(work.dataset, data_root), device=device, precision=precision)
+    found = compute(work, dataset_of(work.dataset, data_root), device=device, precision=precision)
     for cell, record in zip(work.cells(), found, strict=True):
-        path = cell.path(records)
-        make_folder(path.parent)
-        write_json(path, record)
-
-
-@lru_cache(maxsize=1)
-def _dataset(name: str, data_root: str | None) -> Dataset:
-    return read(name, data_root)
+        write(cell.path(records), record)
 
 
 def is_done(cell: Cell, records: Path) -> bool:
@@ -277,20 +270,21 @@ def is_done(cell: Cell, records: Path) -> bool:
     path = cell.path(records)
     if not path.exists():
         return False
-    record = read_record(path)
-    recipe = json.loads(json.dumps(cell_recipe(cell.dataset, cell.method, cell.seed).table()))
-    made_by = tuple(record.get(key) for key in ("cell", "recipe", "finetuning", "protocol"))
-    if made_by != (dataclasses.asdict(cell), recipe, finetuning_of(cell.method), PROTOCOL):
-        raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
+    expected = {
+        "cell": dataclasses.asdict(cell),
+        "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
+        "finetuning": finetuning_of(cell.method),
+        "protocol": PROTOCOL,
+    }
+    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
     return True
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record that was written before."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+
+    def look(record: dict[str, Any]) -> None:
         Cell(**record["cell"])
         _ = record["scores"]["accuracy"], record["split_hash"]
-        return record
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error
+
+    return read_checked(path, look)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data import read
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.errors import UserError, nearest
@@ -26,9 +24,10 @@ from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain, untrained
-from joao.files import make_folder, write_json
+from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import check_origin, dataset_of, read_checked, write
 from joao.scoring import BASELINES, classes_of, describe_data, origin
 
 
@@ -166,15 +165,8 @@ def compute_missing(
 
 
 def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
-    record = compute(cell, _dataset(cell.dataset, data_root), device=device)
-    path = cell.path(records)
-    make_folder(path.parent)
-    write_json(path, record)
-
-
-@lru_cache(maxsize=1)
-def _dataset(name: str, data_root: str | None) -> Dataset:
-    return read(name, data_root)
+    record = compute(cell, dataset_of(cell.dataset, data_root), device=device)
+    write(cell.path(records), record)
 
 
 def is_done(cell: Cell, records: Path) -> bool:
@@ -182,19 +174,17 @@ def is_done(cell: Cell, records: Path) -> bool:
     path = cell.path(records)
     if not path.exists():
         return False
-    record = read_record(path)
-    recipe = None if cell.method == "histogram" else json.loads(json.dumps(cell_recipe(cell).table()))
-    if (record["cell"], record.get("recipe")) != (dataclasses.asdict(cell), recipe):
-        raise UserError(f"{path}: was made by another recipe than {cell.method} on {cell.dataset} has now. Remove it.")
+    recipe = None if cell.method == "histogram" else cell_recipe(cell).table()
+    expected = {"cell": dataclasses.asdict(cell), "recipe": recipe}
+    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
     return True
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record that was written before."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+
+    def look(record: dict[str, Any]) -> None:
         Cell(**record["cell"])
         _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
-        return record
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error
+
+    return read_checked(path, look)

@@ -1,7 +1,6 @@
 """Fits to several parts of the same graphs at once: one stacked model, in which nothing passes from part to part.
 
-What comes out is what fits one after another give, beyond rounding; but a GPU, which many small steps leave idle, takes
-them all in the time of a few.
+What comes out is what fits one after another give, beyond rounding, in fewer and larger steps.
 """
 
 from __future__ import annotations
