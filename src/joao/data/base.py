@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,14 @@ from numpy.typing import NDArray
 from joao.errors import UserError
 
 Array = NDArray[np.generic]
+
+
+class Failure(NamedTuple):
+    """A row of a file that gave no graph."""
+
+    row: int
+    text: str
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,29 +33,43 @@ class Dataset:
         name: how messages and records call it.
         first_node: ``(G + 1,)`` offsets of the graphs in the list of nodes.
         first_edge: ``(G + 1,)`` offsets of the graphs in the list of edges.
-        source, target: ``(E,)`` node numbers inside their graph; both directions of every edge, sorted by
-            target and then by source, neither loops nor repeats.
+        source, target: ``(E,)`` node numbers inside their graph, of any integer type; both directions of every edge,
+            sorted by target and then by source, neither loops nor repeats.
         node_labels: ``(N, columns)`` categories (integers or text), or None.
         node_attributes: ``(N, columns)`` real numbers, or None.
-        edge_attr: ``(E, columns)`` real numbers, or None.
+        edge_attr: ``(E, columns)`` numbers, or None.
         classes: ``(G,)`` class numbers, -1 for a graph without a label, or None without any. Only evaluation and
             fine-tuning read them.
         class_names: what the class numbers stand for, in the data's own words.
         graph_names: what the data call their graphs, in order; empty where they have no names.
+        targets: ``(G, T)`` labels of several tasks, NaN where not measured, or None. They, too, are for evaluation and
+            fine-tuning alone.
+        target_names: of the tasks.
+        kind: ``graphs``, or ``molecules``: then ``node_labels`` are atoms and ``edge_attr`` bonds, in bytes, as
+            :mod:`joao.data.molecules` has them.
+        smiles: of the molecules; empty for other graphs.
+        row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is; None where every row is one.
+        failures: the other rows.
         notices: what was changed on reading that its owner should know.
     """
 
     name: str
     first_node: NDArray[np.int64]
     first_edge: NDArray[np.int64]
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
+    source: NDArray[np.integer]
+    target: NDArray[np.integer]
     node_labels: Array | None = None
     node_attributes: NDArray[np.float32] | None = None
-    edge_attr: NDArray[np.float32] | None = None
+    edge_attr: NDArray[np.float32] | NDArray[np.uint8] | None = None
     classes: NDArray[np.int64] | None = None
     class_names: tuple[str, ...] = ()
     graph_names: tuple[str, ...] = ()
+    targets: NDArray[np.float32] | None = None
+    target_names: tuple[str, ...] = ()
+    kind: str = "graphs"
+    smiles: tuple[str, ...] = ()
+    row_of_graph: NDArray[np.int64] | None = None
+    failures: tuple[Failure, ...] = ()
     notices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -105,6 +128,9 @@ class Dataset:
             edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
             classes=None if self.classes is None else self.classes[graphs],
             graph_names=tuple(self.graph_names[graph] for graph in graphs) if self.graph_names else (),
+            targets=None if self.targets is None else self.targets[graphs],
+            smiles=tuple(self.smiles[graph] for graph in graphs) if self.smiles else (),
+            row_of_graph=None if self.row_of_graph is None else self.row_of_graph[graphs],
         )
 
 

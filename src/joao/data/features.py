@@ -9,7 +9,9 @@ r"""Node features by rule.
 ``constant``             1
 ``with_degree``          labels and attributes, whichever there are, else 1; beside them the degree as a number, and
                          one-hot as in ``degree``: the features of the paper's semi-supervised setting
-``auto``                 labels and attributes, whichever there are; without either, ``degree``
+``atoms``                of molecules: element and chirality, as numbers, for an encoder that looks vectors up by them
+``auto``                 ``atoms`` of molecules; of other graphs labels and attributes, whichever there are; without
+                         either, ``degree``
 ======================== ====================================================================================
 
 A rule is fixed on one data set and then applied to any other, so that graphs seen later get the same columns.
@@ -30,7 +32,7 @@ from joao.errors import UserError, nearest
 from joao.graphs import GraphStore
 
 MOST_DEGREES = 10_000
-RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree")
+RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", "atoms")
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class Features:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
             raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
+        if rule == "atoms" and dataset.kind != "molecules":
+            raise UserError(f"{dataset.name}: features 'atoms' need molecules; these are other graphs. Use 'auto'.")
         if rule == "auto":
-            rule = _best_available(dataset)
+            rule = "atoms" if dataset.kind == "molecules" else _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
         uses_labels, uses_attributes = "labels" in columns, "attributes" in columns
         if uses_labels and dataset.node_labels is None:
@@ -95,6 +99,10 @@ class Features:
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
             return self._degree_columns(dataset)
+        if self.rule == "atoms":
+            if dataset.kind != "molecules" or dataset.node_labels is None:
+                raise UserError(f"{dataset.name}: these are no molecules; the encoder was trained on molecules.")
+            return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":
             if not (self.vocabulary or self.shift):

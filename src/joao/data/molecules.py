@@ -19,11 +19,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.data.base import Failure as Failure
 from joao.data.chunks import in_chunks
 from joao.errors import UserError
 
@@ -39,14 +40,6 @@ _TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
 Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
-
-
-class Failure(NamedTuple):
-    """A row that gave no graph."""
-
-    row: int
-    smiles: str
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
