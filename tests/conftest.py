@@ -87,6 +87,23 @@ def make_batch():
     return make
 
 
+@pytest.fixture
+def as_atoms():
+    """Makes molecules of a batch: atoms by the nodes' numbers, bonds by the ends' numbers, the same both ways."""
+
+    def make(batch) -> GraphBatch:
+        number = torch.arange(batch.num_nodes, device=batch.device)
+        place = number - batch.first_node[batch.graph_of_node]
+        sums, products = place[batch.source] + place[batch.target], place[batch.source] * place[batch.target]
+        return replace(
+            batch,
+            x=torch.stack([number % 13, number % 4], dim=1).to(batch.x.dtype),
+            edge_attr=torch.stack([sums % 4, products % 3], dim=1).to(batch.x.dtype),
+        )
+
+    return make
+
+
 @dataclass(frozen=True)
 class WithoutFirstNodes(PaddedAugmentation):
     """Every graph loses its first nodes."""

@@ -39,6 +39,10 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index)
 
 
+def _as_floats(values: Tensor) -> Tensor:
+    return values.float() if values.dtype == torch.uint8 else values
+
+
 def places(mask: Tensor) -> Tensor:
     """Where ``mask`` ``(N,)`` is true; on a CPU, numpy needs a fifth of torch's time."""
     if mask.device.type != "cpu":
@@ -170,11 +174,11 @@ class GraphStore:
     It has no place for labels, so none can reach pre-training.
 
     Attributes:
-        x: ``(N, d)`` node features; one-hot columns may be bytes, and become floats in a batch.
+        x: ``(N, d)`` node features; bytes become floats in a batch.
         source, target: ``(E,)`` node numbers *inside their graph*.
         first_node: ``(G + 1,)`` offsets of the graphs in ``x``.
         first_edge: ``(G + 1,)`` offsets of the graphs in ``source`` and ``target``.
-        edge_attr: ``(E, k)`` or None.
+        edge_attr: ``(E, k)`` or None; bytes become floats in a batch.
     """
 
     x: Tensor
@@ -220,12 +224,12 @@ class GraphStore:
         numbers = torch.arange(graphs.numel(), device=graphs.device)
         x = rows(self.x, nodes)
         return GraphBatch(
-            x=x.float() if x.dtype == torch.uint8 else x,
+            x=_as_floats(x),
             source=rows(self.source, edges) + shift,
             target=rows(self.target, edges) + shift,
             graph_of_node=torch.repeat_interleave(numbers, sizes, output_size=nodes.numel()),
             num_graphs=graphs.numel(),
-            edge_attr=None if self.edge_attr is None else rows(self.edge_attr, edges),
+            edge_attr=None if self.edge_attr is None else _as_floats(rows(self.edge_attr, edges)),
         )
 
     def _batch_on_cpu(self, graphs: Tensor) -> GraphBatch:
@@ -238,12 +242,12 @@ class GraphStore:
         before = np.cumsum(num_components[numbers]) - num_components[numbers]
         x = torch.from_numpy(self.x.numpy().take(nodes, axis=0))
         batch = GraphBatch(
-            x=x.float() if x.dtype == torch.uint8 else x,
+            x=_as_floats(x),
             source=torch.from_numpy(self.source.numpy().take(edges) + shift),
             target=torch.from_numpy(self.target.numpy().take(edges) + shift),
             graph_of_node=torch.from_numpy(np.repeat(np.arange(len(numbers)), sizes)),
             num_graphs=len(numbers),
-            edge_attr=None if self.edge_attr is None else rows(self.edge_attr, torch.from_numpy(edges)),
+            edge_attr=None if self.edge_attr is None else _as_floats(rows(self.edge_attr, torch.from_numpy(edges))),
         )
         known = {
             "nodes_per_graph": sizes,

@@ -28,6 +28,7 @@ class PaddedBatch:
         keep: ``(N,)`` whether a node is part of its graph.
         graph_of_node: ``(N,)`` ascending; the last graph's number for room left over.
         first_node: ``(G + 1,)`` offsets of the graphs in the list of nodes.
+        edge_attr: ``(E, k)`` or None; of room left over, anything.
         most_nodes, most_edges: no graph of the data set has more nodes, or directed edges.
     """
 
@@ -41,6 +42,7 @@ class PaddedBatch:
     first_node: Tensor
     most_nodes: int
     most_edges: int
+    edge_attr: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -86,6 +88,7 @@ class PaddedBatch:
             target=new_number[self.target[edges]],
             graph_of_node=self.graph_of_node[nodes],
             num_graphs=self.num_graphs,
+            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
         )
 
 
@@ -101,6 +104,7 @@ class PaddedViews:
         graph_of_node: ``(N,)`` of all views, or ``(V, N)``
         first_node: ``(G + 1,)`` of all views, or ``(V, G + 1)``; where views have graphs of their own, one without
             nodes is room left over.
+        edge_attr: ``(V, E, k)`` or None
     """
 
     x: Tensor
@@ -110,6 +114,7 @@ class PaddedViews:
     keep: Tensor
     graph_of_node: Tensor
     first_node: Tensor
+    edge_attr: Tensor | None = None
 
 
 def stack(views: Sequence[PaddedBatch]) -> PaddedViews:
@@ -122,6 +127,9 @@ def stack(views: Sequence[PaddedBatch]) -> PaddedViews:
         keep=torch.stack([view.keep for view in views]),
         graph_of_node=views[0].graph_of_node,
         first_node=views[0].first_node,
+        edge_attr=None
+        if views[0].edge_attr is None
+        else torch.stack([view.edge_attr for view in views if view.edge_attr is not None]),
     )
 
 

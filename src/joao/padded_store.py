@@ -12,10 +12,10 @@ from joao.padded import PaddedBatch
 
 
 class PaddedStore:
-    """The graphs of ``store`` as padded batches. Edge attributes are left behind.
+    """The graphs of ``store`` as padded batches.
 
     Attributes:
-        x, source, target, first_node, first_edge: of ``store``.
+        x, source, target, first_node, first_edge, edge_attr: of ``store``.
         nodes_of_graph, edges_of_graph: ``(G,)`` the graphs' sizes.
         edge_of_node: ``(N,)`` where each node's edges begin, counted inside its graph.
         reverse_edge: ``(E,)`` the position of each edge's other direction, counted inside its graph.
@@ -25,6 +25,7 @@ class PaddedStore:
         self.x, self.first_node, self.first_edge = store.x, store.first_node, store.first_edge
         # Room left over reads some edge, whatever it is: there must be one.
         self.source, self.target = (F.pad(end, (0, 1)) for end in (store.source, store.target))
+        self.edge_attr = None if store.edge_attr is None else F.pad(store.edge_attr, (0, 0, 0, 1))
         self.nodes_of_graph, self.edges_of_graph = store.first_node.diff(), store.first_edge.diff()
         self.most_nodes, self.most_edges = int(self.nodes_of_graph.max()), int(self.edges_of_graph.max())
         graph_of_node = torch.repeat_interleave(self.nodes_of_graph)
@@ -57,6 +58,7 @@ class PaddedStore:
             first_node=integers(len(graphs) + 1),
             most_nodes=self.most_nodes,
             most_edges=self.most_edges,
+            edge_attr=None if self.edge_attr is None else self.edge_attr.new_zeros(num_edges, self.edge_attr.shape[1]),
         )
         self.fill(batch, graphs)
         return batch

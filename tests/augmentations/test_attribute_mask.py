@@ -14,7 +14,7 @@ def changed_rows(view, batch):
     return (view.x != batch.x).any(dim=1)
 
 
-@pytest.mark.parametrize("fill", ["noise", "mean"])
+@pytest.mark.parametrize("fill", ["noise", "mean", "token"])
 @pytest.mark.parametrize("strength", ["0.1", "0.3", "0.5", "0.9"])
 def test_the_floor_of_the_share_is_replaced_in_each_graph(fill, strength, make_batch, generator):
     sizes = [*range(2, 14), 50]
@@ -26,7 +26,7 @@ def test_the_floor_of_the_share_is_replaced_in_each_graph(fill, strength, make_b
     assert counts.tolist() == [Fraction(strength) * size // 1 for size in sizes]
 
 
-@pytest.mark.parametrize("fill", ["noise", "mean"])
+@pytest.mark.parametrize("fill", ["noise", "mean", "token"])
 def test_edges_and_their_attributes_stay(fill, mutag, generator, edges_of):
     batch = mutag.batch(torch.arange(20))
     assert edges_of(AttributeMask(0.5, fill=fill)(batch, generator())) == edges_of(batch)
@@ -66,6 +66,15 @@ def test_mean_fill_is_the_mean_over_all_nodes_of_the_graph(mutag, generator):
         torch.testing.assert_close(view.x[node], sum(own) / len(own))
 
 
+def test_the_token_is_minus_one_in_every_column(mutag, generator):
+    batch = mutag.batch(torch.arange(30))
+    view = AttributeMask(0.5, fill="token")(batch, generator())
+    masked = changed_rows(view, batch)
+    assert masked.any()
+    assert (view.x[masked] == -1).all()
+    assert torch.equal(view.x[~masked], batch.x[~masked])
+
+
 def test_an_unknown_fill_is_refused():
-    with pytest.raises(UserError, match="fill must be 'noise' or 'mean', got 'zero'"):
+    with pytest.raises(UserError, match="fill must be 'noise', 'mean' or 'token', got 'zero'"):
         AttributeMask(fill="zero")

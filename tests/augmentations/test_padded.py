@@ -1,7 +1,7 @@
 """What the padded form of every augmentation promises: the same law as its plain form, in tensors of fixed shapes."""
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import pytest
@@ -13,6 +13,7 @@ from joao.augmentations.base import PaddedAugmentation
 PADDED = {name: kind for name, kind in AUGMENTATIONS.items() if issubclass(kind, PaddedAugmentation)}
 OPTIONS = {
     "attribute_mask, mean": partial(AttributeMask, fill="mean"),
+    "attribute_mask, token": partial(AttributeMask, fill="token"),
     "edge_perturb, drop only": partial(EdgePerturb, drop_only=True),
     "subgraph, keep": partial(Subgraph, keep=0.3),
 }
@@ -129,7 +130,7 @@ def test_dropped_and_new_edges_are_drawn_uniformly(make_batch, generator, assert
 
 def test_masked_features_are_noise_or_the_mean(make_batch, generator, padded):
     batch = make_batch([(10, [])] * 50)
-    for fill in ("noise", "mean"):
+    for fill in ("noise", "mean", "token"):
         view = AttributeMask(0.3, fill=fill).padded(padded(batch), generator()).compact()
         masked = (view.x[:, 0] != batch.x[:, 0]).view(50, 10)
         assert (masked.sum(1) == 3).all()
@@ -137,6 +138,59 @@ def test_masked_features_are_noise_or_the_mean(make_batch, generator, padded):
         if fill == "mean":
             mean = batch.x.view(50, 10, 3).mean(1, keepdim=True).expand_as(values)
             torch.testing.assert_close(values[masked], mean[masked])
+        elif fill == "token":
+            assert (values[masked] == -1).all()
         else:
             assert values[masked].mean() == pytest.approx(0.5, abs=0.08)
             assert values[masked].std() == pytest.approx(0.5, abs=0.06)
+
+
+def attributes(batch):
+    """Edge to attribute."""
+    ends = zip(batch.source.tolist(), batch.target.tolist(), strict=True)
+    return dict(zip(ends, batch.edge_attr[:, 0].tolist(), strict=True))
+
+
+def test_edges_keep_their_attributes_and_new_ones_get_one_of_their_graph_alike_in_both_directions(
+    make, make_batch, shapes, strength, generator, padded
+):
+    batch = make_batch([*shapes.values()] * 3, with_attributes=True)
+    before, graph_of_node = attributes(batch), batch.graph_of_node.tolist()
+    of_graph = {}
+    for (_, v), value in before.items():
+        of_graph.setdefault(graph_of_node[v], set()).add(value)
+    view = make(strength).padded(padded(batch), generator())
+    view = replace(view, x=torch.arange(view.num_nodes).unsqueeze(1)).compact()  # nodes are told by their places
+    names = view.x[:, 0].tolist()
+    found = {(names[u], names[v]): value for (u, v), value in attributes(view).items()}
+    for (u, v), value in found.items():
+        assert value == found[v, u]
+        assert value in of_graph[graph_of_node[v]]
+    if make in (EdgePerturb, OPTIONS["edge_perturb, drop only"]):
+        return  # a dropped edge may be drawn again
+    assert all(value == before[edge] for edge, value in found.items())
+
+
+def test_new_edges_get_the_attributes_of_uniform_edges(make_batch, generator, assert_law, padded):
+    copies = 8000
+    batch = make_batch([(12, [(0, 1), (1, 2), (2, 3)])] * copies, with_attributes=True)
+    given = {(0, 1), (1, 2), (2, 3)}
+    view = EdgePerturb(0.34).padded(padded(batch), generator(5)).compact()
+    new = [int(value) % 3 for (u, v), value in attributes(view).items() if u < v and (u % 12, v % 12) not in given]
+    assert len(new) > 0.9 * copies
+    assert_law(new, dict.fromkeys(range(3), 1 / 3))
+    kept = {(u % 12, v % 12, value % 3) for (u, v), value in attributes(view).items() if (u % 12, v % 12) in given}
+    assert kept >= {(0, 1, 0.0), (1, 2, 1.0), (2, 3, 2.0)}
+
+
+def test_an_edge_that_is_drawn_although_it_is_there_keeps_its_attribute(make_batch, generator, padded):
+    # A complete graph: every pair that is drawn is there already, or was just dropped.
+    edges = [(u, v) for v in range(5) for u in range(v)]
+    batch = make_batch([(5, edges)] * 300, with_attributes=True)
+    before = attributes(batch)
+    augmentation = EdgePerturb(0.2)  # two of ten edges
+    for seed in range(3):
+        found = attributes(augmentation.padded(padded(batch), generator(seed)).compact())
+        changed = Counter(u // 5 for (u, v), value in found.items() if u < v and value != before[u, v])
+        assert changed  # a dropped edge was drawn again
+        assert max(changed.values()) <= 2

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joao.augmentations import EdgePerturb, Identity, NodeDrop
+from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
 from joao.encoders import ENCODERS, NodeEncoder, ResGcn
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
@@ -17,31 +17,27 @@ from joao.padded import stack
 from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 
+OF_NODES = pytest.mark.parametrize("kind", [each for each in ENCODERS.values() if issubclass(each, NodeEncoder)])
+
+
+@pytest.fixture(params=ENCODERS.values())
+def kind(request):
+    return request.param
+
 
 @pytest.fixture(params=[0, 1, 2], ids=lambda columns: f"{columns} edge columns")
-def batch(request, make_batch, shapes):
+def batch(request, kind, make_batch, shapes, as_atoms):
     batch = make_batch([*shapes.values()], with_attributes=True)
     # positive, because one column is taken for weights of edges
     attr = torch.cat([torch.cos(batch.edge_attr) + 1.5, batch.edge_attr], dim=1)[:, : request.param]
-    return replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double() if request.param else None)
+    batch = replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double() if request.param else None)
+    return as_atoms(batch) if kind.takes_atoms else batch
 
 
-NODE_ENCODERS = {name: kind for name, kind in ENCODERS.items() if issubclass(kind, NodeEncoder)}
-
-
-def maker(kind, batch):
+@pytest.fixture
+def make(kind, batch):
     num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
     return lambda **options: kind(batch.x.shape[1], num_edge_features, **options).double()
-
-
-@pytest.fixture(params=ENCODERS)
-def make(request, batch):
-    return maker(ENCODERS[request.param], batch)
-
-
-@pytest.fixture(params=NODE_ENCODERS)
-def make_of_nodes(request, batch):
-    return maker(NODE_ENCODERS[request.param], batch)
 
 
 def moved_statistics(encoder, batch):
@@ -97,21 +93,24 @@ def test_graphs_of_a_batch_do_not_influence_each_other(make, batch):
         torch.testing.assert_close(encoder(alone(batch, graph))[0], together[graph], rtol=1e-9, atol=1e-9)
 
 
-def test_one_row_of_the_promised_length_for_each_node(make_of_nodes, batch):
+@OF_NODES
+def test_one_row_of_the_promised_length_for_each_node(make, batch):
     for options in ({}, {"width": 7, "layers": 2}):
-        encoder = make_of_nodes(**options)
+        encoder = make(**options)
         assert encoder.encode_nodes(batch).shape == (batch.num_nodes, encoder.num_node_dimensions)
 
 
-def test_nodes_take_their_vectors_with_them_into_another_order(make_of_nodes, batch, generator):
-    encoder = moved_statistics(make_of_nodes(), batch)
+@OF_NODES
+def test_nodes_take_their_vectors_with_them_into_another_order(make, batch, generator):
+    encoder = moved_statistics(make(), batch)
     new_number = another_order(batch, generator())
     found = encoder.encode_nodes(renumbered(batch, new_number))
     torch.testing.assert_close(found[new_number], encoder.encode_nodes(batch), rtol=1e-9, atol=1e-9)
 
 
-def test_nodes_know_of_their_own_graph_alone(make_of_nodes, batch):
-    encoder = moved_statistics(make_of_nodes(), batch)
+@OF_NODES
+def test_nodes_know_of_their_own_graph_alone(make, batch):
+    encoder = moved_statistics(make(), batch)
     together = encoder.encode_nodes(batch)
     for graph in range(batch.num_graphs):
         found = encoder.encode_nodes(alone(batch, graph))
@@ -160,15 +159,20 @@ PADDED = [(kind, {}) for kind in ENCODERS.values() if issubclass(kind, PaddedEnc
 
 
 @pytest.mark.parametrize(("kind", "options"), [*PADDED, (ResGcn, {"residual": True})])
-def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, mutag, generator):
-    given = PaddedStore(mutag).batch(torch.arange(30), 700, 1500)
+def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, mutag, generator, as_atoms):
+    store = replace(mutag, edge_attr=None)
+    if kind.takes_atoms:
+        atoms = as_atoms(mutag.batch(torch.arange(188)))
+        store = replace(mutag, x=atoms.x, edge_attr=atoms.edge_attr)
+    given = PaddedStore(store).batch(torch.arange(30), 700, 1500)
     given = replace(given, x=given.x.double())
     draws = [NodeDrop(0.3), EdgePerturb(0.3), Identity()]
+    draws += [AttributeMask(0.3, fill="token")] if kind.takes_atoms else []
     views = [augmentation.padded(given, generator(seed)) for seed, augmentation in enumerate(draws)]
     results = []
     for padded in (True, False):
         with seeded(0, "weights"):
-            encoder = kind(mutag.num_features, width=6, **options).double()
+            encoder = kind(store.num_features, 2 if kind.takes_atoms else 0, width=6, **options).double()
         embeddings = (
             encoder.encode_padded(stack(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
         )

@@ -1,6 +1,7 @@
 """Compares a Triton kernel with its plain form; run by test_triton.py with TRITON_INTERPRET=1."""
 
 import dataclasses
+import math
 import sys
 
 import torch
@@ -14,6 +15,7 @@ from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
 from joao.kernels.ranks import sorted_ranks
 from joao.kernels.relu_norm import _ReluNorm
+from joao.kernels.relu_norm import norm_alone as plain_norm_alone
 from joao.kernels.relu_norm import relu_norm as plain_relu_norm
 from joao.kernels.sums import _GraphSum, _NeighbourSum
 from joao.kernels.sums import graph_sum as plain_graph_sum
@@ -92,16 +94,19 @@ def gin_layer_bf16():
     gin_layer(torch.bfloat16, 0.2)
 
 
-def relu_norm(dtype=torch.float32, tolerance=1e-5):
+def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):
     _, given = batch()
     keep = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())]).keep
     for shape in ((5,), (70,), (2, 70)):  # one for all views, or one for each
         width = shape[-1]
         z = torch.randn(2, ROOM[0], width, generator=DRAW).to(dtype).requires_grad_()
         bias, scale, shift = (torch.randn(shape, generator=DRAW).requires_grad_() for _ in range(3))
-        wanted = z, bias, scale, shift
-        expected = plain_relu_norm(z, bias, keep, scale, shift, 1e-5)
-        found = _ReluNorm.apply(z, bias, keep, scale, shift, 1e-5)
+        wanted = (z, scale, shift, bias) if with_relu else (z, scale, shift)  # alone, a bias does nothing
+        if with_relu:
+            expected = plain_relu_norm(z, bias, keep, scale, shift, 1e-5)
+        else:
+            expected = plain_norm_alone(z + bias.unsqueeze(-2), keep, scale, shift, 1e-5)
+        found = _ReluNorm.apply(z, bias, keep, scale, shift, 1e-5, 0.0 if with_relu else -math.inf)
         assert [each.requires_grad for each in found] == [True, False, False]
         assert found[0].dtype == dtype
         close(found, expected, tolerance)
@@ -111,6 +116,10 @@ def relu_norm(dtype=torch.float32, tolerance=1e-5):
         one, other = (torch.autograd.grad(each[0], wanted, upstream.to(each[0].dtype)) for each in (found, expected))
         assert not one[0][~keep].any()
         close(one, other, tolerance)
+
+
+def norm_alone():
+    relu_norm(with_relu=False)
 
 
 def relu_norm_bf16():
@@ -156,6 +165,6 @@ def close(found, expected, tolerance):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    cases = lay_out, ranks, first_passage, gin_layer, gin_layer_bf16, relu_norm, relu_norm_bf16, sums, sums_bf16
+    cases = lay_out, ranks, first_passage, gin_layer, gin_layer_bf16, relu_norm, norm_alone, relu_norm_bf16, sums, sums_bf16
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

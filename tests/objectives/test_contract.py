@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from joao.encoders import ENCODERS, NodeEncoder
+from joao.encoders import ENCODERS, MoleculeGin, NodeEncoder
 from joao.objectives import OBJECTIVES, NodeObjective, PairObjective
 
 PAIR_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
@@ -75,15 +75,32 @@ def node_objective(request):
 
 
 @pytest.fixture(params=NODE_ENCODERS)
-def encoder(request):
-    return NODE_ENCODERS[request.param](3, width=8)
+def kind(request, node_objective):
+    """Of an encoder; for an objective of atoms, whatever takes atoms stands in for those that do not."""
+    kind = NODE_ENCODERS[request.param]
+    return MoleculeGin if node_objective.needs_atoms else kind
 
 
 @pytest.fixture
-def batch(make_batch, shapes):
+def encoder(kind):
+    return kind(*((2, 2) if kind.takes_atoms else (3,)), width=8)
+
+
+@pytest.fixture
+def make_graphs(make_batch, as_atoms):
+    """Graphs as the encoder takes them."""
+
+    def make(kind, shapes):
+        batch = make_batch(shapes)
+        return as_atoms(batch) if kind.takes_atoms else replace(batch, x=torch.sin(batch.x))
+
+    return make
+
+
+@pytest.fixture
+def batch(make_graphs, kind, shapes):
     """Every shape several times, so that whatever is drawn, all kinds of pairs are there."""
-    batch = make_batch([*shapes.values()] * 4)
-    return replace(batch, x=torch.sin(batch.x))
+    return make_graphs(kind, [*shapes.values()] * 4)
 
 
 class Given(nn.Module):
@@ -108,11 +125,13 @@ def learned(loss, module):
 
 @pytest.mark.parametrize("num_graphs", [2, 3])
 def test_graphs_of_any_shape_give_a_finite_loss_and_gradient(
-    node_objective, encoder, num_graphs, make_batch, shapes, generator
+    node_objective, encoder, num_graphs, make_graphs, shapes, generator
 ):
     parts = node_objective.parts(encoder, encoder.num_node_dimensions)
     for seed, shape in enumerate([*shapes.values()] * 3):
-        loss = node_objective(encoder.encode_nodes, parts, make_batch([shape] * num_graphs), generator(seed))
+        loss = node_objective(
+            encoder.encode_nodes, parts, make_graphs(type(encoder), [shape] * num_graphs), generator(seed)
+        )
         assert loss.shape == ()
         assert loss.isfinite()
         learned(loss, nn.ModuleList([encoder, parts]))
@@ -145,8 +164,8 @@ def test_the_loss_is_a_function_of_the_seed(node_objective, encoder, batch, gene
     assert torch.equal(torch.get_rng_state(), global_state)
 
 
-def test_the_graphs_are_left_as_they_were(node_objective, encoder, make_batch, shapes, generator, assert_same):
-    batch, same = (make_batch([*shapes.values()], with_attributes=True) for _ in range(2))
+def test_the_graphs_are_left_as_they_were(node_objective, encoder, make_graphs, shapes, generator, assert_same):
+    batch, same = (make_graphs(type(encoder), [*shapes.values()]) for _ in range(2))
     node_objective(encoder.encode_nodes, node_objective.parts(encoder, encoder.num_node_dimensions), batch, generator())
     assert_same(batch, same)
 
@@ -154,7 +173,8 @@ def test_the_graphs_are_left_as_they_were(node_objective, encoder, make_batch, s
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 def test_low_precision_vectors_are_scored_in_full_precision(node_objective, batch, precision, generator):
     low, same = Given(precision), Given(torch.float32, precision)
-    parts = node_objective.parts(low, 6)
+    size = low.encode_nodes(batch).shape[1]
+    parts = node_objective.parts(low, size)
     same_parts = same if isinstance(parts, Given) else parts
     expected = node_objective(same.encode_nodes, same_parts, batch, generator())
     assert expected.dtype == torch.float32
@@ -166,5 +186,5 @@ def test_low_precision_vectors_are_scored_in_full_precision(node_objective, batc
 
 def test_double_precision_stays(node_objective, batch, generator):
     double = Given(torch.float64)
-    parts = node_objective.parts(double, 6).double()
+    parts = node_objective.parts(double, double.encode_nodes(batch).shape[1]).double()
     assert node_objective(double.encode_nodes, parts, batch, generator()).dtype == torch.float64

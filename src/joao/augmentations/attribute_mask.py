@@ -19,15 +19,17 @@ class AttributeMask(PaddedAugmentation):
     In :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph, all features become
 
     - ``fill="noise"``: independent draws of :math:`N(0.5, 0.5^2)`, as in the paper's unsupervised setting;
-    - ``fill="mean"``: the mean over the graph's nodes, as in its semi-supervised setting.
+    - ``fill="mean"``: the mean over the graph's nodes, as in its semi-supervised setting;
+    - ``fill="token"``: -1, for features that are numbers of categories: the mask token of an encoder that looks vectors
+      up by them.
     """
 
     fill: str = "noise"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fill not in ("noise", "mean"):
-            raise UserError(f"AttributeMask: fill must be 'noise' or 'mean', got '{self.fill}'.")
+        if self.fill not in ("noise", "mean", "token"):
+            raise UserError(f"AttributeMask: fill must be 'noise', 'mean' or 'token', got '{self.fill}'.")
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
         masked = places(choose_nodes(batch, self.strength, generator))
@@ -35,6 +37,8 @@ class AttributeMask(PaddedAugmentation):
         if self.fill == "noise":
             fill = torch.empty(masked.numel(), x.shape[1], dtype=x.dtype, device=x.device)
             x.index_copy_(0, masked, fill.normal_(0.5, 0.5, generator=generator))
+        elif self.fill == "token":
+            x.index_fill_(0, masked, -1)
         else:
             total = x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
             mean = total / batch.nodes_per_graph[:, None]
@@ -46,6 +50,8 @@ class AttributeMask(PaddedAugmentation):
         x = batch.x
         if self.fill == "noise":
             fill = torch.empty_like(x).normal_(0.5, 0.5, generator=generator)
+        elif self.fill == "token":
+            fill = x.new_full((), -1)
         else:
             total = x.new_zeros(batch.num_graphs, x.shape[1])
             total.index_add_(0, batch.graph_of_node, x * batch.keep[:, None])

@@ -58,7 +58,15 @@ class EdgePerturb(PaddedAugmentation):
             lower, upper = torch.minimum(first, second), torch.maximum(first, second)
             source, target = torch.where(is_low, lower, upper), torch.where(is_low, upper, lower)
         key = torch.where(is_dropped, target, batch.target) * batch.num_nodes
-        return _sorted_again(batch, key + torch.where(is_dropped, source, batch.source))
+        key += torch.where(is_dropped, source, batch.source)
+        if batch.edge_attr is None:
+            return _sorted_again(batch, key)
+        graph, begin = batch.graph_of_edge, rows(batch.first_edge, batch.first_node)
+        donor = rows(begin, graph) + _random_numbers(rows(begin.diff(), graph), generator)
+        donor = rows(rows(low, donor.clamp(max=batch.num_edges - 1)), low)  # the same for both directions
+        attr = torch.where(is_dropped.unsqueeze(1), rows(batch.edge_attr, donor), batch.edge_attr)
+        # Of equal edges the one that was there comes first, and then, both ways alike, the one of the lowest place.
+        return _sorted_again(batch, key, torch.where(is_dropped, low + 1, 0), attr)
 
 
 def _random_numbers(below: Tensor, generator: torch.Generator) -> Tensor:
@@ -111,14 +119,21 @@ def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, gener
     return rank < rows(share_of(first.diff() // 2, share), graph)
 
 
-def _sorted_again(batch: PaddedBatch, key: Tensor) -> PaddedBatch:
-    """``batch`` with the edges ``key = target * N + source`` ``(E,)`` of each graph, of which equal ones count once."""
+def _sorted_again(
+    batch: PaddedBatch, key: Tensor, order: Tensor | None = None, attr: Tensor | None = None
+) -> PaddedBatch:
+    """``batch`` with the edges ``key = target * N + source`` ``(E,)`` of each graph, of which equal ones count once.
+
+    With attributes ``attr`` ``(E, k)`` it is the one that comes first in ``order`` ``(E,)``, numbers from 0 to E.
+    """
     first, graph = rows(batch.first_edge, batch.first_node), batch.graph_of_edge
-    place = rows(first, graph) + ranks(key, graph, first, batch.most_edges)
+    by = key if order is None else key * (batch.num_edges + 1) + order
+    place = rows(first, graph) + ranks(by, graph, first, batch.most_edges)
     key = torch.empty_like(key).index_copy_(0, place, key)
     target = key // batch.num_nodes
     source = key % batch.num_nodes
     source[1:] = torch.where(key[1:] == key[:-1], batch.num_nodes - 1, source[1:])
     each = torch.arange(batch.num_nodes + 1, device=batch.device)
     first_edge = torch.searchsorted(target, each).clamp(max=first[-1])
-    return replace(batch, source=source, target=target, first_edge=first_edge)
+    attr = None if attr is None else torch.empty_like(attr).index_copy_(0, place, attr)
+    return replace(batch, source=source, target=target, first_edge=first_edge, edge_attr=attr)

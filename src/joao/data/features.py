@@ -128,11 +128,12 @@ class Features:
         width = 0 if dataset.node_labels is None else dataset.node_labels.shape[1]
         if width != len(self.vocabulary) or dataset.node_labels is None:
             raise UserError(
-                f"{dataset.name}: {width} columns of node labels; the features expect {len(self.vocabulary)}."
+                f"{dataset.name}: {width} columns of node labels; the features expect {len(self.vocabulary)}. "
+                "Bring graphs like those of the pre-training, or pre-train on these."
             )
         parts = []
         for column, known in zip(dataset.node_labels.T, self.vocabulary, strict=True):
-            if column.dtype.kind != np.asarray(known).dtype.kind:
+            if (column.dtype.kind == "U") != (np.asarray(known).dtype.kind == "U"):
                 raise UserError(
                     f"{dataset.name}: node labels such as '{column[0]}' are of another type than the known ones, "
                     f"such as '{known[0]}'."
@@ -146,7 +147,8 @@ class Features:
         width = 0 if dataset.node_attributes is None else dataset.node_attributes.shape[1]
         if width != len(self.shift) or dataset.node_attributes is None:
             raise UserError(
-                f"{dataset.name}: {width} columns of node attributes; the features expect {len(self.shift)}."
+                f"{dataset.name}: {width} columns of node attributes; the features expect {len(self.shift)}. "
+                "Bring graphs like those of the pre-training, or pre-train on these."
             )
         attributes = torch.from_numpy(dataset.node_attributes)
         return (attributes - torch.tensor(self.shift)) / torch.tensor(self.scale)

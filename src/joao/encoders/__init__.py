@@ -4,7 +4,9 @@ from joao.catalogue import catalogue
 from joao.encoders.base import Encoder as Encoder
 from joao.encoders.base import NodeEncoder as NodeEncoder
 from joao.encoders.convolutions import Convolutions as Convolutions
+from joao.encoders.edge_gin import EdgeGin as EdgeGin
 from joao.encoders.gin import Gin as Gin
+from joao.encoders.molecule_gin import MoleculeGin as MoleculeGin
 from joao.encoders.res_gcn import ResGcn as ResGcn
 
 # A user's own module comes without a name: it is wrapped in joao.encoders.module.ModuleEncoder.

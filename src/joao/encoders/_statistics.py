@@ -8,6 +8,31 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from joao.kernels.relu_norm import norm_alone
+
+Moments = tuple[Tensor, Tensor]
+
+
+def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
+    """``h`` ``(V, N, d)`` as ``norm`` does it, each view by itself, over the rows that are kept; 0 in the others.
+
+    By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered.
+    """
+    if norm.training:
+        y, means, variances = norm_alone(h, keep, norm.weight, norm.bias, norm.eps)
+        moments.append((means, variances))
+        return y
+    mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+    slope = norm.weight * torch.rsqrt(variance + norm.eps)
+    y = (h - mean.unsqueeze(-2)) * slope.unsqueeze(-2) + norm.bias.unsqueeze(-2)
+    return y * keep.unsqueeze(-1)
+
+
+def remember_all(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
+    """Updates the running statistics of ``norms``, which have normalised the same rows."""
+    count = keep.sum(1, keepdim=True, dtype=torch.float64)
+    remember(norms, count, *zip(*moments, strict=True))
+
 
 def remember(
     norms: Sequence[nn.BatchNorm1d], count: Tensor, means: Sequence[Tensor], variances: Sequence[Tensor]

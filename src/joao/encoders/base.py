@@ -23,10 +23,12 @@ class Encoder(nn.Module, ABC):
     Attributes:
         num_dimensions: length of the vectors.
         uses_edge_attr: whether edge attributes matter to it; if not, graphs may have others than it was trained with.
+        takes_atoms: whether ``x`` is atoms, numbers to look vectors up by, and ``edge_attr`` bonds: features ``atoms``.
     """
 
     num_dimensions: int
     uses_edge_attr: bool = True
+    takes_atoms: bool = False
 
     @abstractmethod
     def forward(self, batch: GraphBatch) -> Tensor:
@@ -48,7 +50,7 @@ class NodeEncoder(Encoder, ABC):
 
 
 class PaddedEncoder(NodeEncoder, ABC):
-    """An encoder that has a form for padded views, too. Edge attributes must not matter to it."""
+    """An encoder that has a form for padded views, too; they have edge attributes if these matter to it."""
 
     @abstractmethod
     def encode_padded(self, views: PaddedViews) -> Tensor:

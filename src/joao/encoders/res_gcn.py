@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders._statistics import remember
+from joao.encoders._statistics import Moments, normalised, remember_all
 from joao.encoders.base import StackableEncoder, sum_nodes
 from joao.errors import UserError
 from joao.graphs import GraphBatch
-from joao.kernels.relu_norm import masked_norm, relu_norm
+from joao.kernels.relu_norm import relu_norm
 from joao.kernels.sums import graph_sum, neighbour_sum
 from joao.padded import PaddedViews
 
@@ -75,19 +75,19 @@ class ResGcn(StackableEncoder):
         norms = cast(Sequence[nn.BatchNorm1d], self.node_norms)
         c = torch.where(mask, neighbour_sum(mask.to(views.x.dtype), views), 1).rsqrt().squeeze(-1)
         moments: list[Moments] = []
-        x = _normalised(views.x, keep, norms[0], moments)
+        x = normalised(views.x, keep, norms[0], moments)
         # z + bias is what comes before a ReLU, and carried is what a residual connection adds behind it.
         z, bias, carried = x @ self.first.weight.mT, x.new_zeros(self.num_dimensions), None
         for convolution, norm in zip(cast(Sequence[nn.Linear], self.convolutions), norms[1:], strict=True):
             if self.residual or not self.training:
                 carried = _activated(z, bias, carried if self.residual else None)
-                x = _normalised(carried, keep, norm, moments)
+                x = normalised(carried, keep, norm, moments)
             else:
                 x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
                 moments.append((found[0], found[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
-            _remember(norms, keep, moments)
+            remember_all(norms, keep, moments)
         nodes = _activated(z, bias, carried if self.residual else None)
         return self._embed(graph_sum(nodes * mask, views), views)
 
@@ -96,32 +96,12 @@ class ResGcn(StackableEncoder):
         before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
-        x = _normalised(pooled, has_nodes, before, moments)
+        x = normalised(pooled, has_nodes, before, moments)
         hidden = _activated(x @ self.last.weight.mT, self.last.bias, None)
-        embeddings = _normalised(hidden, has_nodes, behind, moments)
+        embeddings = normalised(hidden, has_nodes, behind, moments)
         if self.training:
-            _remember(norms, has_nodes, moments)
+            remember_all(norms, has_nodes, moments)
         return embeddings
-
-
-Moments = tuple[Tensor, Tensor]
-
-
-def _normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
-    """By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered."""
-    if norm.training:
-        y, means, variances = masked_norm(h, keep, norm.weight, norm.bias, norm.eps)
-        moments.append((means, variances))
-        return y
-    mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
-    slope = norm.weight * torch.rsqrt(variance + norm.eps)
-    y = (h - mean.unsqueeze(-2)) * slope.unsqueeze(-2) + norm.bias.unsqueeze(-2)
-    return y * keep.unsqueeze(-1)
-
-
-def _remember(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
-    count = keep.sum(1, keepdim=True, dtype=torch.float64)
-    remember(norms, count, *zip(*moments, strict=True))
 
 
 def _activated(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:

@@ -279,9 +279,9 @@ def _relu_backward(
 
 
 def normalise(
-    z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
+    z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``(V, N, d)`` max(z + bias, 0), normalised view by view over the kept nodes; ``(V, d)`` means, variances.
+    """``(V, N, d)`` max(z + bias, floor), normalised view by view over the kept nodes; ``(V, d)`` means, variances.
 
     ``bias``, ``scale`` and ``shift`` are ``(d,)`` of all views, or ``(V, d)``.
     """
@@ -300,6 +300,7 @@ def normalise(
         part_means,
         part_squares,
         counts,
+        floor,
         num_nodes,
         parts,
         rows_of_part,
@@ -330,6 +331,7 @@ def normalise(
         variances,
         y,
         eps,
+        floor,
         num_nodes,
         width,
         ROWS=ROWS,
@@ -349,6 +351,7 @@ def normalise_backward(
     means: Tensor,
     variances: Tensor,
     eps: float,
+    floor: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of z, scale, shift and bias, given those of the nodes (if any) and of their graphs' sums.
 
@@ -371,6 +374,7 @@ def normalise_backward(
         partial[0],
         partial[1],
         eps,
+        floor,
         num_nodes,
         parts,
         rows_of_part,
@@ -397,6 +401,7 @@ def normalise_backward(
         dz,
         bias_parts,
         eps,
+        floor,
         num_nodes,
         parts,
         rows_of_part,
@@ -472,6 +477,7 @@ def _moments(
     part_means,
     part_squares,
     counts,
+    floor,
     num_nodes,
     parts,
     rows_of_part,
@@ -479,7 +485,7 @@ def _moments(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Count, mean and sum of squared deviations of h = max(z + bias, 0) over the kept nodes of a part of a view."""
+    """Count, mean and sum of squared deviations of h = max(z + bias, floor) over the kept nodes of a part of a view."""
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
@@ -493,7 +499,7 @@ def _moments(
         kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < end, other=0) != 0
         at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
         mask = kept[:, None] & inside[None, :]
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], 0.0)
+        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
         total += tl.sum(tl.where(mask, h, 0.0), 0)
         count += tl.sum(kept.to(tl.float32), 0)
     mean = total / tl.maximum(count, 1.0)
@@ -503,7 +509,7 @@ def _moments(
         kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < end, other=0) != 0
         at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
         mask = kept[:, None] & inside[None, :]
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], 0.0)
+        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
         centred = tl.where(mask, h - mean[None, :], 0.0)
         squares += tl.sum(centred * centred, 0)
     to = (view * parts + part) * width + column
@@ -546,6 +552,7 @@ def _normalise(
     variances,
     y,
     eps,
+    floor,
     num_nodes,
     width,
     ROWS: tl.constexpr,
@@ -563,7 +570,7 @@ def _normalise(
     kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < num_nodes, other=0) != 0
     at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
     mask = kept[:, None] & inside[None, :]
-    h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], 0.0)
+    h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
     value = tl.where(mask, (h - mean[None, :]) * slope[None, :] + offset[None, :], 0.0)
     tl.store(y + at, value.to(y.dtype.element_ty), mask=(nodes < num_nodes)[:, None] & inside[None, :])
 
@@ -583,6 +590,7 @@ def _gradient_sums(
     part_sums,
     part_products,
     eps,
+    floor,
     num_nodes,
     parts,
     rows_of_part,
@@ -612,7 +620,7 @@ def _gradient_sums(
         gradient = tl.load(d_pooled + of_graph, mask=mask, other=0.0).to(tl.float32)
         if NODES:
             gradient += tl.load(dy + at, mask=mask, other=0.0).to(tl.float32)
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], 0.0)
+        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
         total += tl.sum(gradient, 0)
         product += tl.sum(gradient * (h - mean[None, :]) * slope[None, :], 0)
     to = (view * parts + part) * width + column
@@ -640,6 +648,7 @@ def _normalise_backward(
     dz,
     bias_parts,
     eps,
+    floor,
     num_nodes,
     parts,
     rows_of_part,
@@ -673,9 +682,9 @@ def _normalise_backward(
         if NODES:
             gradient += tl.load(dy + at, mask=mask, other=0.0).to(tl.float32)
         before = tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :]
-        normal = (tl.maximum(before, 0.0) - mean[None, :]) * slope[None, :]
+        normal = (tl.maximum(before, floor) - mean[None, :]) * slope[None, :]
         value = weighted[None, :] * (gradient - mean_gradient[None, :] - normal * mean_product[None, :])
-        value = tl.where(mask & (before > 0), value, 0.0)
+        value = tl.where(mask & (before > floor), value, 0.0)
         total += tl.sum(value, 0)
         tl.store(dz + at, value.to(dz.dtype.element_ty), mask=(nodes < end)[:, None] & inside[None, :])
     tl.store(bias_parts + (view * parts + part) * width + column, total, mask=inside)

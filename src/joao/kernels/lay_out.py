@@ -19,6 +19,7 @@ class Packed(Protocol):
     first_edge: Tensor
     edge_of_node: Tensor
     reverse_edge: Tensor
+    edge_attr: Tensor | None
 
 
 def lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: PaddedBatch) -> None:
@@ -36,6 +37,9 @@ def lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: P
         _triton.lay_out(store, graphs, first_edge_of_graph, batch)
     else:
         plain_lay_out(store, graphs, first_edge_of_graph, batch)
+    if batch.edge_attr is not None and store.edge_attr is not None:
+        edge, _ = _places(store.first_edge, graphs, first_edge_of_graph, batch.num_edges)
+        batch.edge_attr.copy_(rows(store.edge_attr, edge))
 
 
 def plain_lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: PaddedBatch) -> None:

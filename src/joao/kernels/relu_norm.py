@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -24,13 +25,19 @@ def relu_norm(
         :math:`y` ``(V, N, d)``, 0 where a row is not kept, and without gradient the means and variances ``(V, d)``.
     """
     if z.is_cuda:
-        found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps)  # type: ignore[no-untyped-call]
-        return found
+        return _fused(z, bias, keep, scale, shift, eps, 0.0)
     return masked_norm(torch.relu(z + bias.unsqueeze(-2)), keep, scale, shift, eps)
 
 
+def norm_alone(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without bias and ReLU: the normalisation of ``h`` ``(V, N, d)``."""
+    if h.is_cuda:
+        return _fused(h, torch.zeros_like(shift, requires_grad=False), keep, scale, shift, eps, -math.inf)
+    return masked_norm(h, keep, scale, shift, eps)
+
+
 def masked_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalisation alone, operation by operation; what ``h`` has in rows that are not kept does not matter."""
+    """The normalisation, operation by operation; what ``h`` has in rows that are not kept does not matter."""
     mask = keep.unsqueeze(-1)
     h = h.to(scale.dtype)
     count = mask.sum(1, keepdim=True)
@@ -41,17 +48,26 @@ def masked_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: floa
     return y, means.squeeze(1).detach(), variances.squeeze(1).detach()
 
 
+def _fused(
+    z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
+    return found
+
+
 class _ReluNorm(torch.autograd.Function):
+    """The maximum with ``floor`` is the ReLU, or minus infinity for none."""
+
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
+        ctx: Any, z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         from joao.kernels import _triton
 
-        z = z.contiguous()
-        y, means, variances = _triton.normalise(z, bias, keep, scale, shift, eps)
+        z, keep = z.contiguous(), keep.contiguous()
+        y, means, variances = _triton.normalise(z, bias, keep, scale, shift, eps, floor)
         ctx.save_for_backward(z, bias, keep, scale, means, variances)
-        ctx.eps = eps
+        ctx.eps, ctx.floor = eps, floor
         ctx.mark_non_differentiable(means, variances)
         return y, means, variances
 
@@ -63,6 +79,6 @@ class _ReluNorm(torch.autograd.Function):
         nothing = z.new_zeros(len(z), 1, z.shape[2])  # no gradient comes by way of sums over graphs
         one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
         dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
-            dy, nothing, one_graph, z, bias, keep, scale, means, variances, ctx.eps
+            dy, nothing, one_graph, z, bias, keep, scale, means, variances, ctx.eps, ctx.floor
         )
-        return dz, d_bias, None, d_scale, d_shift, None
+        return dz, d_bias, None, d_scale, d_shift, None, None

@@ -1,6 +1,7 @@
 """The family of pre-training objectives. A new one is a file, and a line here."""
 
 from joao.catalogue import catalogue
+from joao.objectives.attribute_masking import AttributeMasking as AttributeMasking
 from joao.objectives.base import NodeObjective as NodeObjective
 from joao.objectives.base import Objective as Objective
 from joao.objectives.base import PairObjective as PairObjective

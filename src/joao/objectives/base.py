@@ -41,7 +41,13 @@ class PairObjective(Objective, ABC):
 
 @dataclass(frozen=True)
 class NodeObjective(Objective, ABC):
-    """How badly vectors of nodes tell what their graphs are like. It compares no views: no policy can learn from it."""
+    """How badly vectors of nodes tell what their graphs are like. It compares no views: no policy can learn from it.
+
+    Attributes:
+        needs_atoms: whether ``x`` must be atoms, as an encoder that ``takes_atoms`` has them.
+    """
+
+    needs_atoms: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:

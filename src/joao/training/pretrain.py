@@ -156,6 +156,8 @@ class Pretraining:
         if not isinstance(encoder, NodeEncoder):
             own = getattr(encoder, "module", encoder)  # a user's, wrapped
             raise UserError(f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin or res_gcn.")
+        if objective.needs_atoms and not encoder.takes_atoms:
+            raise UserError(f"{name}: hides atoms of molecules. Give molecules, with encoder molecule_gin.")
         if policy.learns:
             raise UserError(
                 f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."

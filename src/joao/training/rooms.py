@@ -85,8 +85,9 @@ class Rooms:
 
         def draw() -> None:
             view = pool[number].padded(room.batch, generator)
-            for name in ("x", "source", "target", "first_edge", "keep"):
-                getattr(room.views, name)[side].copy_(getattr(view, name))
+            for name in ("x", "source", "target", "first_edge", "keep", "edge_attr"):
+                if getattr(view, name) is not None:
+                    getattr(room.views, name)[side].copy_(getattr(view, name))
 
         self.recorder.run(("view", room.graphs.numel(), side, number), draw)
 

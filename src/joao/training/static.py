@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -67,7 +68,7 @@ class StaticSteps(Steps):
         self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
         self.loss_sum = plain.loss_sum
         self.pair_losses = torch.zeros(len(pool), len(pool), device=store.device)
-        self.rooms = Rooms(store, 2, self.recorder)
+        self.rooms = Rooms(store if encoder.uses_edge_attr else replace(store, edge_attr=None), 2, self.recorder)
 
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:
         return self.rooms.place(batches)

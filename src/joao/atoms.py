@@ -1,0 +1,16 @@
+r"""Atoms and bonds as numbers, as the pre-training literature has them (Hu et al., ICLR 2020).
+
+======= ============ ===========================================================================================
+atoms   element      atomic number less one, 0 to 117; 118 for ``*`` and whatever else is no element
+        chirality    0 unspecified, 1 tetrahedral clockwise, 2 tetrahedral counter-clockwise, 3 any other
+bonds   type         0 single, 1 double, 2 triple, 3 aromatic; a bond of any other type, such as dative, is 0
+        direction    0 none, 1 ``/`` (end upright), 2 ``\`` (end downright); any other is 0
+======= ============ ===========================================================================================
+
+Where both numbers of an atom are -1, it is hidden: the mask token.
+"""
+
+ELEMENTS = 119
+CHIRALITIES = 4
+BOND_TYPES = 4
+DIRECTIONS = 3

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
+from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.encoders._statistics import Moments, normalised, remember_all
+from joao.encoders.base import StackableEncoder, sum_nodes
+from joao.errors import UserError
+from joao.graphs import GraphBatch
+from joao.kernels.sums import graph_sum, neighbour_sum
+from joao.padded import PaddedViews
+
+
+@final
+class MoleculeGin(StackableEncoder):
+    r"""The graph isomorphism network of the paper's transfer setting, which knows atoms and bonds.
+
+    With learned vectors :math:`a` of elements and chiralities, and in every layer :math:`b` of bond types and
+    directions,
+
+    .. math::
+        x_v = a_{\mathrm{element}(v)} + a_{\mathrm{chirality}(v)}, \qquad
+        x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}(\textstyle\sum_{u = v, \, u \sim v} x_u + e_{uv})\big)\Big)
+        \quad \text{with} \quad e_{uv} = b_{\mathrm{type}(uv)} + b_{\mathrm{direction}(uv)} ,
+
+    where a loop :math:`vv` has a type of its own and no direction. The MLP has one hidden layer, twice as wide. The last
+    layer has no ReLU; the embedding of a graph is the mean over its atoms. Every vector of :math:`a` that an atom's
+    number -1 asks for is that of the mask token.
+
+    Bonds enter by their numbers: :math:`\sum_u e_{uv} = \sum_k n_{vk} b_k`, with :math:`n_{vk}` bonds of kind k at v.
+
+    Args:
+        dropout: the share of entries of every layer's output that are 0 in training.
+    """
+
+    takes_atoms = True
+
+    def __init__(
+        self, num_features: int = 2, num_edge_features: int = 2, width: int = 300, layers: int = 5, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if width < 1 or layers < 1:
+            raise UserError(f"MoleculeGin: width and layers must be at least 1, got {width} and {layers}.")
+        if not 0 <= dropout < 1:
+            raise UserError(f"MoleculeGin: dropout must be in [0, 1), got {dropout}.")
+        if (num_features, num_edge_features) != (2, 2):
+            raise UserError(
+                f"MoleculeGin: wants atoms and bonds with two numbers each, got {num_features} and {num_edge_features} "
+                "columns. Give molecules, or use encoder gin."
+            )
+        self.dropout = dropout
+        self.atoms = _table(ELEMENTS + 1 + CHIRALITIES + 1, width)  # with the mask token's rows
+        self.bonds = nn.ParameterList(_table(BOND_TYPES + 1 + DIRECTIONS, width) for _ in range(layers))
+        self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
+        self.outer = nn.ModuleList(
+            nn.Linear(2 * width, width, bias=False) for _ in range(layers)
+        )  # BN takes a bias out
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
+        self.num_dimensions = self.num_node_dimensions = width
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        assert batch.edge_attr is not None  # or it would not have two columns
+        x = F.embedding(_rows_of_atoms(batch.x), self.atoms).sum(1)
+        matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
+        counts = _bond_counts(batch.target, batch.edge_attr, x.new_ones(batch.num_edges), batch.num_nodes)
+        for number, (hidden, outer, norm) in enumerate(zip(self.hidden, self.outer, self.norms, strict=True)):
+            total = add_neighbours(x, matrix) + counts @ self.bonds[number]
+            x = self._passed_on(norm(outer(torch.relu(hidden(total)))), number)
+        return x
+
+    def encode_padded(self, views: PaddedViews) -> Tensor:
+        assert views.edge_attr is not None
+        num_views, num_nodes, _ = views.x.shape
+        mask = views.keep.unsqueeze(-1).to(self.atoms.dtype)
+        is_atom = mask.new_zeros(num_views, num_nodes, self.atoms.shape[-2]).scatter_(2, _rows_of_atoms(views.x), 1)
+        x = (is_atom * mask) @ self.atoms
+        every_view = num_nodes * torch.arange(num_views, device=x.device).unsqueeze(1)
+        is_bond = views.keep.flatten().index_select(0, (views.source + every_view).flatten()).to(mask.dtype)
+        targets = (views.target + every_view).flatten()
+        counts = _bond_counts(targets, views.edge_attr.flatten(0, 1), is_bond, num_views * num_nodes).view(
+            num_views, num_nodes, -1
+        )
+        norms, moments = cast(Sequence[nn.BatchNorm1d], self.norms), list[Moments]()
+        linear = zip(cast(Sequence[nn.Linear], self.hidden), cast(Sequence[nn.Linear], self.outer), strict=True)
+        for number, (hidden, outer) in enumerate(linear):
+            total = neighbour_sum(x, views) + counts @ self.bonds[number]
+            inside = torch.relu(total @ hidden.weight.mT + hidden.bias.unsqueeze(-2))
+            made = normalised(inside @ outer.weight.mT, views.keep, norms[number], moments)
+            x = self._passed_on(made, number)
+        if self.training:
+            remember_all(norms, views.keep, moments)
+        return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
+
+    def _passed_on(self, x: Tensor, number: int) -> Tensor:
+        """What layer ``number`` hands to the next one."""
+        return F.dropout(x if number == len(self.norms) - 1 else torch.relu(x), self.dropout, self.training)
+
+
+def _table(num_rows: int, width: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_rows, width)))
+
+
+def _rows_of_atoms(x: Tensor) -> Tensor:
+    """``(..., 2)`` elements and chiralities to their rows in the table of atoms."""
+    element, chirality = x.long().unbind(-1)
+    element = torch.where(element < 0, ELEMENTS, element)
+    chirality = torch.where(chirality < 0, CHIRALITIES, chirality)
+    return torch.stack([element, chirality + ELEMENTS + 1], dim=-1)
+
+
+def _bond_counts(target: Tensor, attr: Tensor, weight: Tensor, num_nodes: int) -> Tensor:
+    """``(N, types + 1 + directions)`` how many bonds of each type and direction every atom has, its loop among them.
+
+    Args:
+        target: ``(E,)`` the atoms.
+        attr: ``(E, 2)`` types and directions of their bonds.
+        weight: ``(E,)`` 1, or 0 for what is no bond.
+        num_nodes: N.
+    """
+    width = BOND_TYPES + 1 + DIRECTIONS
+    counts = weight.new_zeros(num_nodes, width)
+    counts[:, BOND_TYPES : BOND_TYPES + 2] = 1  # the loop, without direction
+    kind, direction = attr.long().unbind(1)
+    places = torch.stack([target * width + kind, target * width + BOND_TYPES + 1 + direction])
+    return counts.flatten().index_add(0, places.flatten(), weight.repeat(2)).view(num_nodes, width)

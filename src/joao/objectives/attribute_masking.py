@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from joao.atoms import ELEMENTS
+from joao.errors import UserError
+from joao.graphs import GraphBatch, places, rows
+from joao.objectives._pairs import full_precision
+from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.randomness import random_choice
+
+
+@final
+@dataclass(frozen=True)
+class AttributeMasking(NodeObjective):
+    r"""Atoms are told by their surroundings: AttrMasking (Hu et al., 2020).
+
+    In every molecule of n atoms, :math:`\lfloor r n \rfloor + 1` of them, at most all, are shown as the mask token. Over
+    the masked atoms M of a batch, with their vectors :math:`x_v`,
+
+    .. math:: \ell = - \frac{1}{|M|} \sum_{v \in M} \log \mathrm{softmax}(W x_v + b)_{\mathrm{element}(v)} ,
+
+    where :math:`W` and :math:`b` are learned.
+
+    Args:
+        share: :math:`r`.
+    """
+
+    needs_atoms: ClassVar[bool] = True
+    share: float = 0.15
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise UserError(f"AttributeMasking: share must be in [0, 1), got {self.share}.")
+
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        return nn.Linear(num_node_dimensions, ELEMENTS)
+
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        sizes = batch.nodes_per_graph
+        count = torch.minimum((self.share * sizes.double() + 1e-9).long() + 1, sizes)
+        masked = places(random_choice(batch.graph_of_node, sizes, count, generator))
+        shown = replace(batch, x=batch.x.index_fill(0, masked, -1))
+        vectors = rows(full_precision(encode_nodes(shown)), masked)
+        with torch.autocast(vectors.device.type, enabled=False):
+            scores = parts(vectors)
+        return cross_entropy(scores, rows(batch.x, masked)[:, 0].long())

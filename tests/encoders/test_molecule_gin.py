@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from joao.atoms import BOND_TYPES, CHIRALITIES, ELEMENTS
+from joao.encoders import MoleculeGin
+from joao.errors import UserError
+
+
+@pytest.fixture
+def batch(make_batch, shapes, as_atoms):
+    batch = as_atoms(make_batch([*shapes.values()]))
+    batch.x[3] = -1  # a masked atom
+    return replace(batch, x=batch.x.double())
+
+
+@pytest.fixture
+def encoder(generator):
+    """None of its parameters and statistics is at its start, so that every one of them counts."""
+    encoder, draw = MoleculeGin(width=6, layers=3).double(), generator(5)
+    for norm in encoder.norms:
+        norm.running_mean.normal_(generator=draw)
+        norm.running_var.uniform_(0.5, 2, generator=draw)
+    for parameter in encoder.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=draw)
+    return encoder
+
+
+def by_loops(encoder, batch):
+    """Atom by atom and bond by bond, from the published tables: a vector for every type and every direction."""
+    elements, chiralities = encoder.atoms.split([ELEMENTS + 1, CHIRALITIES + 1])
+    x = []
+    for element, chirality in batch.x.long().tolist():
+        x.append(elements[element] + chiralities[chirality])  # -1 is the last row, the token's
+    x = torch.stack(x)
+    bonds = [*zip(batch.source.tolist(), batch.target.tolist(), batch.edge_attr.long().tolist(), strict=True)]
+    last = len(encoder.norms) - 1
+    for layer in range(last + 1):
+        types, directions = encoder.bonds[layer].split([BOND_TYPES + 1, 3])
+        total = [x[v] + types[BOND_TYPES] + directions[0] for v in range(batch.num_nodes)]
+        for u, v, (kind, direction) in bonds:
+            total[v] = total[v] + x[u] + types[kind] + directions[direction]
+        h = torch.stack(total) @ encoder.hidden[layer].weight.T + encoder.hidden[layer].bias
+        h = h.clamp(min=0) @ encoder.outer[layer].weight.T
+        norm = encoder.norms[layer]
+        mean, variance = (
+            (h.mean(0), h.var(0, correction=0)) if encoder.training else (norm.running_mean, norm.running_var)
+        )
+        x = (h - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+        x = x if layer == last else x.clamp(min=0)
+    return torch.stack([x[batch.graph_of_node == graph].mean(0) for graph in range(batch.num_graphs)])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_equals_loops_over_atoms_and_bonds_forward_and_backward(encoder, batch, training, generator):
+    encoder.train(training)
+    expected, found = by_loops(encoder, batch), encoder(batch)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(found.shape, dtype=torch.float64, generator=generator())
+    one, other = (torch.autograd.grad((each * weights).sum(), encoder.parameters()) for each in (found, expected))
+    for each, wanted in zip(one, other, strict=True):
+        torch.testing.assert_close(each, wanted)
+
+
+def test_size_as_published(generator):
+    encoder = MoleculeGin()
+    assert encoder.num_dimensions == 300
+    # 120 elements and 4 chiralities with the tokens; bond types with the loop, directions; MLP 300-600-300, BN
+    layer = 8 * 300 + (300 * 600 + 600) + 600 * 300 + 2 * 300
+    assert sum(each.numel() for each in encoder.parameters()) == (120 + 5) * 300 + 5 * layer
+
+
+def test_every_kind_of_atom_and_bond_counts(encoder, batch):
+    encoder.eval()
+    before = encoder(batch)
+    for column, value in ((0, 40), (1, 3)):
+        x = batch.x.clone()
+        x[0, column] = value
+        changed = (encoder(replace(batch, x=x)) != before).any(1)
+        assert changed.tolist() == [True] + [False] * (batch.num_graphs - 1)
+    bond = int((batch.graph_of_node[batch.target] == 3).nonzero()[0])
+    for column in (0, 1):
+        attr = batch.edge_attr.clone()
+        attr[bond, column] = (attr[bond, column] + 1) % 3
+        changed = (encoder(replace(batch, edge_attr=attr)) != before).any(1)
+        assert changed.tolist() == [graph == 3 for graph in range(batch.num_graphs)]
+
+
+def test_dropout_is_for_training_alone(batch):
+    torch.manual_seed(1)
+    encoder = MoleculeGin(width=50, dropout=0.5).double()
+    nodes = encoder.encode_nodes(batch)
+    share = (nodes == 0).double().mean()
+    assert 0.4 < share < 0.6
+    assert not torch.equal(encoder(batch), encoder(batch))
+    encoder.eval()
+    assert torch.equal(encoder(batch), encoder(batch))
+    assert (encoder.encode_nodes(batch) != 0).all()
+
+
+@pytest.mark.parametrize("options", [{"dropout": 1.0}, {"dropout": -0.1}])
+def test_an_impossible_dropout_is_refused(options):
+    with pytest.raises(UserError, match=r"dropout must be in \[0, 1\), got"):
+        MoleculeGin(**options)
+
+
+def test_other_graphs_than_molecules_are_refused():
+    with pytest.raises(UserError, match="wants atoms and bonds with two numbers each, got 7 and 0 columns"):
+        MoleculeGin(7, 0)
