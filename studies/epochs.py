@@ -37,6 +37,7 @@ from joao.reproduce.semi_supervised import Cell, Work, grid, read_record, start_
 from joao.scoring import classes_of, origin
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning, FitEpoch
+from joao.training.targets import ClassTargets
 
 RECORDS = Path(__file__).parent.parent / "results" / "semi-supervised"
 LABEL_RATE = 10
@@ -96,8 +97,7 @@ def traced(work: Work, shares: list[float], traces: Path, device: str, precision
     encoder, features, _ = start_of(work, dataset, device=device, precision=precision)
     finetuning = Finetuning(
         make_store(dataset, features),
-        torch.from_numpy(classes),
-        len(dataset.class_names),
+        ClassTargets(torch.from_numpy(classes), len(dataset.class_names)),
         encoder,
         Finetune(**grid()["finetuning"]),
         make_fabric(device, precision),
@@ -119,7 +119,7 @@ def traced(work: Work, shares: list[float], traces: Path, device: str, precision
 
             fit = finetuning.fit(train, validation, derived_seed(work.seed, f"fold {number}"), look)
             shown = {
-                "validation accuracy": [each.validation_accuracy for each in fit.epochs],
+                "validation accuracy": [each.validation_score for each in fit.epochs],
                 "validation loss": [each.validation_loss for each in fit.epochs],
             }
             folds.append({"test accuracy": accuracies} | (shown if share else {}))
@@ -184,7 +184,8 @@ def choice_page(record: dict[str, Any]) -> str:
 
 
 def rule(arguments: argparse.Namespace) -> None:
-    traces = read_traces(arguments.traces)
+    order = list(NAMES)
+    traces = sorted(read_traces(arguments.traces), key=lambda each: (each["dataset"], order.index(each["method"])))
     rows: dict[str, dict[str, list[float]]] = {}
     for trace in traces:
         by_epoch = np.mean([fold["test accuracy"] for fold in trace["shares"]["0.0"]], axis=0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEVIATIONS = (ROOT / "docs/deviations.md").read_text(encoding="utf-8")
+KINDS = ("best epoch by test", "chosen by validation")  # of results/published-epoch.json
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -22,11 +26,86 @@ def test_every_link_leads_somewhere(document):
     assert missing == []
 
 
-def test_the_readme_shows_the_overview_of_the_records():
-    overview = (ROOT / "results/unsupervised/overview.md").read_text(encoding="utf-8")
-    expected = [line for line in overview.splitlines() if line.startswith("|")]
-    results = README[README.index("## Results") : README.index("## How it is honest")]
-    assert [line for line in results.splitlines() if line.startswith("|")] == expected
+def table_lines(text):
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+def test_the_readme_shows_the_overviews_of_the_records():
+    pages = [ROOT / "results" / protocol / "overview.md" for protocol in ("unsupervised", "semi-supervised")]
+    results = README[README.index("## Results") : README.index("## Speed")]
+    assert table_lines(results) == [line for page in pages for line in table_lines(page.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def few_label_records():
+    from joao.reproduce.semi_supervised import grid, read_record
+
+    records = [read_record(path) for path in (ROOT / "results/semi-supervised").glob("*/*.json")]
+    order = list(grid()["datasets"])
+    return sorted(records, key=lambda record: order.index(record["cell"]["dataset"]))
+
+
+def test_what_the_readme_says_of_few_labels(few_label_records):
+    from joao.reporting.pairs import agreements
+    from joao.reporting.semi_supervised import rows
+
+    table = {(row.method, row.label_rate, row.dataset): row for row in rows(few_label_records)}
+
+    def at_ten(method):
+        return [row for key, row in table.items() if key[:2] == (method, 10) and row.paper]
+
+    def gaining(method):
+        *names, last = [row.dataset for row in at_ten(method) if row.gain.low > 0]
+        return f"{', '.join(names)} and {last}"
+
+    def below(method):
+        misses = [row.paper.mean - row.mean for row in at_ten(method)]
+        return f"{min(misses):.2f} to {max(misses):.2f}"
+
+    def gain(method, rate, dataset):
+        return f"{table[method, rate, dataset].gain.mean:+.2f}"
+
+    def miss(method):
+        row = table[method, 1, "COLLAB"]
+        return f"{row.paper.mean - row.mean:.2f}"
+
+    assert all(table[method, rate, "NCI1"].gain.mean < 0 for method in ("joao", "joaov2") for rate in (1, 10))
+    sentences = [
+        f"by a 95 % interval that excludes 0, on {gaining('joao')}; JOAOv2 on {gaining('joaov2')}.",
+        f"where GAE ({gain('gae', 10, 'NCI1')}) and Infomax ({gain('infomax', 10, 'NCI1')}) do.",
+        f"no pre-training by {below('none')} points, JOAO by {below('joao')}, JOAOv2 by {below('joaov2')}.",
+        f"on COLLAB JOAO gains {gain('joao', 1, 'COLLAB')} and JOAOv2 {gain('joaov2', 1, 'COLLAB')} points",
+        f"they are {miss('joao')} and {miss('joaov2')} below the paper's figures.",
+    ]
+    for dataset, found in agreements(few_label_records).items():
+        assert found.num_seeds == 3
+        sentences.append(f"{found.correlation.value:+.2f} on {dataset} (p = {found.correlation.p_value:.2f})")
+    for method, other in (("joao", "joao_stronger"), ("joaov2", "joaov2_stronger"), ("joao", "joao_without_prior")):
+        for (name, rate, dataset), row in table.items():
+            if name == other:
+                own = table[method, rate, dataset]
+                assert abs(row.mean - own.mean) < own.std  # "by less than their deviation over seeds"
+    said = " ".join(README.split())
+    assert [sentence for sentence in sentences if sentence not in said] == []
+
+
+def test_what_the_documents_say_of_the_published_rule():
+    rows = json.loads((ROOT / "results/published-epoch.json").read_text(encoding="utf-8"))["rows"]
+    best, ours = ({key: 100 * np.mean(row[kind]) for key, row in rows.items()} for kind in KINDS)
+    adds = {key: f"{best[key] - ours[key]:.2f}" for key in rows}
+    said = " ".join(README.split())
+    assert (
+        f"adds {adds['NCI1|none']} (no pre-training) to {adds['NCI1|joao']} points (JOAO) on NCI1 and "
+        f"{adds['PROTEINS|none']} (no pre-training) to {adds['PROTEINS|graphcl']} (GraphCL) on PROTEINS"
+    ) in said
+    assert f"no pre-training has {best['NCI1|none']:.2f} on NCI1" in said
+    assert f"and JOAO {best['NCI1|joao']:.2f} (paper" in said
+    deviation = next(line for line in DEVIATIONS.splitlines() if line.startswith("| 19 |"))
+    for name in ("NCI1", "PROTEINS"):
+        keys = [f"{name}|{method}" for method in ("none", "graphcl", "joao")]
+        assert f"{', '.join(adds[key] for key in keys)} points on {name}" in deviation
+        to_last = [best[key] - 100 * np.mean(rows[key]["last epoch"]) for key in keys]
+        assert f"{min(to_last):.2f} to {max(to_last):.2f} on {name}" in deviation
 
 
 def test_the_documents_of_the_records_are_up_to_date(tmp_path):

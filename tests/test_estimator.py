@@ -52,6 +52,8 @@ def data_list(num_graphs=16, seed=0):
 
 
 GRAPHS = data_list()
+MOLECULES = ["CCO", "c1ccccc1", "CC(=O)O", "C[C@H](N)C(=O)O", "[Na+].[Cl-]", "F/C=C/F", "C", "CCO", "OCC(O)CO"]
+SMALL = {"name": "molecule_gin", "width": 16, "layers": 2}
 CLASSES = [graph.y for graph in GRAPHS]
 
 
@@ -322,6 +324,15 @@ def test_own_augmentation_makes_the_views(strength):
     assert model.policy_["double", "identity"] == 1
 
 
+@pytest.mark.parametrize("objective", ["nt_xent", NtXent()])
+def test_an_objective_of_pairs_needs_views_that_differ(objective):
+    with pytest.raises(joao.UserError, match="NtXent: compares two views, and the method shows graphs as they are"):
+        joao.JOAO("gae", objective=objective, **OPTIONS).fit(GRAPHS)
+    for pool in (["node_drop"], [NodeDrop(0.2)]):
+        joao.JOAO("gae", objective=objective, augmentations=pool, **OPTIONS).fit(GRAPHS)
+    joao.JOAO(objective=objective, augmentations=["identity"], **OPTIONS).fit(GRAPHS)  # whoever says so
+
+
 def test_own_encoder(tmp_path):
     module = TwoLayers()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -358,15 +369,19 @@ def test_own_objective_is_recorded():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_saved_and_loaded(method, tmp_path):
-    model = joao.JOAO(method, **OPTIONS).fit(GRAPHS)
+    graphs, options = GRAPHS, OPTIONS
+    if method == "attr_masking":  # hides atoms
+        pytest.importorskip("rdkit")
+        graphs, options = MOLECULES, {**OPTIONS, "encoder": SMALL}
+    model = joao.JOAO(method, **options).fit(graphs)
     model.save(tmp_path / "run")
     loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
-    np.testing.assert_array_equal(loaded.transform(GRAPHS), model.transform(GRAPHS))
+    np.testing.assert_array_equal(loaded.transform(graphs), model.transform(graphs))
     np.testing.assert_array_equal(loaded.policy_.values, model.policy_.values)
     assert loaded.policy_.names == model.policy_.names
     assert loaded.history_ == model.history_
     # Its parameters make the same model again.
-    assert same_weights(clone(loaded).fit(GRAPHS), model)
+    assert same_weights(clone(loaded).fit(graphs), model)
 
 
 def test_loading_keeps_every_setting(tmp_path):
@@ -443,3 +458,29 @@ def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
 
 def test_it_reads_like_scikit_learn():
     assert repr(joao.JOAO(epochs=3, method="joaov2")) == "JOAO(epochs=3, method='joaov2')"
+
+
+def test_molecules_are_embedded_row_by_row():
+    pytest.importorskip("rdkit")
+    model = joao.JOAO(epochs=1, encoder=SMALL, device="cpu").fit(MOLECULES)
+    recipe = model.trained_.recipe
+    assert (recipe.features, recipe.training.batch_size, recipe.training.learning_rate) == ("atoms", 256, 0.001)
+    alone = {text: model.transform([text])[0] for text in ("CCO", "C")}
+    notice = r"molecules: 2 of 4 rows are no molecules and have rows of NaN; the first: row 1, 'C1CC': not SMILES\."
+    with pytest.warns(joao.JoaoNotice, match=notice):
+        found = model.transform(["C", "C1CC", "CCO", None])
+    assert np.isnan(found).all(axis=1).tolist() == [False, True, False, True]
+    np.testing.assert_allclose(found[[0, 2]], [alone["C"], alone["CCO"]], rtol=1e-5)
+    with pytest.warns(joao.JoaoNotice, match="1 of 1 rows"):
+        assert np.isnan(model.transform(["C1CC"])).all()
+    # A data set has rows for its own graphs alone.
+    assert model.transform(joao.read(["C", "C1CC", "CCO"])).shape == (2, 16)
+    with pytest.warns(joao.JoaoNotice, match="are left out"):
+        model.fit([*MOLECULES, "C1CC"])
+
+
+def test_graphs_are_no_molecules():
+    pytest.importorskip("rdkit")
+    model = joao.JOAO(epochs=1, encoder=SMALL, device="cpu").fit(MOLECULES)
+    with pytest.raises(joao.UserError, match="these are no molecules; the encoder was trained on molecules"):
+        model.transform(GRAPHS)

@@ -21,6 +21,12 @@ from joao.run import Run
 from joao.training.model import embed
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
+MOLECULES = dataclasses.replace(
+    GRAPHS,
+    kind="molecules",
+    node_labels=np.stack([np.arange(GRAPHS.num_nodes) % 9, np.arange(GRAPHS.num_nodes) % 3], axis=1).astype(np.uint8),
+    edge_attr=np.stack([(GRAPHS.source + GRAPHS.target) % 4, 0 * GRAPHS.source], axis=1).astype(np.uint8),
+)
 RECIPE = make_recipe({"training": {"epochs": 4, "batch_size": 5, "seed": 3}})
 
 
@@ -51,8 +57,8 @@ class NodeSum(nn.Module):
         return torch.zeros(batch_size, 6, dtype=x.dtype).index_add(0, batch, torch.relu(self.linear(x)))
 
 
-def small(method="joao", **training):
-    return make_recipe({"method": method, "training": {"epochs": 1, "batch_size": 7, **training}})
+def small(method="joao", parts=None, **training):
+    return make_recipe({"method": method, **(parts or {}), "training": {"epochs": 1, "batch_size": 7, **training}})
 
 
 def same_tensors(first, second):
@@ -80,10 +86,12 @@ def interrupt_after(number, folder, recipe=RECIPE, **options):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_seed_gives_the_same_run_again(method):
-    first, again = (pretrain(small(method), GRAPHS, device="cpu") for _ in range(2))
+    graphs = MOLECULES if method == "attr_masking" else GRAPHS
+    options = {"encoder": {"name": "molecule_gin", "width": 8}} if graphs is MOLECULES else {}
+    first, again = (pretrain(small(method, options), graphs, device="cpu") for _ in range(2))
     assert same_tensors(first.weights, again.weights)
     assert untimed(first.metrics) == untimed(again.metrics)
-    other = pretrain(small(method, seed=1), GRAPHS, device="cpu")
+    other = pretrain(small(method, options, seed=1), graphs, device="cpu")
     assert not same_tensors(first.weights, other.weights)
 
 
@@ -449,3 +457,36 @@ def test_own_augmentations_are_not_needed_at_load(tmp_path):
     loaded = load_run(tmp_path / "run", device="cpu")
     assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
     assert loaded.policy["mine", "same"] == 1
+
+
+MASKING = [{"name": "attribute_mask", "fill": "token"}, "node_drop", "edge_perturb", "subgraph", "identity"]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast):
+    parts = {"encoder": {"name": "molecule_gin", "width": 8, "layers": 2}, "augmentations": MASKING}
+    trained = pretrain(small("joaov2", parts, epochs=3), MOLECULES, device="cpu", fast=fast)
+    assert trained.info.features.rule == "atoms"
+    assert (trained.info.num_features, trained.info.num_edge_features) == (2, 2)
+    assert trained.info.fast == fast
+    embeddings = trained.embed(MOLECULES)
+    other_bonds = dataclasses.replace(MOLECULES, edge_attr=3 - MOLECULES.edge_attr)
+    changed = (trained.embed(other_bonds) != embeddings).any(dim=1).numpy()
+    assert (changed == (np.diff(MOLECULES.first_edge) > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("graphs", "table", "message"),
+    [
+        (GRAPHS, {"encoder": "molecule_gin", "features": "atoms"}, "features 'atoms' need molecules"),
+        (GRAPHS, {"encoder": "molecule_gin"}, "MoleculeGin: wants atoms and bonds"),
+        (MOLECULES, {"encoder": "gin"}, "the encoder Gin needs other features than 'atoms'; got 'atoms'. Use features"),
+        (MOLECULES, {"encoder": "molecule_gin", "features": "labels"}, "MoleculeGin: wants atoms and bonds"),
+        (MOLECULES, {"encoder": "molecule_gin"}, "with features 'atoms' fill must be 'token', got 'noise'"),
+        (GRAPHS, {"augmentations": MASKING}, "fill must be 'noise' or 'mean', got 'token'"),
+        (GRAPHS, {"method": "attr_masking"}, "AttributeMasking: hides atoms of molecules"),
+    ],
+)
+def test_atoms_and_measurements_are_not_mixed_up(graphs, table, message):
+    with pytest.raises(UserError, match=message):
+        pretrain(make_recipe({**table, "training": {"epochs": 1}}), graphs, device="cpu")

@@ -70,7 +70,7 @@ def test_probabilities_are_a_softmax_of_standardised_embeddings(finetuned, folde
     standardised = (embeddings - weights["classifier.shift"]) / weights["classifier.scale"]
     logits = standardised @ weights["classifier.linear.weight"].T + weights["classifier.linear.bias"]
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(finetuned.predict_probabilities(UNSEEN).numpy(), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(finetuned.predict(UNSEEN).numpy(), expected, rtol=1e-4, atol=1e-6)
     assert finetuned.predict_logits(UNSEEN).shape == (9, 3)
 
 
@@ -86,10 +86,10 @@ def test_the_validation_of_the_kept_epoch_is_that_of_the_held_out_graphs(trained
         found = tuned(trained, how=dataclasses.replace(HOW, balanced=False), seed=seed)
         _, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(seed, "validation"))
         held_out = GRAPHS.subset(choose)
-        probabilities = found.predict_probabilities(held_out).double().numpy()
+        probabilities = found.predict(held_out).double().numpy()
         right = (probabilities.argmax(axis=1) == held_out.classes).mean()
         loss = -np.log(probabilities[np.arange(7), held_out.classes]).mean()
-        assert found.chosen_epoch.validation_accuracy == pytest.approx(right)
+        assert found.chosen_epoch.validation_score == pytest.approx(right)
         assert found.chosen_epoch.validation_loss == pytest.approx(loss, rel=1e-4)
         assert found.fit.epochs[found.fit.chosen - 1] is found.chosen_epoch
 

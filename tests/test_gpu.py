@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 import torch
 
-from joao.augmentations import AUGMENTATIONS, NodeDrop
+from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
 from joao.data import read
 from joao.data.features import Features, make_store
-from joao.encoders import Gin, ResGcn
+from joao.encoders import Gin, MoleculeGin, ResGcn
 from joao.experiment import OwnParts, build_method, pretrain
 from joao.graphs import GraphBatch, rows
 from joao.heads import HEADS
@@ -28,6 +29,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
 from joao.training.stacked import Part, fit_all
+from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -159,18 +161,40 @@ def test_a_layer_of_gin_does_what_its_plain_form_does(padded, width):
         assert (one - other).norm() <= 1e-4 * other.norm() + 1e-6
 
 
-@pytest.mark.parametrize("residual", [False, True])
-def test_res_gcn_encodes_padded_views_as_on_a_cpu(residual, dataset):
-    store = make_store(dataset, Features.fixed_on(dataset, "with_degree", max_degree=4))
+@pytest.fixture(scope="module")
+def molecules(dataset):
+    """MUTAG, its node labels taken for elements and its edge labels for types of bonds."""
+    elements = dataset.node_labels.astype(np.uint8)
+    bonds = dataset.edge_attr.argmax(axis=1).astype(np.uint8)
+    return replace(
+        dataset,
+        kind="molecules",
+        node_labels=np.concatenate([elements, elements % 3], axis=1),
+        edge_attr=np.stack([bonds, bonds % 3], axis=1),
+        source=dataset.source.astype(np.uint8),
+        target=dataset.target.astype(np.uint8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(ResGcn, {}), (ResGcn, {"residual": True}), (MoleculeGin, {}), (MoleculeGin, {"layers": 1})]
+)
+def test_padded_views_are_encoded_as_on_a_cpu(kind, options, dataset, molecules):
+    if kind.takes_atoms:
+        store = make_store(molecules, Features.fixed_on(molecules))
+    else:
+        store = replace(make_store(dataset, Features.fixed_on(dataset, "with_degree", max_degree=4)), edge_attr=None)
     given, draw = PaddedStore(store).batch(torch.arange(150), 2900, 6300), torch.Generator().manual_seed(1)
-    views = stack([each().padded(given, draw) for each in AUGMENTATIONS.values()])
+    pool = [AttributeMask(fill="token" if kind.takes_atoms else "mean"), NodeDrop(), EdgePerturb(), Subgraph()]
+    views = stack([each.padded(given, draw) for each in pool])
     with seeded(0, "weights"):
-        encoder = ResGcn(store.num_features, width=70, residual=residual)
+        encoder = kind(store.num_features, 2 if kind.takes_atoms else 0, width=70, **options)
     results = []
     for device in ("cuda", "cpu"):
         own = copy.deepcopy(encoder).to(device)
+        there = {each.name: getattr(views, each.name) for each in fields(views)}
         embeddings = own.encode_padded(
-            replace(views, **{each.name: getattr(views, each.name).to(device) for each in fields(views)})
+            replace(views, **{name: value.to(device) for name, value in there.items() if value is not None})
         )
         upstream = torch.cos(torch.arange(embeddings.numel(), dtype=torch.float64)).float().to(device)
         (embeddings.flatten() * upstream).sum().backward()
@@ -181,20 +205,61 @@ def test_res_gcn_encodes_padded_views_as_on_a_cpu(residual, dataset):
         assert difference <= 1e-3 * expected.double().norm() + 1e-6, name
 
 
+@pytest.mark.parametrize("precision", ["32-true", "tf32", "bf16-mixed"])
+@pytest.mark.parametrize("method", ["joao", "joaov2", "infomax", "edge_pred", "context_pred", "attr_masking"])
+def test_molecules_are_pre_trained_on_as_on_a_cpu(method, precision, molecules):
+    table = {"method": method, "encoder": {"name": "molecule_gin", "width": 60}}
+    recipe = make_recipe({**table, "training": {"epochs": 4, "learning_rate": 0.001}}, kind="molecules")
+    on_cpu = pretrain(recipe, molecules, device="cpu")
+    on_gpu = pretrain(recipe, molecules, device="cuda", precision=precision)
+    assert on_gpu.info.fast == (method in ("joao", "joaov2"))
+    last, expected = on_gpu.metrics[-1].loss, on_cpu.metrics[-1].loss
+    assert last < on_gpu.metrics[1].loss  # the first epoch is the easiest one for JOAO: its table is uniform yet
+    assert abs(last - expected) < 0.3 + 0.15 * expected
+    assert on_gpu.embed(molecules).isfinite().all()
+
+
+def test_seeds_of_a_molecule_encoder_learn_side_by_side_with_dropout(molecules):
+    store = make_store(molecules, Features.fixed_on(molecules))
+    values = torch.from_numpy(molecules.classes).float().unsqueeze(1)
+    with seeded(0, "weights"):
+        encoder = MoleculeGin(width=60, dropout=0.5)
+    how = Finetune(epochs=20, batch_size=32)
+    fitting = Finetuning(store, BinaryTargets(values), encoder, how, make_fabric("cuda", "tf32"))
+    order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
+    parts = [Part(order[:150], order[150:], seed, fitting.start_of(seed)) for seed in range(3)]
+    found = torch.stack([shown(fit) for fit in fit_all(fitting, parts)])
+    assert fitting.is_fast
+    assert (found[:, -1, 0] < found[:, 0, 0] - 0.05).all()
+    assert len(found[:, -1, 0].unique()) == 3  # each has draws of its own
+
+
+def targets_of(classes):
+    """Classes, and made of them two tasks of yes or no, and two of numbers, each with every third label missing."""
+    both = torch.stack([classes, 1 - classes], dim=1).float()
+    both[::3, 0] = both[1::3, 1] = torch.nan
+    noise = torch.randn(both.shape, generator=torch.Generator().manual_seed(1))
+    return {
+        "classes": ClassTargets(classes, 2),
+        "binary": BinaryTargets(both),
+        "numbers": NumberTargets(100 * both + 20 * noise),
+    }
+
+
 @pytest.fixture(scope="module")
 def fine_tuning(dataset):
     """Makes one on MUTAG, and says on which graphs to train and validate."""
     store = make_store(dataset, Features.fixed_on(dataset))
-    classes = torch.from_numpy(dataset.classes)
+    targets = targets_of(torch.from_numpy(dataset.classes))
     order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
 
-    def make(encoder, device="cuda", fast=True, pool=(), **how):
+    def make(encoder, device="cuda", fast=True, pool=(), kind="classes", **how):
         with seeded(0, "weights"):
             made = encoder(store.num_features, width=16)
         calibrate(made, store, 64, torch.Generator().manual_seed(0))
         settings = Finetune(**{"epochs": 8, "batch_size": 32, "balanced": True, "standardise": True, **how})
         fabric = make_fabric(device, "32-true")
-        return Finetuning(store, classes, 2, made, settings, fabric, pool, fast), order[:150], order[150:]
+        return Finetuning(store, targets[kind], made, settings, fabric, pool, fast), order[:150], order[150:]
 
     return make
 
@@ -203,12 +268,12 @@ def shown(fit):
     return torch.tensor([[each.loss, each.validation_loss] for each in fit.epochs])
 
 
-@pytest.mark.parametrize("encoder", [Gin, ResGcn])
-def test_fine_tuning_by_replayed_steps_does_what_plain_steps_do(encoder, fine_tuning):
+@pytest.mark.parametrize(("encoder", "kind"), [(Gin, "classes"), *((ResGcn, kind) for kind in KINDS)])
+def test_fine_tuning_by_replayed_steps_does_what_plain_steps_do(encoder, kind, fine_tuning):
     found = []
     for device, fast in (("cuda", True), ("cuda", False), ("cpu", False)):
         # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
-        fitting, train, validation = fine_tuning(encoder, device, fast, learning_rate=1e-5)
+        fitting, train, validation = fine_tuning(encoder, device, fast, kind=kind, learning_rate=1e-5)
         found.append(shown(fitting.fit(train, validation, seed=1)))
         assert fitting.is_fast == fast
         if fast:
@@ -228,16 +293,22 @@ def test_a_fit_by_replayed_steps_starts_where_the_first_did(encoder, fine_tuning
     torch.testing.assert_close(shown(fitting.fit(train, validation, seed=1)), first, rtol=0.01, atol=0.01)
 
 
-def test_fits_side_by_side_are_fits_one_after_another(fine_tuning):
+@pytest.mark.parametrize("kind", KINDS)
+def test_fits_side_by_side_are_fits_one_after_another(kind, fine_tuning):
     found = []
     for fast in (True, False):
-        fitting, train, validation = fine_tuning(ResGcn, fast=fast, learning_rate=1e-5)
+        fitting, train, validation = fine_tuning(ResGcn, fast=fast, kind=kind, learning_rate=1e-5)
         parts = [
             Part(train[:70], train[70:90], 1),
             Part(train[80:], validation, 2),
             Part(train[5:76], validation[:7], 3),
         ]
         found.append([(shown(fit), fitting.logits(validation)) for fit in fit_all(fitting, parts)])
+        scores = [fit.epochs[-1].validation_score for fit in fit_all(fitting, parts)]
+        fits = fit_all(fitting, parts)
+        for part, score, _ in zip(parts, scores, fits, strict=True):  # what was recorded is what is found by looking
+            fitting.to_last()
+            assert fitting.score(part.validation) == pytest.approx(score, abs=0.02)
     for (one, logits), (other, expected) in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
         torch.testing.assert_close(logits, expected, rtol=2e-3, atol=2e-3)

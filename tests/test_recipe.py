@@ -371,3 +371,65 @@ def test_complaints_begin_with_the_path_of_the_file(tmp_path):
     path.write_text("encoder = 'gim'\n")
     with pytest.raises(UserError, match=r"mine\.toml: encoder: unknown encoder 'gim'\. Did you mean 'gin'"):
         read_recipe(path)
+
+
+MOLECULES = {
+    "features": "atoms",
+    "encoder": "molecule_gin",
+    "batch_size": 256,
+    "learning_rate": 0.001,
+    "temperature": 0.1,
+    "fill": "token",
+}
+
+
+def settings(recipe):
+    """What depends on the kind of data."""
+    [mask] = [part for part in recipe.augmentations if part.name == "attribute_mask"]
+    return {
+        "features": recipe.features,
+        "encoder": recipe.encoder.name,
+        "batch_size": recipe.training.batch_size,
+        "learning_rate": recipe.training.learning_rate,
+        "temperature": recipe.objective.options["temperature"],
+        "fill": mask.options["fill"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "changed"),
+    [
+        ({}, {}),
+        ({"method": "joaov2", "features": "auto"}, {}),
+        ({"augmentations": ["identity", "attribute_mask"], "strength": 0.3}, {}),
+        ({"augmentations": ["identity", {"name": "attribute_mask", "strength": 0.3}]}, {}),
+        ({"objective": {"symmetric": True}, "training": {"epochs": 3}, "encoder": {"width": 8}}, {}),
+        ({"objective": {"temperature": 0.5}, "training": {"batch_size": 8}}, {"temperature": 0.5, "batch_size": 8}),
+        ({"training": {"learning_rate": 0.1}}, {"learning_rate": 0.1}),
+        # An encoder that does not look atoms up gets them as columns, and noise in them.
+        ({"encoder": "gin"}, {"encoder": "gin", "features": "labels", "fill": "noise"}),
+    ],
+)
+def test_molecules_have_their_own_defaults(table, changed):
+    recipe = make_recipe(table, kind="molecules")
+    assert settings(recipe) == MOLECULES | changed
+    assert make_recipe(tomllib.loads(recipe.toml())) == recipe  # complete: no kind is needed any more
+
+
+def test_other_graphs_keep_theirs():
+    expected = ("auto", "gin", 128, 0.01, 0.2, "noise")
+    assert settings(make_recipe({})) == dict(zip(MOLECULES, expected, strict=True))
+
+
+def test_the_pool_of_the_rule_of_thumb_is_that_of_molecules():
+    assert make_recipe({"method": "graphcl"}, kind="molecules").policy.options == {"pool": "molecules"}
+    assert make_recipe({"method": "graphcl"}).policy.options == {"pool": "dense"}
+
+
+def test_named_columns_are_written_and_nothing_of_them_otherwise():
+    recipe = make_recipe({"data": "a.csv", "smiles": "drug"})
+    assert recipe.columns == {"smiles": "drug"}
+    assert tomllib.loads(recipe.toml())["smiles"] == "drug"
+    assert not {"smiles", "identifiers"} & make_recipe({}).table().keys()
+    with pytest.raises(UserError, match="recipe: smiles must be text, got 3"):
+        make_recipe({"smiles": 3})

@@ -169,8 +169,8 @@ def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finish
 
 def test_what_is_no_folder_or_not_of_a_run(tmp_path):
     (tmp_path / "file").write_text("")
-    for place in ("nowhere", "file"):
-        with pytest.raises(UserError, match=f"{place}: is not a run: there is no such folder"):
+    for place, reason in (("nowhere", "there is no such folder"), ("file", "no folder, and no file of 'joao export'")):
+        with pytest.raises(UserError, match=f"{place}: is not a run: {reason}"):
             Run.open(tmp_path / place)
     with pytest.raises(UserError, match=r"is not a run: it has no run\.json"):
         Run.open(tmp_path)

@@ -91,6 +91,22 @@ def test_the_page_on_the_published_rule_by_hand(epochs, tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(("page", "name"), [("choice_page", "epoch-choice"), ("rule_page", "published-epoch")])
+def test_pages_are_those_of_their_records(epochs, page, name):
+    results = STUDY.parent.parent / "results"
+    record = json.loads((results / f"{name}.json").read_text())
+    assert getattr(epochs, page)(record) == (results / f"{name}.md").read_text()
+
+
+def test_the_published_rule_stands_beside_the_records_of_the_table(epochs):
+    record = json.loads((STUDY.parent.parent / "results/published-epoch.json").read_text())
+    for key, row in record["rows"].items():
+        name, method = key.split("|")
+        for seed, chosen in enumerate(row["chosen by validation"]):
+            cell = Cell(name, method, seed, epochs.LABEL_RATE)
+            assert reproduce.read_record(cell.path(epochs.RECORDS))["scores"]["mean"] == chosen
+
+
 def test_traces_end_where_the_protocol_does(epochs, made_data, tmp_path, monkeypatch):
     root = made_data("NCI1", num_graphs=60)
     monkeypatch.setenv("JOAO_DATA", str(root))

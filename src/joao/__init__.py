@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from joao.errors import JoaoNotice as JoaoNotice
     from joao.errors import UserError as UserError
     from joao.estimator import JOAO as JOAO
+    from joao.export import load as load
     from joao.graphs import GraphBatch as GraphBatch
     from joao.pair_table import PairTable as PairTable
+    from joao.regressor_estimator import JOAORegressor as JOAORegressor
 
 _HOME = {
     "Augmentation": "joao.augmentations",
@@ -29,9 +31,11 @@ _HOME = {
     "GraphBatch": "joao.graphs",
     "JOAO": "joao.estimator",
     "JOAOClassifier": "joao.classifier_estimator",
+    "JOAORegressor": "joao.regressor_estimator",
     "JoaoNotice": "joao.errors",
     "PairTable": "joao.pair_table",
     "UserError": "joao.errors",
+    "load": "joao.export",
     "read": "joao.data",
 }
 __all__ = [*_HOME, "__version__"]

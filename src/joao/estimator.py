@@ -20,8 +20,9 @@ from torch import nn
 from joao.augmentations import Augmentation
 from joao.catalogue import snake_case
 from joao.data import read
-from joao.data.base import Dataset
+from joao.data.base import Dataset, shown
 from joao.data.features import Features
+from joao.encoders import Encoder
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
@@ -34,8 +35,8 @@ from joao.training.pretrain import EpochMetrics
 class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Learns, without labels, to turn graphs into vectors, and which augmentations to learn from.
 
-    Graphs are a list of torch-geometric ``Data``, a torch-geometric data set, a list of networkx graphs, or
-    anything else that :func:`joao.read` takes.
+    Graphs are a list of torch-geometric ``Data``, a torch-geometric data set, a list of networkx graphs or of SMILES,
+    or anything else that :func:`joao.read` takes.
 
     Args:
         method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl``, ``uniform``, ``gae``
@@ -44,11 +45,12 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
             own, all five for contrastive methods.
         strength: of the augmentations that are given without one.
-        encoder: a name, a table of name and options, or a module of one's own, which is copied.
+        encoder: a name, a table of name and options, or a module of one's own, which is copied; None is ``gin``, or
+            ``molecule_gin`` for molecules.
         objective: a name, a table, or an object of one's own; None is the method's own.
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one.
-        epochs, batch_size, learning_rate: of the training.
+        epochs, batch_size, learning_rate: of the training; None is 128 graphs and 0.01, or 256 and 0.001 for molecules.
         training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
         max_degree: where the features of rule ``degree`` are capped.
@@ -76,13 +78,13 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         features: str = "auto",
         augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
         strength: float = 0.2,
-        encoder: str | Mapping[str, Any] | nn.Module = "gin",
+        encoder: str | Mapping[str, Any] | nn.Module | None = None,
         objective: str | Mapping[str, Any] | Objective | None = None,
         policy: str | Mapping[str, Any] | None = None,
         gamma: float = 0.1,
         epochs: int = 20,
-        batch_size: int = 128,
-        learning_rate: float = 0.01,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         training: Mapping[str, Any] | None = None,
         max_degree: int = 64,
         random_state: int | None = 0,
@@ -110,9 +112,9 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``. ``y`` is there for pipelines and not looked at."""
-        dataset = dataclasses.replace(graphs_of(X), classes=None, class_names=())
+        dataset = dataclasses.replace(graphs_of(X), classes=None, class_names=(), targets=None, target_names=())
         self.trained_ = pretrain(
-            self._recipe(),
+            self._recipe(dataset.kind),
             dataset,
             device=self.device,
             precision=self.precision,
@@ -126,12 +128,17 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on."""
+        """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on.
+
+        A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning.
+        """
         check_is_fitted(self)
-        dataset = graphs_of(X)
-        embeddings: NDArray[np.float32] = self.trained_.embed(dataset).numpy()
+        dataset = graphs_of(X, may_be_empty=True)
+        embeddings = np.zeros((0, self.trained_.encoder.num_dimensions), dtype=np.float32)
+        if len(dataset):
+            embeddings = self.trained_.embed(dataset).numpy()
         warn_of_unknown_labels(dataset, self.trained_.info.features)
-        return embeddings
+        return embeddings if X is dataset else dataset.in_rows(embeddings)
 
     @property
     def policy_(self) -> PairTable:
@@ -203,23 +210,28 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "trained_")
 
-    def _recipe(self) -> Recipe:
+    def _recipe(self, kind: str = "graphs") -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        training = {name: value for name, value in training.items() if value is not None}
         seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
         pool = None if self._own_augmentations() else self.augmentations
-        given = {"augmentations": pool, "objective": None if isinstance(self.objective, Objective) else self.objective}
+        given = {
+            "augmentations": pool,
+            "encoder": _stand_in(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
+            "objective": None if isinstance(self.objective, Objective) else self.objective,
+        }
         return make_recipe(
             {
                 "method": self.method,
                 "features": self.features,
                 "strength": self.strength,
-                "encoder": "gin" if isinstance(self.encoder, nn.Module) else self.encoder,
                 **{key: value for key, value in given.items() if value is not None},
                 "policy": self._policy(),
                 "max_degree": self.max_degree,
                 "training": {**(self.training or {}), **training, "seed": seed},
             },
             place="JOAO",
+            kind=kind,
         )
 
     def _policy(self) -> Any:
@@ -249,11 +261,18 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pool
 
 
-def graphs_of(X: Any) -> Dataset:
+def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
     """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes."""
     dataset = read(X)
+    first = "; ".join(f"row {each.row}, {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
+    if not len(dataset) and not may_be_empty:
+        cure = "Give SMILES, or a name or path by itself, not in a list."
+        raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {cure}")
     for notice in dataset.notices:
         warnings.warn(notice, JoaoNotice, stacklevel=3)
+    if first and X is not dataset:
+        what = "have rows of NaN" if may_be_empty else "are left out"
+        warnings.warn(f"{dataset.failure_notice} and {what}; the first: {first}.", JoaoNotice, stacklevel=3)
     return dataset
 
 
@@ -262,6 +281,11 @@ def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:
     unknown = features.unknown_labels(dataset)
     if unknown:
         warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=3)
+
+
+def _stand_in(own: nn.Module) -> str:
+    """The encoder of a recipe whose place a module of one's own takes: one that takes the same features."""
+    return "molecule_gin" if isinstance(own, Encoder) and own.takes_atoms else "gin"
 
 
 def _method_of(recipe: Recipe) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.augmentations import AUGMENTATIONS, Augmentation
+from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
+from joao.data.molecules import FEATURISER
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.errors import UserError
 from joao.files import write_json
 from joao.graphs import GraphStore
 from joao.heads import HEADS
-from joao.objectives import OBJECTIVES, NodeObjective, Objective
+from joao.objectives import OBJECTIVES, NodeObjective, Objective, PairObjective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
 from joao.provenance import command, machine, versions
@@ -121,6 +122,12 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
     pool = own.augmentations or {
         pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
     }
+    objective = own.objective or OBJECTIVES[recipe.objective.name](**recipe.objective.options)
+    if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
+        raise UserError(
+            f"{type(objective).__name__}: compares two views, and the method shows graphs as they are. "
+            "Take a method with augmentations, such as joao, or name augmentations."
+        )
     with seeded(recipe.training.seed, "weights"):
         encoder = _new_encoder(recipe, store, own.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
@@ -128,7 +135,7 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
         augmentations=pool,
         encoder=encoder,
         heads=heads,
-        objective=own.objective or OBJECTIVES[recipe.objective.name](**recipe.objective.options),
+        objective=objective,
         policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
     )
 
@@ -149,6 +156,19 @@ def _new_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> En
         return own
     example = store.batch(torch.arange(min(len(store), 4)))
     return ModuleEncoder(own, example)
+
+
+def _check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
+    """Refuses an encoder or a mask that takes the numbers of atoms for measurements, or the reverse."""
+    of_atoms = features.rule == "atoms"
+    if encoder.takes_atoms != of_atoms:
+        wanted = "features = 'atoms', which molecules have" if encoder.takes_atoms else "other features than 'atoms'"
+        cure = "features = 'labels'" if of_atoms else "encoder gin"
+        raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {cure}.")
+    for each in pool:
+        if isinstance(each, AttributeMask) and (each.fill == "token") != of_atoms:
+            wanted = "'token'" if of_atoms else "'noise' or 'mean'"
+            raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
 
 
 def _widths(store: GraphStore) -> tuple[int, int]:
@@ -199,6 +219,7 @@ def pretrain(
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features)
     method = build_method(recipe, store, own)
+    _check_input(method.encoder, features, method.augmentations.values())
     training = Pretraining(store, method, recipe.training, fabric, fast)
     metrics: list[EpochMetrics] = []
     if run is not None:
@@ -241,7 +262,7 @@ def pretrain(
 
 
 def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:
-    """A finished run, ready to embed graphs."""
+    """A finished run, from its folder or the file it was exported to, ready to embed graphs."""
     run = Run.open(folder)
     weights = run.weights()
     if "encoder" in run.info.own and (own is None or own.encoder is None):
@@ -249,6 +270,8 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
             f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
             "JOAOClassifier.load likewise."
         )
+    if own is None or own.encoder is None:
+        _check_size(run, weights)
     encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
     encoder_weights = {
         name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
@@ -268,6 +291,7 @@ def untrained(
     """
     store = make_store(dataset, features)
     encoder = build_encoder(recipe, store)
+    _check_input(encoder, features)
     store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
     if calibrated:
         _calibrate(encoder, store, recipe)
@@ -289,6 +313,7 @@ def initial(recipe: Recipe, dataset: Dataset, features: Features | None = None, 
     features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))
     encoder = build_encoder(recipe, store).to(store.device)
+    _check_input(encoder, features)
     _calibrate(encoder, store, recipe)
     weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     info = replace(_info(dataset, features, store, store.device), pretrained=False)
@@ -304,6 +329,21 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
         raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
 
 
+def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
+    """Refuses a run whose encoder is larger than its weights, before memory is taken: files come from anywhere."""
+    try:
+        with torch.device("meta"):
+            encoder = build_encoder(run.recipe, _example_store(run.info))
+    except UserError:
+        return  # some convolutions cannot be tried out without numbers; other reasons come up again
+    except (RuntimeError, TypeError, ValueError) as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({line[:200]}).") from error
+    wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
+    if wanted > found:
+        raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
+
+
 def _calibrate(encoder: Encoder, store: GraphStore, recipe: Recipe) -> None:
     calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
 
@@ -317,6 +357,8 @@ def _info(dataset: Dataset, features: Features, store: GraphStore, device: torch
         num_features=store.num_features,
         num_edge_features=_widths(store)[1],
         features=features,
+        codes=FEATURISER if dataset.kind == "molecules" else 0,
+        featuriser=dataset.featuriser,
         versions=versions(),
         machine=machine(device),
         command=command(),

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from joao.errors import UserError
 
 
-def write_file(path: Path, content: bytes | str) -> None:
-    """Writes ``content`` aside and renames it into place; an existing file is replaced whole or not at all."""
+def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:
+    """Writes ``content``, or its pieces, aside and renames it into place; what is there is replaced whole or not."""
     data = content.encode() if isinstance(content, str) else content
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

@@ -1,12 +1,15 @@
-"""From a pre-trained encoder and some labels to a classifier of graphs, and its folder.
+"""From a pre-trained encoder and some labels to what predicts them, and its folder.
 
-The folder is a run (:mod:`joao.run`) whose encoder is the fine-tuned one, with a classifier among its weights and
+The folder is a run (:mod:`joao.run`) whose encoder is the fine-tuned one, with a linear layer among its weights and
 ``finetune.json`` beside them. In it:
 
 ============  ======================================================================================================
-``classes``   what predictions are called, in the order of the classifier's outputs
+``kind``      ``classes``, ``binary`` (tasks of 0 and 1) or ``numbers``; in older folders not said, ``classes``
+``classes``   what predictions are called, in the order of the outputs; empty for tasks
+``tasks``     the names of the tasks, in the order of the outputs; empty for classes
 ``settings``  see :class:`joao.training.finetune.Finetune`
 ``fit``       what each epoch showed, and which was ``chosen``
+``scores``    of the chosen epoch, on the ``validation`` graphs and, if some were held out for it, on ``test`` graphs
 ``info``      see :class:`FinetuneInfo`
 ============  ======================================================================================================
 """
@@ -17,26 +20,28 @@ import copy
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.data.base import Dataset
 from joao.errors import UserError
-from joao.evaluation.labels import hold_out
+from joao.evaluation.splits import SHARES, split_graphs, usual_split
+from joao.evaluation.tasks import check_learnable, kind_of, task_figures, with_tasks
 from joao.experiment import OwnParts, Trained, initial, load_run, set_weights
 from joao.provenance import command, machine, versions
-from joao.randomness import numpy_generator, seeded
+from joao.randomness import seeded
 from joao.recipe import checked_options
+from joao.run import read_text
 from joao.training.classifier import Classifier
 from joao.training.device import make_fabric, steady_threads
 from joao.training.finetune import Finetune, Finetuning, Fit, FitEpoch
+from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets, Targets
 
 FILE = "finetune.json"
 FORMAT = 1
@@ -58,6 +63,8 @@ class FinetuneInfo:
         seconds: it took.
         versions, machine: see :mod:`joao.provenance`.
         command: that started it.
+        split, test_share, num_test: how the graphs were parted, and how many were tested on, once, at the end.
+        labels_per_task: how many graphs have a label of each task; of ``binary`` ones, a 0 and a 1.
     """
 
     data: str
@@ -74,19 +81,26 @@ class FinetuneInfo:
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     command: str = ""
+    split: str = "random"
+    test_share: float = 0.0
+    num_test: int = 0
+    labels_per_task: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Finetuned:
-    """A fine-tuned encoder with the classifier behind it.
+    """A fine-tuned encoder with the linear layer behind it.
 
     Attributes:
         trained: the encoder, fine-tuned, with what the run that it came from knows.
         classifier: the same encoder and the linear layer.
-        classes: what predictions are called, in the order of the classifier's outputs.
+        classes: what predictions are called, in the order of the outputs; empty for tasks.
         how: it was fine-tuned.
         fit: what each epoch showed, and the one that was kept.
         info: see :class:`FinetuneInfo`.
+        kind: ``classes``, ``binary`` or ``numbers``.
+        tasks: their names, in the order of the outputs; empty for classes.
+        scores: of the chosen epoch, by part, ``validation`` and ``test``; see :meth:`score`.
     """
 
     trained: Trained
@@ -95,6 +109,9 @@ class Finetuned:
     how: Finetune
     fit: Fit
     info: FinetuneInfo
+    kind: str = "classes"
+    tasks: tuple[str, ...] = ()
+    scores: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -109,19 +126,37 @@ class Finetuned:
     @steady_threads()
     @torch.no_grad()
     def predict_logits(self, dataset: Dataset) -> Tensor:
-        """``(G, C)`` for any graphs with the same kind of features, on the CPU."""
+        """``(G, C)`` outputs for any graphs with the same kind of features, on the CPU."""
         embeddings = self.trained.embed(dataset)
         logits = self.classifier.classify(embeddings.to(self.classifier.shift.device)).cpu()
         if not bool(logits.isfinite().all()):
             raise UserError(f"{dataset.name}: a prediction is not finite. The weights of the classifier are damaged.")
         return logits
 
-    def predict_probabilities(self, dataset: Dataset) -> Tensor:
-        """``(G, C)``, rows that sum to 1."""
-        return self.predict_logits(dataset).softmax(dim=1)
+    def predict(self, dataset: Dataset) -> Tensor:
+        """``(G, C)`` probabilities of classes, rows that sum to 1; of a 1 in each task; or numbers in their units."""
+        outputs = self.predict_logits(dataset)
+        if self.kind == "numbers":
+            return outputs
+        return outputs.softmax(dim=1) if self.kind == "classes" else outputs.sigmoid()
+
+    def score(self, predicted: Tensor, dataset: Dataset) -> dict[str, Any] | None:
+        """How good predictions ``(G, C)`` for ``dataset`` are by its own labels; None where it has none of these.
+
+        Of classes the ``accuracy``, of tasks see :func:`joao.evaluation.tasks.task_figures`.
+        """
+        if self.kind == "classes":
+            accuracy = self.accuracy(predicted, dataset)
+            return None if accuracy is None else {"accuracy": accuracy}
+        places = [place for place, name in enumerate(self.tasks) if name in dataset.target_names]
+        if dataset.targets is None or not places:
+            return None
+        names = [self.tasks[place] for place in places]
+        labels = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
+        return None if np.isnan(labels).all() else task_figures(self.kind, predicted.numpy()[:, places], labels, names)
 
     def accuracy(self, probabilities: Tensor, dataset: Dataset) -> float | None:
-        """The share of the graphs with a label that ``probabilities`` ``(G, C)`` are right about.
+        """The share of the graphs with a label that ``probabilities`` ``(G, C)`` of classes are right about.
 
         None where the data has no labels, or other classes than were learned.
         """
@@ -134,9 +169,12 @@ class Finetuned:
         """Writes the folder."""
         fields = {
             "format": FORMAT,
+            "kind": self.kind,
             "classes": list(self.classes),
+            "tasks": list(self.tasks),
             "settings": dataclasses.asdict(self.how),
             "fit": dataclasses.asdict(self.fit),
+            "scores": dict(self.scores),
             "info": dataclasses.asdict(self.info),
         }
         self.trained.save(folder, {FILE: fields})
@@ -148,8 +186,12 @@ def finetune(
     dataset: Dataset,
     how: Finetune,
     *,
+    kind: str | None = None,
+    tasks: Sequence[str] = (),
+    split: str | None = None,
+    validation_share: float | None = None,
+    test_share: float | None = None,
     seed: int = 0,
-    validation_share: float = 0.2,
     from_scratch: bool = False,
     device: str = "auto",
     precision: str = "32-true",
@@ -162,8 +204,14 @@ def finetune(
         trained: where to start; left as it is.
         dataset: graphs, of which those with a label count; a share of them is held out and chooses the epoch.
         how: see :class:`joao.training.finetune.Finetune`.
+        kind: of the labels, ``classes``, ``binary`` or ``numbers``; None: classes or, where there are none or ``tasks``
+            are named, what the labels of the tasks are, ``binary`` where all are 0 or 1.
+        tasks: the columns of labels to learn; none named: all.
+        split: ``random`` or ``scaffold``, see :func:`joao.evaluation.splits.split_graphs`; None: ``scaffold`` for
+            molecules with tasks.
+        validation_share: of the graphs, held out to choose the epoch; None: 0.2, or 0.1 of a scaffold split.
+        test_share: of the graphs, looked at once, at the end; None: nothing, or 0.1 of a scaffold split.
         seed: of the held-out graphs, the linear layer's first weights and the batches.
-        validation_share: of the graphs, held out.
         from_scratch: whether to start with the initial weights of the encoder instead.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``.
@@ -171,31 +219,39 @@ def finetune(
         on_epoch: told what each epoch showed.
     """
     started = time.perf_counter()
-    fingerprint, dataset = dataset.fingerprint, _labelled(dataset)
-    names, labels = _labels(dataset)
-    learn, choose = hold_out(labels, validation_share, numpy_generator(seed, "validation"))
+    fingerprint = dataset.fingerprint
+    dataset, kind, targets = _labelled(dataset, kind, tasks)
+    split = usual_split(dataset) if split is None else split
+    usual = SHARES.get(split, (0.0, 0.0))
+    validation_share = usual[0] if validation_share is None else validation_share
+    test_share = usual[1] if test_share is None else test_share
+    parts = split_graphs(dataset, split, validation_share, test_share, seed)
+    if kind != "classes":
+        check_learnable(dataset, kind, parts.train)
     fabric = make_fabric(device, precision)
     if from_scratch:
         if "encoder" in trained.info.own:
             raise UserError("fine-tuning: the encoder is its owner's, and how it was before training is not known.")
-        trained = initial(trained.recipe, dataset, trained.info.features, device=device)
+        seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
+        trained = initial(trained.recipe, seen, trained.info.features, device=device)
     fitting = Finetuning(
         trained.store(dataset),
-        torch.from_numpy(labels),
-        len(names),
+        targets,
         copy.deepcopy(trained.encoder),
         how,
         fabric,
         fast=fast,
         seed=seed,
     )
-    fit = fitting.fit(torch.from_numpy(learn), torch.from_numpy(choose), seed, on_epoch)
+    fit = fitting.fit(torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch)
+    if isinstance(targets, NumberTargets):
+        targets.put_units(fitting.classifier.linear, fitting.settled[0])
     info = FinetuneInfo(
         data=dataset.name,
         fingerprint=fingerprint,
-        graphs_per_class=dict(zip(names, np.bincount(labels).tolist(), strict=True)),
-        num_train=len(learn),
-        num_validation=len(choose),
+        graphs_per_class=_graphs_per_class(dataset),
+        num_train=len(parts.train),
+        num_validation=len(parts.validation),
         validation_share=validation_share,
         seed=seed,
         from_scratch=not trained.info.pretrained and not trained.info.finetuned_on,
@@ -205,53 +261,97 @@ def finetune(
         versions=versions(),
         machine=machine(fabric.device),
         command=command(),
+        split=split,
+        test_share=test_share,
+        num_test=len(parts.test),
+        labels_per_task=_labels_per_task(dataset, kind),
     )
-    return Finetuned(_moved(trained, fitting.classifier, info), fitting.classifier, _called(names), how, fit, info)
+    finetuned = Finetuned(
+        _moved(trained, fitting.classifier, info),
+        fitting.classifier,
+        _called(dataset.class_names) if kind == "classes" else (),
+        how,
+        fit,
+        info,
+        kind,
+        () if kind == "classes" else dataset.target_names,
+    )
+    held_out = {"validation": parts.validation, "test": parts.test}
+    looked_at = {name: dataset.subset(graphs) for name, graphs in held_out.items() if len(graphs)}
+    scores = {name: finetuned.score(finetuned.predict(graphs), graphs) for name, graphs in looked_at.items()}
+    return replace(finetuned, scores=scores)
 
 
 def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Finetuned:
-    """A fine-tuned folder, ready to predict."""
+    """A fine-tuned run, from its folder or the file it was exported to, ready to predict."""
     trained = load_run(folder, device=device, own=own)
-    path = folder / FILE
-    if not path.is_file():
+    path, text = folder / FILE, read_text(folder, FILE)
+    if text is None:
         raise UserError(f"{folder}: has no classifier; make one with 'joao finetune {folder} DATA --out FOLDER'.")
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(text)
         if fields["format"] > FORMAT:
             raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
+        kind = str(fields.get("kind", "classes"))
+        if kind not in KINDS:
+            raise UserError(f"{path}: predicts {kind}, which this version of joao does not know.")
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
+        tasks = tuple(str(each) for each in fields.get("tasks", ()))
         how = Finetune(**checked_options(Finetune, fields["settings"], f"{path}: settings"))
-        fit = Fit(tuple(FitEpoch(**epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
+        fit = Fit(tuple(_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
         if not 1 <= fit.chosen <= len(fit.epochs):
             raise ValueError(f"epoch {fit.chosen} of {len(fit.epochs)} was chosen")
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
+        scores = dict(fields.get("scores", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
     with seeded(0, "classifier"):
-        classifier = Classifier(trained.encoder, len(classes))
+        classifier = Classifier(trained.encoder, len(classes or tasks))
     weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
     set_weights(classifier, weights, folder)
     classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
-    return Finetuned(trained, classifier, classes, how, fit, info)
+    return Finetuned(trained, classifier, classes, how, fit, info, kind, tasks, scores)
 
 
-def _labelled(dataset: Dataset) -> Dataset:
-    """The graphs that have a label."""
-    if dataset.classes is None:
+def _labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:
+    """The graphs that have a label, with no other classes or tasks than are learned, and of which kind they are."""
+    if dataset.classes is None and dataset.targets is None:
         raise UserError(f"{dataset.name}: no graph has a label. Label some in the file or, in Python, give y.")
-    return dataset if (dataset.classes >= 0).all() else dataset.subset(np.flatnonzero(dataset.classes >= 0))
-
-
-def _labels(dataset: Dataset) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """The names of the classes that the graphs have, and ``(G,)`` their numbers in them."""
-    assert dataset.classes is not None
-    present, labels = np.unique(dataset.classes, return_inverse=True)
+    if kind in ("binary", "numbers") or dataset.classes is None or tasks:
+        dataset = with_tasks(replace(dataset, classes=None, class_names=()), tasks)
+        kind, values = kind_of(dataset, kind), torch.from_numpy(dataset.targets)
+        return dataset, kind, BinaryTargets(values) if kind == "binary" else NumberTargets(values)
+    labelled = np.flatnonzero(dataset.classes >= 0)
+    present, labels = np.unique(dataset.classes[labelled], return_inverse=True)
     if len(present) < 2:
-        raise UserError(f"{dataset.name}: one class only among {len(dataset)} graphs; a classifier needs two or more.")
-    return tuple(dataset.class_names[number] for number in present), labels.astype(np.int64)
+        raise UserError(f"{dataset.name}: one class only among {len(labels)} graphs; a classifier needs two or more.")
+    labels, dataset = labels.astype(np.int64), dataset if len(labels) == len(dataset) else dataset.subset(labelled)
+    names = tuple(dataset.class_names[number] for number in present)
+    dataset = replace(dataset, classes=labels, class_names=names)
+    return dataset, "classes", ClassTargets(torch.from_numpy(labels), len(names))
+
+
+def _graphs_per_class(dataset: Dataset) -> dict[str, int]:
+    if dataset.classes is None:
+        return {}
+    return dict(zip(dataset.class_names, np.bincount(dataset.classes).tolist(), strict=True))
+
+
+def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
+    """How many labels each task has; of ``binary`` ones, how many are 0 and how many 1."""
+    if dataset.classes is not None or dataset.targets is None:
+        return {}
+    counted = [dataset.targets == 0, dataset.targets == 1] if kind == "binary" else [~np.isnan(dataset.targets)]
+    counts = np.stack([each.sum(axis=0) for each in counted], axis=1).tolist()
+    return dict(zip(dataset.target_names, counts, strict=True))
+
+
+def _epoch(fields: dict[str, Any]) -> FitEpoch:
+    """Of a record; those of older folders call the score of classes by its name."""
+    return FitEpoch(**{("validation_score" if key == "validation_accuracy" else key): fields[key] for key in fields})
 
 
 def _called(names: tuple[str, ...]) -> tuple[int | str, ...]:

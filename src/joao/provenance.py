@@ -16,7 +16,7 @@ import torch
 
 from joao import __version__
 
-PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy", "scipy", "scikit-learn", "rdkit")
 
 
 def versions() -> dict[str, str]:

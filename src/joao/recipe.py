@@ -13,8 +13,9 @@
     [training]
     epochs = 20
 
-What is not said has its default; a recipe written beside a run says everything. A part may be its name alone
-(``encoder = "gin"``), and ``strength = 0.3`` at the top is the strength of every augmentation that has none.
+What is not said has its default, which may depend on the kind of data (:data:`KINDS`); a recipe written beside a run
+says everything. A part may be its name alone (``encoder = "gin"``), and ``strength = 0.3`` at the top is the strength
+of every augmentation that has none. ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
 from __future__ import annotations
@@ -63,7 +64,21 @@ METHODS: dict[str, dict[str, Any]] = {
     "edge_pred": {"objective": "edge_reconstruction", **_ONE_VIEW},
     "infomax": {"objective": "infomax", **_ONE_VIEW},
     "context_pred": {"objective": "context_prediction", **_ONE_VIEW},
+    "attr_masking": {"objective": "attribute_masking", **_ONE_VIEW},
 }
+
+# The paper's settings for its TU data sets, and those of its transfer setting.
+KINDS: dict[str, dict[str, Any]] = {
+    "graphs": {"encoder": "gin", "training": {}},
+    "molecules": {
+        "encoder": "molecule_gin",
+        "training": {"batch_size": 256, "learning_rate": 0.001},
+        "nt_xent": {"temperature": 0.1},
+        "rule_pool": {"pool": "molecules"},
+    },
+}
+# Of the parts that see an encoder's atoms, which are numbers of categories.
+_OF_ATOMS = {"attribute_mask": {"fill": "token"}}
 
 _SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
 
@@ -95,11 +110,20 @@ class Recipe:
     objective: Part
     policy: Part
     training: Schedule
+    smiles: str = ""
+    identifiers: str = ""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a table of molecules that were named, as :func:`joao.read` takes them."""
+        named = {"smiles": self.smiles, "identifiers": self.identifiers}
+        return {role: column for role, column in named.items() if column}
 
     def table(self) -> dict[str, Any]:
         """As nested dictionaries, complete."""
         return {
             "data": self.data,
+            **self.columns,
             "features": self.features,
             "max_degree": self.max_degree,
             "augmentations": [part.table() for part in self.augmentations],
@@ -127,11 +151,19 @@ def read_recipe(path: Path) -> Recipe:
 def read_table(path: Path) -> dict[str, Any]:
     """The unchecked content of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parsed_table(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not TOML ({error}).") from error
+
+
+def parsed_table(text: str, place: str) -> dict[str, Any]:
+    """The unchecked content of the text of a TOML file. ``place`` begins a complaint."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{place}: is not TOML ({error}).") from error
 
 
 def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -195,8 +227,14 @@ def _renamed(part: Any, name: Any) -> Any:
     return {**part, "name": name}
 
 
-def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
-    """Checks nested dictionaries and fills in what they leave out. ``place`` begins every complaint."""
+def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "graphs") -> Recipe:
+    """Checks nested dictionaries and fills in what they leave out.
+
+    Args:
+        table: may say anything or nothing.
+        place: begins every complaint.
+        kind: of the data, one of :data:`KINDS`, whose defaults are taken. A complete table needs none.
+    """
     known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength"]
     for key in table:
         if key not in known:
@@ -206,27 +244,37 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe") -> Recipe:
     method = table.get("method", "joao")
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"{place}: unknown method '{method}'. {nearest(str(method), METHODS)}")
-    defaults = {"encoder": "gin", "augmentations": POOL, **METHODS[method]}
-    parts = {}
+    usual = KINDS[kind]
+    defaults = {"encoder": usual["encoder"], "augmentations": POOL, **METHODS[method]}
+    parts: dict[str, Part] = {}
     for family, members in CATALOGUES.items():
         value = table.get(family, defaults[family])
         if isinstance(value, Mapping) and "name" not in value:
             value = {"name": defaults[family], **value}
-        parts[family] = _part(value, members, f"{place}: {family}")
+        parts[family] = _part(value, members, f"{place}: {family}", usual)
     features = checked(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
         raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
+    if kind == "molecules" and features == "auto":
+        features = "atoms" if ENCODERS[parts["encoder"].name].takes_atoms else "labels"
+    if features == "atoms":
+        usual = {**usual, **_OF_ATOMS}
+    training = table.get("training", {})
+    if isinstance(training, Mapping):
+        training = {**usual["training"], **training}
     return Recipe(
         data=checked(table.get("data", ""), str, f"{place}: data"),
         features=features,
         max_degree=checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
-        augmentations=_pool(table.get("augmentations", defaults["augmentations"]), table.get("strength"), place),
-        training=Schedule(**checked_options(Schedule, table.get("training", {}), f"{place}: training")),
+        augmentations=_pool(table.get("augmentations", defaults["augmentations"]), table.get("strength"), place, usual),
+        training=Schedule(**checked_options(Schedule, training, f"{place}: training")),
+        smiles=checked(table.get("smiles", ""), str, f"{place}: smiles"),
+        identifiers=checked(table.get("identifiers", ""), str, f"{place}: identifiers"),
         **parts,
     )
 
 
-def _pool(entries: Any, strength: Any, place: str) -> tuple[Part, ...]:
+def _pool(entries: Any, strength: Any, place: str, usual: Mapping[str, Any]) -> tuple[Part, ...]:
     place = f"{place}: augmentations"
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
         raise UserError(f'{place}: must be a list such as ["node_drop", "subgraph"], got {entries!r}.')
@@ -236,7 +284,7 @@ def _pool(entries: Any, strength: Any, place: str) -> tuple[Part, ...]:
             entry = {"name": entry, "strength": strength}
         elif strength is not None and isinstance(entry, Mapping):
             entry = {"strength": strength, **entry}
-        pool.append(_part(entry, AUGMENTATIONS, place))
+        pool.append(_part(entry, AUGMENTATIONS, place, usual))
     if len({pool_name(part, pool) for part in pool}) < len(pool):
         raise UserError(f"{place}: two members are the same. Leave one out or give it another strength.")
     return tuple(pool)
@@ -250,7 +298,8 @@ def pool_name(part: Part, pool: Sequence[Part]) -> str:
     return f"{part.name}({options})"
 
 
-def _part(value: Any, members: Mapping[str, type[Any]], place: str) -> Part:
+def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mapping[str, Any]) -> Part:
+    """The member that ``value`` names; options it leaves out are the ``usual`` ones of that name, or the defaults."""
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
@@ -259,7 +308,7 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str) -> Part:
     if name not in members:
         family = place.rpartition(": ")[2].removesuffix("s")
         raise UserError(f"{place}: unknown {family} '{name}'. {nearest(name, members)}")
-    options = {key: option for key, option in value.items() if key != "name"}
+    options = {**usual.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
     return Part(name, checked_options(members[name], options, f"{place}: {name}"))
 
 

@@ -1,4 +1,4 @@
-"""A run is a folder.
+"""A run is a folder, or one file.
 
 =========================  =========================================================================================
 ``recipe.toml``            the complete recipe
@@ -8,6 +8,9 @@
 ``checkpoint.safetensors`` everything needed to go on, until it is finished
 ``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
 =========================  =========================================================================================
+
+The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
+other files, by their names, as metadata.
 """
 
 from __future__ import annotations
@@ -21,17 +24,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from joao.data.features import Features
+from joao.data.molecules import FEATURISER
 from joao.errors import UserError
 from joao.files import make_folder, write_file, write_json
-from joao.recipe import Recipe, read_recipe
+from joao.recipe import Recipe, make_recipe, parsed_table
 from joao.training.pretrain import EpochMetrics
 
 FORMAT = 1
+FILE_FORMAT = 1
+FILE_FORMAT_KEY = "joao.format"
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class RunInfo:
         pool: the names of the augmentations, in the order of the tables.
         num_features, num_edge_features: columns of ``x`` and ``edge_attr``.
         features: how ``x`` was made.
+        codes: of molecules, the version of the numbers of atoms and bonds; 0 for other graphs.
+        featuriser: of molecules, what made graphs of them, in words.
         versions, machine: see :mod:`joao.provenance`.
         command: that started it.
         precision: of the training.
@@ -68,6 +77,8 @@ class RunInfo:
     precision: str = "32-true"
     fast: bool = False
     own: Mapping[str, str] = field(default_factory=dict)
+    codes: int = 0
+    featuriser: str = ""
     pretrained: bool = True
     finetuned_on: tuple[str, ...] = ()
     finished: bool = False
@@ -76,7 +87,11 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder that has been opened, or made."""
+    """A run that has been opened, or made.
+
+    Attributes:
+        folder: of the run; of one that is a file, the file, which cannot be written to.
+    """
 
     folder: Path
     recipe: Recipe
@@ -95,14 +110,13 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """Reads the folder of a run, finished or not."""
-        if not folder.is_dir():
-            raise UserError(f"{folder}: is not a run: there is no such folder. Make one with 'joao pretrain'.")
+        """Reads a run, finished or not, from its folder or its file."""
         path = folder / "run.json"
-        if not path.is_file():
+        text = read_text(folder, path.name)
+        if text is None:
             raise UserError(f"{folder}: is not a run: it has no run.json. Make one with 'joao pretrain'.")
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(text)
             if fields["format"] > FORMAT:
                 raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
             known = {field.name for field in dataclasses.fields(RunInfo)}
@@ -110,11 +124,20 @@ class Run:
             features = Features.from_json(fields.pop("features"))
             lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**fields, **lists})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
-        return cls(folder, read_recipe(folder / "recipe.toml"), info)
+        if info.codes not in (0, FEATURISER):
+            raise UserError(
+                f"{folder}: was trained with version {info.codes} of the codes of atoms and bonds; this joao "
+                f"makes version {FEATURISER}. Use joao {info.versions.get('joao', 'of its time')}."
+            )
+        path = folder / "recipe.toml"
+        text = read_text(folder, path.name)
+        if text is None:
+            raise UserError(f"{path}: cannot be read (it is not there).")
+        return cls(folder, make_recipe(parsed_table(text, str(path)), str(path)), info)
 
     def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
         """What the first ``num_epochs`` epochs showed; of a finished run, all of them."""
@@ -122,9 +145,11 @@ class Run:
         trained = self.recipe.training.epochs if self.info.pretrained else 0
         wanted = trained if num_epochs is None else num_epochs
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()[:wanted]
+            lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [EpochMetrics(**json.loads(line)) for line in lines]
-        except (OSError, ValueError, TypeError) as error:
+        except (ValueError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
             raise UserError(f"{path}: cannot be read ({error}).") from error
         if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
@@ -179,10 +204,31 @@ class Run:
         """The final weights by name: ``encoder.…`` and ``heads.…`` or, fine-tuned, ``classifier.…``."""
         if not self.info.finished:
             raise UserError(f"{self.folder}: is not finished. Go on with 'joao pretrain --resume {self.folder}'.")
-        return _read_tensors(self.folder / "weights.safetensors")
+        if self.folder.is_dir():
+            return _read_tensors(self.folder / "weights.safetensors")
+        # What is kept in half precision is used in single.
+        return {
+            name: value.float() if value.dtype == torch.float16 else value
+            for name, value in _read_tensors(self.folder).items()
+        }
 
     def _write_info(self, info: RunInfo) -> None:
         write_json(self.folder / "run.json", dataclasses.asdict(info))
+
+
+def read_text(run: Path, name: str) -> str | None:
+    """The text of one of a run's files, from its folder or its file; None where it has none of that name."""
+    if run.is_file():
+        return _metadata(run).get(name)
+    if not run.is_dir():
+        raise UserError(f"{run}: is not a run: there is no such folder. Make one with 'joao pretrain'.")
+    path = run / name
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is damaged ({error}).") from error
 
 
 def check_new_folder(folder: Path) -> None:
@@ -192,6 +238,27 @@ def check_new_folder(folder: Path) -> None:
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    """What the file of a run says beside its weights."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    except SafetensorError as error:
+        raise UserError(
+            f"{path}: is not a run: no folder, and no file of 'joao export' or damaged ({error})."
+        ) from error
+    version = metadata.get(FILE_FORMAT_KEY, "")
+    if not version.isdecimal():
+        raise UserError(
+            f"{path}: is not a run: 'joao export' did not write it. Give the folder of a run, or its export."
+        )
+    if int(version) > FILE_FORMAT:
+        raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
+    return metadata
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ GRAPHS = {
     "not a data set": ("MUTAGS", None, "MUTAGS: no such data set"),
     "almost a data set": ("mutag", None, "Did you mean 'MUTAG'?"),
     "empty jsonl": ("empty.jsonl", "", "empty: no graphs in it."),
-    "empty csv": ("empty.csv", "", "empty.csv:1: no column 'graph'."),
+    "empty csv": ("empty.csv", "", "empty.csv:1: neither a table of molecules, with a column 'smiles'"),
     "empty graphml": ("empty.graphml", "", "empty.graphml"),
     "empty zip": ("empty.zip", "", "empty.zip"),
     "zero graphs": ("zero.csv", "graph,source,target\n", "zero: no graphs in it."),

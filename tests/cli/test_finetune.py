@@ -19,7 +19,7 @@ def test_it_says_what_was_learned_and_that_its_accuracy_flatters(tuned):
     outcome, folder = tuned
     assert (outcome.code, outcome.err) == (0, "")
     found = load_finetuned(folder, device="cpu")
-    accuracy = 100 * found.chosen_epoch.validation_accuracy
+    accuracy = 100 * found.chosen_epoch.validation_score
     said = outcome.out.splitlines()
     assert said[0] == "MUTAG: 188 graphs with labels (-1: 63, 1: 125), from the pre-trained encoder."
     assert re.fullmatch(
@@ -60,13 +60,17 @@ def test_json(joao, mutag_run, tmp_path):
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     assert told == {
         "folder": "tuned",
+        "kind": "classes",
         "classes": [-1, 1],
+        "split": "random",
         "train_graphs": 150,
         "validation_graphs": 38,
+        "test_graphs": 0,
         "epochs": 1,
         "chosen_epoch": 1,
         "validation_loss": found.chosen_epoch.validation_loss,
-        "validation_accuracy": found.chosen_epoch.validation_accuracy,
+        "validation_accuracy": found.chosen_epoch.validation_score,
+        "scores": found.scores,
         "from_scratch": False,
         "seconds": found.info.seconds,
     }

@@ -30,7 +30,7 @@ def mutag_lines(labels):
 
 
 def test_csv_and_npz_have_the_predictions_of_the_classifier(joao, mutag_tuned, tmp_path):
-    expected = load_finetuned(mutag_tuned, device="cpu").predict_probabilities(MUTAG).numpy()
+    expected = load_finetuned(mutag_tuned, device="cpu").predict(MUTAG).numpy()
     truth = np.array([-1, 1])[MUTAG.classes]
     predicted = np.where(expected[:, 1] > expected[:, 0], 1, -1)
     share = f"{100 * (predicted == truth).mean():.1f}"

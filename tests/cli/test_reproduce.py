@@ -145,6 +145,9 @@ def test_few_labels_go_on_where_they_were(joao, short_few_labels, made_root, tmp
     assert "6 cells, 6 done before." in third.out
     assert third.err == ""
     assert "PROTEINS" not in third.out
+    fourth = joao(*arguments, "--only", "NCI1,PROTEINS", "--label-rate", "20")
+    assert "3 cells, 3 done before." in fourth.out
+    assert fourth.err == "joao: note: PROTEINS at 20 %: is not in the table and is left out.\n"
     last = third.out.splitlines()[-1]
     assert last.startswith("Next, with your own graphs: joao pretrain my_graphs.jsonl")
 

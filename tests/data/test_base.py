@@ -1,9 +1,13 @@
 """Oracle: sets of pairs, built by a loop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from joao.data import base
 from joao.data.base import make_dataset, plain_label
+from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 
 
@@ -133,3 +137,40 @@ def test_wrong_values_are_told(changes, message):
 )
 def test_plain_labels(value, label):
     assert plain_label(value) == label
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (1, [1]),
+        (-1, [4]),
+        (np.int64(2), [2]),
+        (slice(1, None, 2), [1, 3]),
+        ([3, 0, 3], [3, 0, 3]),
+        (np.array([False, True, False, False, True]), [1, 4]),
+        ([], []),
+    ],
+)
+def test_graphs_are_picked_as_from_a_list(which, expected):
+    whole = random_graphs(5, mean_nodes=4)
+    single = [*whole]
+    picked = whole[which]
+    assert [each.fingerprint for each in picked] == [single[number].fingerprint for number in expected]
+    assert picked.classes.tolist() == whole.classes[expected].tolist()
+
+
+@pytest.mark.parametrize("which", [5, -6, [5]])
+def test_there_is_no_graph_beyond_the_last(which):
+    with pytest.raises(IndexError):
+        random_graphs(5, mean_nodes=4)[which]
+
+
+def test_degrees_are_those_of_a_plain_count(monkeypatch):
+    dataset = random_graphs(7, mean_nodes=5)
+    counted = [0] * dataset.num_nodes
+    for graph in range(7):
+        for edge in range(dataset.first_edge[graph], dataset.first_edge[graph + 1]):
+            counted[dataset.first_node[graph] + dataset.target[edge]] += 1
+    assert dataset.degrees.tolist() == counted
+    monkeypatch.setattr(base, "_GRAPHS_AT_ONCE", 3)
+    assert replace(dataset).degrees.tolist() == counted

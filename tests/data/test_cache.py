@@ -39,11 +39,18 @@ TU = {
 }
 
 
+MOLECULES = {
+    "molecules.csv": "smiles,id,toxic,note\nCCO,é,1,a\nnone,b,0,\n[Na+].[Cl-],,,\n".encode(),
+    "smi.gz": b"C" * 300 + b"\nC/C=C/C two words\n",
+}
+
+
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
     """A cache of its own, which keeps even the smallest source."""
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
     monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    monkeypatch.setattr(sources, "SMALLEST_TABLE", 1)
     return tmp_path / "kept" / "packed"
 
 
@@ -63,12 +70,12 @@ def fresh():
 def kept_only():
     """Reads what is in the cache: no reader works any more."""
 
-    def refuse(path):
+    def refuse(path, **_):
         raise AssertionError(f"{path} was read again")
 
     def read_kept(path):
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("read_tu", "read_graphml"):
+            for name in ("read_tu", "read_graphml", "read_molecules"):
                 patch.setattr(sources, name, refuse)
             patch.setattr(sources, "READERS", dict.fromkeys(sources.READERS, refuse))
             return read(path)
@@ -93,8 +100,11 @@ def write_graphml(path, size):
 
 
 @pytest.fixture(
-    params=["zip", "flat zip", "folder", "raw", "jsonl", "jsonl.gz", "csv", "csv.gz", "graphml", "graphmls"]
-)
+    params=[
+        "zip", "flat zip", "folder", "raw", "jsonl", "jsonl.gz", "csv", "csv.gz", "graphml", "graphmls",
+        "molecules.csv", "smi.gz",
+    ]
+)  # fmt: skip
 def source(request, tmp_path, write_tu):
     """A source of every kind."""
     kind = request.param
@@ -110,7 +120,9 @@ def source(request, tmp_path, write_tu):
         for size in (2, 3, 4):
             write_graphml(tmp_path / "many" / f"g{size}.graphml", size)
         return tmp_path / "many"
-    text = lines() if "jsonl" in kind else csv_text()
+    if kind in MOLECULES:
+        pytest.importorskip("rdkit")
+    text = MOLECULES.get(kind) or (lines() if "jsonl" in kind else csv_text())
     path = tmp_path / f"mine.{kind}"
     path.write_bytes(gzip.compress(text) if kind.endswith("gz") else text)
     return path
@@ -269,7 +281,7 @@ def test_a_damaged_file_is_never_believed(tmp_path, folder, fresh, kept_only, as
     read(source)
     [file] = folder.iterdir()
     whole = file.read_bytes()
-    stamp = cache._stamp(source)
+    stamp = cache._stamp(source, "", 1)
     assert_equal(cache._load(file, stamp), expected)
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -281,6 +293,21 @@ def test_a_damaged_file_is_never_believed(tmp_path, folder, fresh, kept_only, as
         assert_equal(read(source), expected)
         assert file.read_bytes() == whole  # and mended
     kept_only(source)
+
+
+def test_columns_and_the_version_of_rdkit_count(tmp_path, kept_only, monkeypatch):
+    pytest.importorskip("rdkit")
+    source = tmp_path / "mine.csv"
+    source.write_bytes(b"smiles,other,a,b\nC,CC,1,2\n")
+    assert read(source).target_names == ("a", "b")
+    assert read(source, tasks=["b"]).target_names == ("b",)
+    assert read(source, smiles="other", tasks=[]).num_nodes == 2
+    assert kept_only(source).target_names == ("a", "b")  # each is kept by itself
+    monkeypatch.setattr(cache, "featuriser", lambda: "codes 1, RDKit of tomorrow")
+    with pytest.raises(AssertionError, match="was read again"):
+        kept_only(source)
+    monkeypatch.setattr(cache, "featuriser", lambda: None)  # without RDKit they are good enough
+    assert kept_only(source).num_nodes == 1
 
 
 def test_the_file_of_another_source_is_not_taken(tmp_path, folder):

@@ -57,9 +57,9 @@ def test_number_labels_are_in_the_order_of_numbers(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"bonds.csv:1: no column 'graph'. Needed: graph, source, target; found: an empty file"),
+        ("", r"bonds.csv:1: neither a table of molecules, .* nor an edge list, .* Found: an empty file"),
         ("graph,from,target\n1,2,3\n", r":1: no column 'source'. .*; found: graph, from, target"),
-        ("graph;source;target\n1;2;3\n", r"no column 'graph'. .*; found: graph;source;target"),
+        ("graph;source;target\n1;2;3\n", r":1: neither a table of molecules, .* Found: graph;source;target"),
         ("graph,source,target\n", r"bonds: no graphs in it"),
         ("graph,source,target,graph\n1,2,3,4\n", r":1: column 'graph' is there twice"),
         ("graph,source,target\n1,2,3\n1,2\n", r":3: 2 cells where the header has 3"),

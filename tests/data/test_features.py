@@ -175,9 +175,17 @@ def test_a_degree_cap_below_one_is_told():
 @pytest.mark.parametrize(
     ("fixed", "later", "message"),
     [
-        ({"node_labels": np.arange(4)}, {}, "0 columns of node labels; the features expect 1"),
+        (
+            {"node_labels": np.arange(4)},
+            {},
+            "0 columns of node labels; the features expect 1. .* or pre-train on these.",
+        ),
         ({"node_labels": np.arange(4)}, {"node_labels": np.array(list("abcd"))}, "of another type"),
-        ({"node_attributes": np.eye(4)}, {"node_attributes": np.ones((4, 2))}, "2 columns .* expect 4"),
+        (
+            {"node_attributes": np.eye(4)},
+            {"node_attributes": np.ones((4, 2))},
+            "2 columns .* expect 4. .* or pre-train on these.",
+        ),
     ],
 )
 def test_graphs_that_do_not_fit_are_told(fixed, later, message):

@@ -21,18 +21,21 @@ def batch(make_batch, shapes):
     return replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double())
 
 
-def by_loops(encoder, batch):
+def by_loops(encoder, batch, loop=None):
     """The equation node by node: every message made, joined and summed on its own."""
+    width = encoder.num_dimensions
     x = [encoder.first.weight @ row for row in batch.x]
-    incoming = [[] for _ in x]
-    for edge, (u, v) in enumerate(batch.edge_index.T.tolist()):
-        incoming[v].append((u, torch.cat([batch.edge_attr[edge], torch.tensor([0.0, 1.0])])))
-    for v in range(len(x)):
-        incoming[v].append((v, torch.tensor([0.0] * batch.edge_attr.shape[1] + [1.0, 1.0]).double()))
+    loop = torch.zeros(width).double() if loop is None else loop
     for layer, (edges, mlp) in enumerate(zip(encoder.edges, encoder.mlps, strict=True)):
-        summed = [sum(torch.cat([x[u], edges.weight @ numbers]) for u, numbers in each) for each in incoming]
+        summed = [torch.cat([x[v], loop]) for v in range(len(x))]
+        for edge, (u, v) in enumerate(batch.edge_index.T.tolist()):
+            vector = edges.weight[:, :-1] @ batch.edge_attr[edge] + edges.weight[:, -1]
+            summed[v] = summed[v] + torch.cat([x[u], vector])
         hidden = torch.stack([mlp[0].weight @ each + mlp[0].bias for each in summed])
-        mean, variance = hidden.mean(0), hidden.var(0, unbiased=False)
+        if encoder.training:
+            mean, variance = hidden.mean(0), hidden.var(0, unbiased=False)
+        else:
+            mean, variance = mlp[1].running_mean, mlp[1].running_var
         normed = (hidden - mean) / (variance + mlp[1].eps).sqrt() * mlp[1].weight + mlp[1].bias
         x = [mlp[3].weight @ row.clamp(min=0) + mlp[3].bias for row in normed]
         if layer < len(encoder.mlps) - 1:
@@ -40,30 +43,32 @@ def by_loops(encoder, batch):
     return torch.stack(x)
 
 
-def test_nodes_and_graphs_are_those_of_the_equation(batch):
-    encoder = EdgeGin(batch.x.shape[1], 9, width=7, layers=3).double()
+@pytest.mark.parametrize("training", [True, False])
+def test_nodes_and_graphs_are_those_of_the_equation(batch, training):
+    encoder = EdgeGin(batch.x.shape[1], 9, width=7, layers=3).double().train(training)
     expected = by_loops(encoder, batch)
     torch.testing.assert_close(encoder.encode_nodes(batch), expected)
     means = [expected[batch.graph_of_node == graph].mean(0) for graph in range(batch.num_graphs)]
     torch.testing.assert_close(encoder(batch), torch.stack(means))
 
 
-def test_it_has_as_many_parameters_as_published():
+def test_a_vector_of_loops_is_a_bias(batch):
+    encoder = EdgeGin(batch.x.shape[1], 9, width=7, layers=2).double().eval()
+    loop = torch.linspace(-1, 1, 7).double()
+    published = by_loops(encoder, batch, loop)
+    assert not torch.allclose(published, encoder.encode_nodes(batch))
+    with torch.no_grad():
+        for mlp in encoder.mlps:
+            mlp[0].bias += mlp[0].weight[:, 7:] @ loop
+    torch.testing.assert_close(encoder.encode_nodes(batch), published)
+
+
+def test_it_has_as_many_parameters_as_published_and_no_others():
     encoder = EdgeGin(1, 9)
     d = 300
-    # An edge's 9 numbers and the bias; our column for loops is the published eighth number, which no edge has.
-    layer = (9 + 2) * d + (2 * d * 2 * d + 2 * d) + 2 * 2 * d + (2 * d * d + d)
+    # Two rows for inputs of nodes were published, of which the files use one.
+    layer = (9 + 1) * d + (2 * d * 2 * d + 2 * d) + 2 * 2 * d + (2 * d * d + d)
     assert sum(each.numel() for each in encoder.parameters()) == d + 5 * layer
-
-
-def test_a_loop_differs_from_an_edge_of_zeros(make_batch):
-    """Two nodes that are joined by an edge of zeros, and one node alone."""
-    encoder = EdgeGin(1, 2, width=5, layers=1).double().eval()
-    pair = make_batch([(2, [(0, 1)])], with_attributes=True)
-    ones = torch.ones(2, 1).double()
-    joined = encoder.encode_nodes(replace(pair, x=ones, edge_attr=torch.zeros(2, 2).double()))
-    alone = encoder.encode_nodes(replace(make_batch([(2, [])]), x=ones, edge_attr=torch.zeros(0, 2).double()))
-    assert not torch.allclose(joined, alone)
 
 
 def test_edges_matter_and_bytes_will_do(batch):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joao.errors import UserError
-from joao.evaluation.scaffolds import filled, scaffold_split, scaffolds
+from joao.evaluation.scaffolds import filled, scaffold_numbers, scaffold_split, scaffolds
 
 ROOT = os.environ.get("JOAO_DATA")
 
@@ -120,3 +120,11 @@ def test_official_splits_are_found_again(name, sizes):
     split = scaffold_split([row[header.index("smiles")] for row in rows])
     assert [len(part) for part in split] == sizes
     assert [part.tolist() for part in split] == official
+
+
+def test_numbers_of_scaffolds_split_like_the_scaffolds():
+    smiles = ["CC1CCCCC1", "c1ccccc1", "CCO", "OC1CCCCC1", "N", "c1ccccc1C"]
+    numbers = scaffold_numbers(smiles)
+    assert numbers.tolist() == [0, 1, 2, 0, 2, 1]
+    for one, other in zip(filled(numbers.tolist(), 0.5, 0.2), filled(scaffolds(smiles), 0.5, 0.2), strict=True):
+        assert one.tolist() == other.tolist()

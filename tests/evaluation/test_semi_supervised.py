@@ -15,6 +15,7 @@ from joao.evaluation.labels import few_labels
 from joao.evaluation.semi_supervised import FewLabelsScore, FewLabelsScores, score_splits
 from joao.randomness import derived_seed, seeded
 from joao.training.finetune import Finetune, Finetuning, Fit, FitEpoch
+from joao.training.targets import ClassTargets
 
 DATA = random_graphs(60, 8, 2.5, seed=3, num_classes=3)
 CLASSES = DATA.classes
@@ -28,7 +29,7 @@ def finetuning(classes=CLASSES, fast=False):
     with seeded(1, "weights"):
         encoder = ResGcn(store.num_features, width=8, layers=1)
     how = Finetune(epochs=EPOCHS, batch_size=8, learning_rate=0.01)
-    return Finetuning(store, torch.from_numpy(classes), 3, encoder, how, fast=fast)
+    return Finetuning(store, ClassTargets(torch.from_numpy(classes), 3), encoder, how, fast=fast)
 
 
 def share_right(fitted, graphs, classes=CLASSES):
@@ -51,7 +52,7 @@ def test_scores_are_those_of_a_fit_by_hand():
         assert score.validation_accuracy == pytest.approx(share_right(fitting, split.validation))
         assert score.epoch == fit.chosen
         # The best by validation, and of equally good ones the last.
-        of_epochs = [epoch.validation_accuracy for epoch in fit.epochs]
+        of_epochs = [epoch.validation_score for epoch in fit.epochs]
         assert score.epoch == EPOCHS - of_epochs[::-1].index(max(of_epochs))
     assert len({score.accuracy for score in scores.folds}) > 1
 
@@ -59,7 +60,8 @@ def test_scores_are_those_of_a_fit_by_hand():
 def test_every_fold_is_fitted_and_then_tested_once(monkeypatch):
     fitting, asked = finetuning(), []
 
-    def fit(train, validation, seed):
+    def fit(train, validation, seed, start):
+        assert start is None
         asked.append(("fit", train.tolist(), validation.tolist(), seed))
         return Fit(tuple(FitEpoch(1.0, 1.0, accuracy) for accuracy in (0.25, 0.75, 0.5)), chosen=2)
 

@@ -7,6 +7,7 @@ import pytest
 
 from joao.reporting.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised
 from joao.reproduce import semi_supervised as few_labels
+from joao.reproduce import transfer
 from joao.reproduce.unsupervised import grid
 
 PAPER = tomllib.loads((files("joao.reporting") / "paper_results.toml").read_text(encoding="utf-8"))
@@ -53,8 +54,9 @@ def test_what_the_papers_semi_supervised_tables_have_not():
 
 
 def test_every_data_set_of_the_tables_has_a_column():
-    assert {*grid()["datasets"], *few_labels.grid()["datasets"]} == set(COLUMNS)
-    assert set(ROWS) <= {*grid()["methods"], *few_labels.grid()["methods"]}
+    grids = grid(), few_labels.grid(), transfer.grid()
+    assert {name for each in grids for name in each["datasets"]} == set(COLUMNS)
+    assert set(ROWS) <= {name for each in grids for name in each["methods"]}
 
 
 def test_every_cell_of_the_published_tables_has_its_figure():

@@ -7,7 +7,7 @@ from joao.training.classifier import Classifier
 
 @pytest.fixture
 def classifier(store):
-    return Classifier(Gin(store.num_features, width=4, layers=2), num_classes=3).eval()
+    return Classifier(Gin(store.num_features, width=4, layers=2), num_outputs=3).eval()
 
 
 def test_logits_are_a_linear_map_of_the_embeddings_as_they_are(classifier, store):
@@ -26,7 +26,7 @@ def test_embeddings_are_shifted_and_then_scaled(classifier):
 
 
 def test_the_linear_layer_starts_xavier_uniform_with_zero_bias():
-    linear = Classifier(Gin(3, width=300, layers=1), num_classes=200).linear
+    linear = Classifier(Gin(3, width=300, layers=1), num_outputs=200).linear
     bound = (6 / 500) ** 0.5
     assert not linear.bias.any()
     assert 0.99 * bound < linear.weight.abs().max() <= bound

@@ -22,6 +22,7 @@ from joao.training import rooms
 from joao.training.device import Fabric
 from joao.training.finetune import Finetune, Finetuning, FitEpoch
 from joao.training.model import calibrate
+from joao.training.targets import ClassTargets
 
 TRAIN, VALIDATION, TEST = torch.arange(0, 23), torch.arange(23, 35), torch.arange(35, 45)
 NONE = torch.arange(0)
@@ -59,7 +60,7 @@ def make(store, classes):
             made = ENCODERS[encoder](store.num_features) if isinstance(encoder, str) else encoder
         calibrate(made, pre_trained_on, 45, torch.Generator().manual_seed(0))  # as pre-training leaves it
         settings = {"epochs": 4, "batch_size": 6, "learning_rate": 0.01, **how}
-        return Finetuning(store, classes, 3, made, Finetune(**settings), fabric, pool, fast, seed)
+        return Finetuning(store, ClassTargets(classes, 3), made, Finetune(**settings), fabric, pool, fast, seed)
 
     return make
 
@@ -73,7 +74,7 @@ def same(one, other):
 
 
 def losses(fit):
-    return torch.tensor([[each.loss, each.validation_loss, each.validation_accuracy] for each in fit.epochs])
+    return torch.tensor([[each.loss, each.validation_loss, each.validation_score] for each in fit.epochs])
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -217,13 +218,13 @@ class Scripted(Finetuning):
         self.classifier.linear.bias.data[0] += 1
         return 0.5
 
-    def _look(self, loss, batches, labels):
+    def _look(self, loss, batches, graphs):
         return self.script[int(self.classifier.linear.bias[0]) - 1]
 
 
 def oracle(script, choose_by, patience):
     """The number of epochs and of the one that is kept, from the words of :class:`Finetune`."""
-    scores = [e.validation_accuracy if choose_by == "accuracy" else -e.validation_loss for e in script]
+    scores = [-e.validation_loss if choose_by == "loss" else e.validation_score for e in script]
     last = len(scores)
     for number in range(1, len(scores) + 1):
         since_better = 0
@@ -242,12 +243,13 @@ few = st.sampled_from([0.25, 0.5, 0.75, 1.0])
 scripts = st.lists(st.builds(FitEpoch, st.just(0.5), few, few), min_size=1, max_size=12)
 
 
-@drawn(scripts, st.sampled_from(["accuracy", "loss"]), st.integers(0, 5))
+@drawn(scripts, st.sampled_from(["score", "accuracy", "loss"]), st.integers(0, 5))
 def test_the_last_of_the_best_epochs_is_kept_and_patience_counts_from_the_first(script, choose_by, patience):
     dataset = random_graphs(4, 4, 2, seed=0)
     store = make_store(dataset, Features.fixed_on(dataset))
     how = Finetune(epochs=len(script), patience=patience, choose_by=choose_by)
-    fitting = Scripted(store, torch.tensor([0, 1, 0, 1]), 2, Gin(store.num_features, width=2, layers=1), how)
+    targets = ClassTargets(torch.tensor([0, 1, 0, 1]), 2)
+    fitting = Scripted(store, targets, Gin(store.num_features, width=2, layers=1), how)
     fitting.script = script
     seen = []
     fit = fitting.fit(torch.arange(2), torch.arange(2, 4), on_epoch=seen.append)
@@ -257,7 +259,7 @@ def test_the_last_of_the_best_epochs_is_kept_and_patience_counts_from_the_first(
     assert int(fitting.classifier.linear.bias[0]) == best
 
 
-@pytest.mark.parametrize("choose_by", ["accuracy", "loss"])
+@pytest.mark.parametrize("choose_by", ["score", "loss"])
 @pytest.mark.parametrize("fast", [False, True])
 def test_what_is_kept_is_the_epoch_that_validation_prefers(make, classes, choose_by, fast):
     wrong = classes.clone()
@@ -287,7 +289,7 @@ def test_without_validation_graphs_the_last_epoch_is_kept_and_patience_has_nothi
     fitting, states = make(epochs=5, patience=1), []
     fit = fitting.fit(TRAIN, NONE, on_epoch=lambda _: states.append(state(fitting)))
     assert fit.chosen == len(fit.epochs) == 5
-    assert all(each.validation_loss is each.validation_accuracy is None for each in fit.epochs)
+    assert all(each.validation_loss is each.validation_score is None for each in fit.epochs)
     assert same(state(fitting), states[-1])
 
 
@@ -378,13 +380,13 @@ def test_balanced_weights_are_those_of_scikit_learn(make, classes, train):
     present = np.unique(labels)
     assert len(present) == (3 if len(train) == 23 else 2)
     expected = compute_class_weight("balanced", classes=present, y=labels)
-    torch.testing.assert_close(fitting.class_weights[present], torch.from_numpy(expected).float())
+    torch.testing.assert_close(fitting.settled[0, present], torch.from_numpy(expected).float())
 
 
 def test_unbalanced_graphs_weigh_the_same(make):
     fitting = make(epochs=1)
     fitting.fit(TRAIN, NONE)
-    assert fitting.class_weights.tolist() == [1, 1, 1]
+    assert fitting.settled.tolist() == [[1, 1, 1]]
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_graphs(make, store, classes):
@@ -458,15 +460,15 @@ class Blank(PaddedAugmentation):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_training_sees_augmented_graphs_and_validation_graphs_as_they_are(make, store, fast):
+def test_training_sees_augmented_graphs_and_validation_graphs_as_they_are(make, store, classes, fast):
     blank, epochs = replace(store, x=torch.zeros_like(store.x)), []
     fitting = make(pool=[Blank()], fast=fast, epochs=1, learning_rate=1e-9)
     for other in (fitting, make(fast=fast, epochs=1, learning_rate=1e-9, store=blank)):
         epochs.append(other.fit(TRAIN, VALIDATION).epochs[0])
     assert epochs[0].loss == epochs[1].loss  # as if there had never been features
     assert epochs[0].validation_loss != epochs[1].validation_loss
-    labels = fitting.classes[VALIDATION]
-    assert epochs[0].validation_loss == F.cross_entropy(fitting.logits(VALIDATION), labels).item()
+    expected = F.cross_entropy(fitting.logits(VALIDATION), classes[VALIDATION]).item()
+    assert epochs[0].validation_loss == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("where", [TRAIN, VALIDATION], ids=["training", "validation"])
@@ -500,7 +502,7 @@ def test_two_training_graphs_are_enough(make):
         ({"learning_rate": -1.0}, "learning_rate must be above 0, got -1.0."),
         ({"learning_rate": float("inf")}, "learning_rate must be above 0, got inf."),
         ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan."),
-        ({"choose_by": "f1"}, "choose_by must be 'accuracy' or 'loss', got 'f1'."),
+        ({"choose_by": "f1"}, "choose_by must be 'score', 'accuracy' or 'loss', got 'f1'."),
     ],
 )
 def test_impossible_settings_are_told(settings, message):

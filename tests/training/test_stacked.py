@@ -1,18 +1,24 @@
 """Fits side by side are fits one after another."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from joao.augmentations import NodeDrop
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
-from joao.encoders import Gin, ResGcn
-from joao.encoders.base import stacked
+from joao.encoders import Gin, MoleculeGin, ResGcn
+from joao.encoders.base import StackableEncoder, stacked
 from joao.errors import UserError
 from joao.randomness import seeded
 from joao.training import stacked as stacked_module
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.stacked import Part, StackedFits, fit_all
+from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 
 NUMBERS = torch.arange(45)
 # of different sizes, one with a graph more in its last batch
@@ -28,41 +34,76 @@ def dataset():
     return random_graphs(45, 8, 2.5, seed=3, num_classes=3)
 
 
+def targets_of(classes):
+    """Classes, and made of them tasks of yes or no and of numbers, of which some are not measured."""
+    tasks = (classes.unsqueeze(1) == torch.arange(4)).float()  # the last of them is no for all
+    tasks[::4, 0] = tasks[5:40, 1] = torch.nan
+    tasks[7] = torch.nan
+    noise = torch.randn(tasks.shape, generator=torch.Generator().manual_seed(1))
+    return {
+        "classes": ClassTargets(classes, 3),
+        "binary": BinaryTargets(tasks),
+        "numbers": NumberTargets(torch.tensor([1.0, 200.0, 0.01, 5.0]) * (tasks + 0.3 * noise) + 40),
+    }
+
+
 @pytest.fixture
 def make(dataset):
     store = make_store(dataset, Features.fixed_on(dataset))
 
-    def make(fast=True, encoder=None, pool=(), **how):
+    def make(fast=True, encoder=None, pool=(), kind="classes", **how):
         with seeded(1, "weights"):
             made = encoder(store.num_features) if encoder else ResGcn(store.num_features, width=6, layers=2)
         settings = {"epochs": 5, "batch_size": 8, "learning_rate": 1e-4, **how}
-        return Finetuning(
-            store, torch.from_numpy(dataset.classes), 3, made, Finetune(**settings), pool=pool, fast=fast, seed=2
-        )
+        targets = targets_of(torch.from_numpy(dataset.classes))[kind]
+        return Finetuning(store, targets, made, Finetune(**settings), pool=pool, fast=fast, seed=2)
 
     return make
 
 
 def results(finetuning):
-    return [(fit, finetuning.logits(NUMBERS)) for fit in fit_all(finetuning, PARTS)]
+    """Every fit, with the outputs at its chosen epoch and at its last."""
+    found = []
+    for fit in fit_all(finetuning, PARTS):
+        chosen = finetuning.logits(NUMBERS)
+        finetuning.to_last()
+        found.append((fit, torch.stack([chosen, finetuning.logits(NUMBERS)])))
+    return found
 
 
-@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("kind", "residual"), [("classes", True), *((kind, False) for kind in KINDS)])
 @pytest.mark.parametrize("how", [{}, {"choose_by": "loss", "balanced": True}, {"standardise": True}], ids=str)
-def test_every_part_gets_what_it_gets_alone(make, residual, how, monkeypatch):
+def test_every_part_gets_what_it_gets_alone(make, kind, residual, how, monkeypatch):
     def encoder(num_features):
         return ResGcn(num_features, width=6, layers=2, residual=residual)
 
-    together = make(encoder=encoder, **how)
+    together = make(encoder=encoder, kind=kind, **how)
     monkeypatch.setattr(together, "fit", None)  # nobody may fall back to it
     # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
     for (fit, logits), (alone, logits_alone) in zip(
-        results(together), results(make(encoder=encoder, fast=False, **how)), strict=True
+        results(together), results(make(encoder=encoder, kind=kind, fast=False, **how)), strict=True
     ):
         assert fit.chosen == alone.chosen
         torch.testing.assert_close(logits, logits_alone, rtol=1e-3, atol=1e-3)
         for epoch, epoch_alone in zip(fit.epochs, alone.epochs, strict=True):
             assert vars(epoch) == pytest.approx(vars(epoch_alone), rel=1e-3)
+
+
+def test_bonds_go_along(dataset):
+    """An encoder of atoms and bonds gets in stacked batches what it gets alone."""
+    atoms = np.stack([dataset.node_labels[:, 0] + 5, dataset.node_labels[:, 0] % 3], axis=1).astype(np.uint8)
+    bonds = np.stack([(dataset.source + dataset.target) % 4, (dataset.source * dataset.target) % 3], axis=1)
+    molecules = replace(dataset, kind="molecules", node_labels=atoms, edge_attr=bonds.astype(np.uint8))
+    targets = targets_of(torch.from_numpy(dataset.classes))["binary"]
+    found = []
+    for fast, store in ((True, molecules), (False, molecules), (True, replace(molecules, edge_attr=0 * bonds))):
+        with seeded(1, "weights"):
+            encoder = MoleculeGin(2, 2, width=6, layers=2)
+        made = make_store(store, Features.fixed_on(molecules))
+        how = Finetune(epochs=3, batch_size=8, learning_rate=1e-4)
+        found.append([shown for _, shown in results(Finetuning(made, targets, encoder, how, fast=fast, seed=2))])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(found[0][0], found[2][0], atol=1e-2)  # bonds matter
 
 
 def test_nothing_passes_from_part_to_part(make):
@@ -71,7 +112,84 @@ def test_nothing_passes_from_part_to_part(make):
     finetuning = make()
     fit = next(fit_all(finetuning, other))
     assert [each.loss for each in fit.epochs] == pytest.approx([each.loss for each in first[0].epochs], rel=1e-6)
-    torch.testing.assert_close(finetuning.logits(NUMBERS), first[1])
+    torch.testing.assert_close(finetuning.logits(NUMBERS), first[1][0])
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_is_scored_at_the_chosen_epoch_and_at_the_last(make, fast, kind):
+    finetuning = make(fast=fast, kind=kind, learning_rate=0.03, epochs=7, balanced=True)
+    differ = 0
+    for part, fit in zip(PARTS, fit_all(finetuning, PARTS), strict=True):
+        found = []
+        for move in (lambda: None, finetuning.to_last):
+            move()
+            found.append(finetuning.score(part.validation))
+        expected = [fit.epochs[number - 1].validation_score for number in (fit.chosen, 7)]
+        assert found == pytest.approx(expected, rel=1e-4)
+        differ += found[0] != found[1]
+    assert differ  # or nothing would be shown
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_where_labels_allow_no_score_the_loss_chooses(make, fast):
+    finetuning = make(fast=fast, kind="binary", learning_rate=0.03, epochs=7)
+    values = finetuning.targets.values
+    values[22:30] = torch.where(values[22:30].isnan(), torch.nan, 0)  # all validation graphs of the first part say no
+    fits = list(fit_all(finetuning, PARTS))
+    assert all(epoch.validation_score is None for epoch in fits[0].epochs)
+    losses = [epoch.validation_loss for epoch in fits[0].epochs]
+    assert fits[0].chosen == 1 + losses.index(min(losses))
+    assert all(epoch.validation_score is not None for epoch in fits[1].epochs)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_parts_may_start_with_weights_of_their_own(make, fast):
+    finetuning = make(fast=fast)
+    with seeded(8, "weights"):
+        other = ResGcn(finetuning.store.num_features, width=6, layers=2)
+    starts = [None, finetuning.start_of(2), finetuning.start_of(9), finetuning.start_of(9, other)]
+    parts = [replace(PARTS[0], start=start) for start in starts]
+    losses = [fit.epochs[0].loss for fit in fit_all(finetuning, parts)]
+    by_hand = []
+    for number, (seed, encoder) in enumerate([(2, None), (2, None), (9, None), (9, other)]):
+        fresh = make(fast=False, encoder=None if encoder is None else lambda _: other)
+        alone = Finetuning(fresh.store, fresh.targets, fresh.classifier.encoder, fresh.how, fast=False, seed=seed)
+        by_hand.append(alone.fit(PARTS[0].train, PARTS[0].validation, PARTS[0].seed).epochs[0].loss)
+        assert losses[number] == pytest.approx(by_hand[number], rel=1e-4)
+    assert len({round(loss, 4) for loss in losses}) == 3
+
+
+class Dropping(StackableEncoder):
+    """Sums of features, of which half are left out in training."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(num_features))
+        self.num_dimensions = self.num_node_dimensions = num_features
+
+    def forward(self, batch):
+        return torch.zeros(batch.num_graphs, batch.x.shape[1]).index_add(0, batch.graph_of_node, batch.x) * self.weight
+
+    def encode_nodes(self, batch):
+        return batch.x
+
+    def encode_padded(self, views):
+        x = views.x * views.keep.unsqueeze(-1)
+        ends = F.pad(x.cumsum(1), (0, 0, 1, 0)).gather(1, views.first_node.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        return F.dropout(ends.diff(dim=1) * self.weight.unsqueeze(-2), 0.5, self.training)
+
+
+def test_dropout_draws_from_the_seed_and_leaves_the_global_generator_alone(make, monkeypatch):
+    finetuning = make(encoder=Dropping)
+    monkeypatch.setattr(finetuning, "fit", None)  # side by side indeed
+    before = torch.get_rng_state()
+    first = list(fit_all(finetuning, PARTS))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.randn(3)
+    assert list(fit_all(finetuning, PARTS)) == first
+    other = list(fit_all(finetuning, [replace(part, seed=part.seed + 9) for part in PARTS]))
+    assert other != first
 
 
 def test_room_left_over_is_nobody(make):

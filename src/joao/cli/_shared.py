@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 DataRoot = Annotated[
     str | None,
     typer.Option("--data-root", envvar="JOAO_DATA", help="Folder where data sets are looked up by name."),
+]
+SmilesColumn = Annotated[
+    str | None,
+    typer.Option("--smiles", metavar="COLUMN", help="Of a table: the column of SMILES, where its name does not tell."),
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="Of a table: the column of identifiers, likewise.")
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="COLUMN", help="Of a table: a column of labels, instead of all that hold numbers."),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -74,8 +85,8 @@ class Output:
         Console(width=None if sys.stdout.isatty() else 200).print(shown)
 
     @contextmanager
-    def progress(self, what: str, total: int) -> Iterator[Bar]:
-        """A bar with rate and time left, on standard error, where that is a terminal."""
+    def progress(self, what: str, total: int | None) -> Iterator[Bar]:
+        """A bar with time left, on standard error, where that is a terminal; without ``total``, once that is known."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -88,7 +99,7 @@ class Output:
         )
         console = Console(stderr=True)
         with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
-            yield Bar(progress, progress.add_task(what, total=total, note=""))
+            yield Bar(progress, progress.add_task(what, total=total, visible=total is not None, note=""))
 
 
 class Bar:
@@ -99,6 +110,10 @@ class Bar:
 
     def advance(self, note: str = "") -> None:
         self._progress.update(self._task, advance=1, note=note)
+
+    def add(self, done: int, total: int) -> None:
+        """Of ``total``, so many more are done."""
+        self._progress.update(self._task, advance=done, total=total, visible=True)
 
 
 def silence_lightning() -> None:
@@ -112,20 +127,47 @@ def quoted(word: str | Path) -> str:
     return shlex.quote(str(word))
 
 
-def read_data(source: str, data_root: str | None, output: Output) -> Dataset:
-    """Reads a data set and passes its notices on."""
+def columns_of(smiles: str | None, identifiers: str | None, tasks: list[str] | None = None) -> dict[str, Any]:
+    """The columns that were named on the command line, as :func:`joao.read` takes them."""
+    given = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None}
+    return {role: column for role, column in given.items() if column is not None}
+
+
+def read_data(
+    source: str,
+    data_root: str | None,
+    output: Output,
+    columns: Mapping[str, Any] | None = None,
+    then: str = "are left out",
+) -> Dataset:
+    """Reads a data set, molecules on all cores with a progress bar, and passes its notices on.
+
+    Args:
+        source: name or path.
+        data_root: where names are looked up.
+        output: for notices.
+        columns: of a table, as :func:`joao.read` takes them.
+        then: what becomes of rows that are no molecules.
+    """
     from joao.data import read
 
-    dataset = read(source, data_root)
+    with output.progress("reading molecules", None) as bar:
+        dataset = read(source, data_root, jobs=all_cores(), on_rows=bar.add, **(columns or {}))
     for notice in dataset.notices:
         output.notice(notice)
+    if dataset.failures:
+        first = dataset.failures[0]
+        place = f"line {first.line}" if first.line else f"row {first.row}"
+        output.notice(f"{dataset.failure_notice} and {then}. The first: {place}, {first.text[:40]!r}: {first.reason}")
     return dataset
 
 
-def read_run_data(run: Path, source: str, data_root: str | None, output: Output) -> Dataset:
+def read_run_data(
+    run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any] | None = None
+) -> Dataset:
     """Reads the graphs that a run names; where they are not to be found, says whose they are."""
     try:
-        return read_data(source, data_root, output)
+        return read_data(source, data_root, output, columns)
     except UserError as error:
         raise UserError(f"{run}: its graphs: {error}") from error
 

@@ -1,15 +1,34 @@
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Output, Quiet, quoted, read_data
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    IdColumn,
+    Output,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    columns_of,
+    quoted,
+    read_data,
+)
 from joao.errors import UserError
+
+if TYPE_CHECKING:
+    from joao.data import Dataset
+
+TASKS_SHOWN = 30
 
 
 def data(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
+    smiles: SmilesColumn = None,
+    identifiers: IdColumn = None,
+    tasks: Tasks = None,
     data_root: DataRoot = None,
     clear_cache: Annotated[
         bool, typer.Option("--clear-cache", help="Remove the packed copies that make a second read quick.")
@@ -19,7 +38,8 @@ def data(
 ) -> None:
     """List the data sets at hand, or describe one.
 
-    DATA is the name of a TU data set, or a path: a TU zip or folder, .graphml, .csv or .jsonl.
+    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
+    (.csv), .jsonl, or what 'joao pack' wrote.
     """
     output = Output(quiet, as_json)
     if clear_cache and source is not None:
@@ -43,7 +63,10 @@ def data(
         return
     import numpy as np
 
-    dataset = read_data(source, data_root, output)
+    dataset = read_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
+    if dataset.kind == "molecules":
+        _describe_molecules(dataset, source, output)
+        return
     sizes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
     classes = [] if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0]).tolist()
     facts: dict[str, Any] = {
@@ -69,3 +92,47 @@ def data(
     counts = ", ".join(f"{name}: {count}" for name, count in facts["classes"].items())
     output.say(f"  classes: {counts or 'none (pre-training needs none)'}")
     output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+
+
+def _describe_molecules(dataset: Dataset, source: str, output: Output) -> None:
+    import numpy as np
+
+    atoms, bonds = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
+    facts: dict[str, Any] = {
+        "name": dataset.name,
+        "molecules": len(dataset),
+        "different SMILES": len(set(dataset.smiles)) or None,
+        "atoms": {"mean": float(atoms.mean()), "least": int(atoms.min()), "most": int(atoms.max())},
+        "bonds": {"mean": float(bonds.mean()), "least": int(bonds.min()), "most": int(bonds.max())},
+        "tasks": {name: _task(dataset, number) for number, name in enumerate(dataset.target_names)},
+        "failures": [each._asdict() for each in dataset.failures],
+        "featuriser": dataset.featuriser,
+        "fingerprint": dataset.fingerprint,
+    }
+    output.result(facts)
+    different = f", {facts['different SMILES']} different SMILES" if dataset.smiles else ""
+    output.say(f"{dataset.name}: {len(dataset)} molecules{different}")
+    for what in ("atoms", "bonds"):
+        value = facts[what]
+        output.say(f"  {what} per molecule: {value['mean']:.2f} ({value['least']} to {value['most']})")
+    output.say("  tasks:" if facts["tasks"] else "  tasks: none (pre-training needs none)")
+    for name, task in list(facts["tasks"].items())[:TASKS_SHOWN]:
+        output.say(f"    {name}: " + ", ".join(f"{what}: {count}" for what, count in task.items()))
+    if len(facts["tasks"]) > TASKS_SHOWN:
+        output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; all with --json")
+    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+
+
+def _task(dataset: Dataset, number: int) -> dict[str, int | float]:
+    """Of a task of zeros and ones, how many there are of each; of another one, mean and range."""
+    import numpy as np
+
+    if dataset.targets is None:
+        return {}
+    column = dataset.targets[:, number]
+    measured = column[~np.isnan(column)]
+    facts: dict[str, int | float] = {"missing": len(column) - len(measured)}
+    if np.isin(measured, (0, 1)).all():
+        return {"0": int((measured == 0).sum()), "1": int((measured == 1).sum()), **facts}
+    numbers = {"mean": measured.mean(dtype=np.float64), "least": measured.min(), "most": measured.max()}
+    return {**{what: float(f"{value:.6g}") for what, value in numbers.items()}, **facts}

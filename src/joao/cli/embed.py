@@ -1,47 +1,96 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, free_path, quoted, read_data
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    Device,
+    IdColumn,
+    Output,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    columns_of,
+    free_path,
+    quoted,
+    read_data,
+)
 from joao.errors import UserError
 
 
 def embed(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of the graphs.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz or .csv; must not exist yet.")],
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run, or its export.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
+    pretrained: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A model that comes with joao, in place of RUN.")
+    ] = None,
+    smiles: SmilesColumn = None,
+    identifiers: IdColumn = None,
+    tasks: Tasks = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the embeddings of graphs, one row a graph, in the order of the data."""
+    """Write the embeddings of graphs, one row a graph, in the order of the data.
+
+    A row of a table that is no molecule has a blank row; OUT.failures.csv tells why.
+    """
     from joao.files import check_new, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .npz or .csv.")
     check_new(out)
+    run, source = _model_and_data(run, source, pretrained)
+    failures = out.with_suffix(".failures.csv")
+    check_new(failures)
     output = Output(quiet, as_json)
     from joao.experiment import load_run
     from joao.reporting.embeddings import as_csv, as_npz
+    from joao.reporting.failures import failures_csv
 
     trained = load_run(run, device=device)
-    dataset = read_data(source, data_root, output)
+    columns = columns_of(smiles, identifiers, tasks)
+    dataset = read_data(source, data_root, output, columns, then=f"have blank rows, see {failures}")
     embeddings = trained.embed(dataset).numpy()
     unknown = trained.info.features.unknown_labels(dataset)
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
-    output.result({"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]})
-    output.say(f"{out}: {embeddings.shape[0]} graphs, {embeddings.shape[1]} dimensions.")
-    if trained.info.finetuned_on:
+    result: dict[str, Any] = {"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]}
+    blank = ""
+    if dataset.failures:
+        write_file(failures, failures_csv(dataset))
+        result |= {"blank": len(dataset.failures), "failures": str(failures)}
+        blank = f", {len(dataset.failures)} blank rows"
+    output.result(result)
+    output.say(f"{out}: {embeddings.shape[0]} {dataset.kind}, {embeddings.shape[1]} dimensions{blank}.")
+    if pretrained is None and trained.info.finetuned_on:
         output.say(f"Next: joao predict {quoted(run)} {quoted(source)} --out {free_path(Path('predictions.csv'))}")
-    elif dataset.classes is not None:
+    elif pretrained is None and dataset.targets is not None:
+        tuned = free_path(run.with_name(f"{run.stem}-finetuned"))
+        output.say(f"Next: joao finetune {quoted(run)} {quoted(source)} --out {quoted(tuned)}")
+    elif pretrained is None and dataset.classes is not None:
         output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
     elif out.suffix == ".npz":
         output.say(f"Next, in Python: numpy.load({str(out)!r})['embeddings']")
     else:
         output.say(f"Next, in Python: pandas.read_csv({str(out)!r}, index_col='graph')")
+
+
+def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
+    """The two arguments; a model that comes with joao takes the place of the first, which then is the data."""
+    if pretrained is not None and run is not None and source is None:
+        from joao.export import shipped
+
+        return shipped(pretrained), str(run)
+    if pretrained is not None and source is not None:
+        raise UserError("embed: name a run or --pretrained, not both.")
+    if run is None or source is None:
+        raise UserError("embed: name a run and DATA, or --pretrained NAME and DATA.")
+    return run, source

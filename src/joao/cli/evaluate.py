@@ -48,12 +48,17 @@ def evaluate(
     from joao.experiment import load_run
 
     trained = load_run(run, device=device)
-    record_path = out or free_path(run / "evaluation.json")
+    beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
+    record_path = out or free_path(beside)
     check_new(record_path)
     named, source = source, source or trained.recipe.data
     if not source:
         raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
-    dataset = read_run_data(run, source, data_root, output) if named is None else read_data(named, data_root, output)
+    dataset = (
+        read_run_data(run, source, data_root, output, trained.recipe.columns)
+        if named is None
+        else read_data(named, data_root, output)
+    )
     record = score(
         trained,
         dataset,

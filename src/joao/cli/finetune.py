@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from joao.cli._scores import told
 from joao.cli._shared import (
     AsJson,
     DataRoot,
     Device,
+    IdColumn,
     Output,
     Quiet,
+    SmilesColumn,
+    columns_of,
     free_path,
     quoted,
     read_data,
@@ -27,6 +31,36 @@ def finetune(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of graphs with labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
+    smiles: SmilesColumn = None,
+    identifiers: IdColumn = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tasks",
+            "--task",
+            metavar="COLUMNS",
+            help="Of a table: columns of labels to learn, with commas between; by default all that hold numbers.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="random, or of molecules scaffold: those with one skeleton are in one part.",
+            show_default="scaffold for molecules, else random",
+        ),
+    ] = None,
+    validation_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the graphs held out to choose the epoch.", show_default="0.2, or 0.1 of a scaffold split"
+        ),
+    ] = None,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the graphs looked at once, at the end.", show_default="0, or 0.1 of a scaffold split"
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the graphs, at most.")] = 100,
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after so many epochs without a better validation; 0: never.")
@@ -39,7 +73,6 @@ def finetune(
     unbalanced: Annotated[
         bool, typer.Option("--unbalanced", help="Let every graph weigh the same, not every class.")
     ] = False,
-    validation_share: Annotated[float, typer.Option(help="Share of the graphs held out to choose the epoch.")] = 0.2,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Start with the encoder's initial weights, to compare.")
     ] = False,
@@ -54,7 +87,11 @@ def finetune(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune a run's encoder, with a classifier behind it, on graphs that have labels."""
+    """Fine-tune a run's encoder, with a linear layer behind it, on graphs that have labels.
+
+    Labels are classes or, in a table of molecules, columns of numbers; empty cells are not measured. Columns of 0 and 1
+    alone are learned as yes and no.
+    """
     from joao.run import check_new_folder
 
     check_new_folder(out)
@@ -65,10 +102,11 @@ def finetune(
     from joao.training.finetune import Finetune, usual_learning_rate
 
     rate = usual_learning_rate(frozen) if learning_rate is None else learning_rate
-    how = Finetune(epochs, batch_size, rate, patience, "accuracy", frozen, not unbalanced, standardise=True)
+    how = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
     trained = load_run(run, device=device)
-    dataset = read_data(source, data_root, output)
+    named = [name.strip() for given in tasks or () for name in given.split(",") if name.strip()]
+    dataset = read_data(source, data_root, output, columns_of(smiles, identifiers, named))
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
         output.notice(f"{run}: has learned these labels before, also those that choose the epoch.")
     unknown = trained.info.features.unknown_labels(dataset)
@@ -78,15 +116,18 @@ def finetune(
     with output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:
-            bar.advance(f"loss {epoch.loss:.3f}, validation {100 * (epoch.validation_accuracy or 0):.1f} %")
+            score = epoch.validation_loss if epoch.validation_score is None else epoch.validation_score
+            bar.advance(f"loss {epoch.loss:.3f}, validation {score or 0:.3f}")
 
         try:
             finetuned = finetune(
                 trained,
                 dataset,
                 how,
-                seed=seed,
+                split=split,
                 validation_share=validation_share,
+                test_share=test_share,
+                seed=seed,
                 from_scratch=from_scratch,
                 device=device,
                 precision=precision,
@@ -96,41 +137,75 @@ def finetune(
         except KeyboardInterrupt:
             raise Interrupted("interrupted. Nothing was written; --epochs or --patience make it shorter.") from None
     finetuned.save(out)
-    _tell(finetuned, output)
+    _tell(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))
     predictions = free_path(Path("predictions.csv"))
     output.say(f"Next: joao predict {quoted(out)} {quoted(source)} --out {predictions}")
 
 
-def _tell(finetuned: Finetuned, output: Output) -> None:
-    info, chosen = finetuned.info, finetuned.chosen_epoch
-    sizes = ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items())
+def _tell(finetuned: Finetuned, graphs: str, output: Output) -> None:
+    info = finetuned.info
     before = "fine-tuned" if len(finetuned.trained.info.finetuned_on) > 1 else "pre-trained"
     start = "from scratch" if info.from_scratch else f"from the {before} encoder"
-    output.say(f"{info.data}: {sum(info.graphs_per_class.values())} graphs with labels ({sizes}), {start}.")
+    count = info.num_train + info.num_validation + info.num_test
+    output.say(f"{info.data}: {count} {graphs} with labels{_labels(finetuned)}, {start}.")
     output.say(
-        f"Learned from {info.num_train} graphs; {info.num_validation} others chose epoch {finetuned.fit.chosen} of "
+        f"Learned from {info.num_train} {graphs}; {info.num_validation} others chose epoch {finetuned.fit.chosen} of "
         f"{len(finetuned.fit.epochs)}, {info.seconds:.1f} s."
     )
-    weighed = ", every class weighing the same" if finetuned.how.balanced else ""
-    output.say(
-        f"Validation accuracy {100 * (chosen.validation_accuracy or 0):.1f} %{weighed}. It chose the epoch and is "
-        "therefore optimistic: new graphs may do worse."
-    )
+    name, figures = told(finetuned.scores["validation"])
+    if finetuned.kind == "classes" and finetuned.how.balanced:
+        figures = f"{100 * (finetuned.chosen_epoch.validation_score or 0):.1f} %, every class weighing the same"
+    if figures is None:
+        output.say(f"No validation {name}: no task has both 0 and 1 there. The loss chose the epoch.")
+    else:
+        output.say(
+            f"Validation {name} {figures}. It chose the epoch and is therefore optimistic: new {graphs} may do worse."
+        )
+    if "test" in finetuned.scores:
+        _tell_test(finetuned, graphs, output)
+
+
+def _tell_test(finetuned: Finetuned, graphs: str, output: Output) -> None:
+    info = finetuned.info
+    name, figures = told(finetuned.scores["test"])
+    kind = "with other scaffolds" if info.split == "scaffold" else "drawn at random"
+    if figures is None:
+        cure = "Try --split random, or" if info.split == "scaffold" else "Try"
+        output.say(
+            f"No test {name}: no task has both 0 and 1 among {info.num_test} {graphs}. {cure} a larger --test-share."
+        )
+    else:
+        output.say(f"Test {name} {figures}, on {info.num_test} {graphs} {kind}, looked at once.")
+
+
+def _labels(finetuned: Finetuned) -> str:
+    """How many there are of each class, or of the one task; of several tasks, how many tasks."""
+    info = finetuned.info
+    if finetuned.kind == "classes":
+        return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
+    if len(finetuned.tasks) > 1:
+        return f" of {len(finetuned.tasks)} tasks"
+    counts = info.labels_per_task[finetuned.tasks[0]]
+    return f" of {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")
 
 
 def _summary(folder: Path, finetuned: Finetuned) -> dict[str, Any]:
     """What a program is told of a fine-tuning."""
     info, chosen = finetuned.info, finetuned.chosen_epoch
+    of_classes = {"classes": list(finetuned.classes), "validation_accuracy": chosen.validation_score}
     return {
         "folder": str(folder),
-        "classes": list(finetuned.classes),
+        "kind": finetuned.kind,
+        **(of_classes if finetuned.kind == "classes" else {"tasks": list(finetuned.tasks)}),
+        "split": info.split,
         "train_graphs": info.num_train,
         "validation_graphs": info.num_validation,
+        "test_graphs": info.num_test,
         "epochs": len(finetuned.fit.epochs),
         "chosen_epoch": finetuned.fit.chosen,
         "validation_loss": chosen.validation_loss,
-        "validation_accuracy": chosen.validation_accuracy,
+        "scores": dict(finetuned.scores),
         "from_scratch": info.from_scratch,
         "seconds": info.seconds,
     }

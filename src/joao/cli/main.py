@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from joao.cli import bench, data, embed, evaluate, finetune, predict, pretrain, quickstart, reproduce
+from joao.cli import bench, data, embed, evaluate, export, finetune, pack, predict, pretrain, quickstart, reproduce
 from joao.errors import Interrupted, UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -22,11 +22,13 @@ app = typer.Typer(
 )
 app.command()(quickstart.quickstart)
 app.command()(data.data)
+app.command()(pack.pack)
 app.command()(pretrain.pretrain)
 app.command()(embed.embed)
 app.command()(evaluate.evaluate)
 app.command()(finetune.finetune)
 app.command()(predict.predict)
+app.command()(export.export)
 app.command()(bench.bench)
 app.add_typer(reproduce.app, name="reproduce")
 

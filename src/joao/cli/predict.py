@@ -1,24 +1,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, read_data
+from joao.cli._scores import told
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    Device,
+    IdColumn,
+    Output,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    columns_of,
+    read_data,
+)
 from joao.errors import UserError
+
+if TYPE_CHECKING:
+    from joao.data import Dataset
+    from joao.finetuning import Finetuned
 
 
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that 'joao finetune' wrote.")],
     source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of the graphs.")],
     out: Annotated[Path, typer.Option(help="File to write, .csv or .npz; must not exist yet.")],
+    smiles: SmilesColumn = None,
+    identifiers: IdColumn = None,
+    tasks: Tasks = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the predicted class of graphs and all probabilities, one row a graph, in the order of the data."""
+    """Write what is predicted for graphs, one row a graph, in the order of the data.
+
+    Of classes the most probable one and all probabilities; of tasks of 0 and 1 the probability of 1; or numbers. A row
+    of a table that is no molecule has a blank row.
+    """
     from joao.files import check_new, write_file
 
     if out.suffix not in (".npz", ".csv"):
@@ -26,28 +49,61 @@ def predict(
     check_new(out)
     output = Output(quiet, as_json)
     from joao.finetuning import load_finetuned
-    from joao.reporting.predictions import as_csv, as_npz
 
     finetuned = load_finetuned(folder, device=device)
-    dataset = read_data(source, data_root, output)
-    probabilities = finetuned.predict_probabilities(dataset)
+    columns = columns_of(smiles, identifiers, tasks)
+    dataset = read_data(source, data_root, output, columns, then="have blank rows")
+    predicted = finetuned.predict(dataset)
     unknown = finetuned.trained.info.features.unknown_labels(dataset)
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
-    write = as_csv if out.suffix == ".csv" else as_npz
-    write_file(out, write(probabilities.numpy(), finetuned.class_names, dataset))
-    accuracy = finetuned.accuracy(probabilities, dataset)
+    write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
+    scores = finetuned.score(predicted, dataset)
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
-    output.result({"file": str(out), "graphs": len(dataset), "accuracy": accuracy, "fine_tuned_on": fitted_on})
-    output.say(f"{out}: {len(dataset)} graphs, {len(finetuned.classes)} classes.")
-    others = [name for name in dataset.class_names if name not in finetuned.class_names]
-    if others:
-        known = ", ".join(finetuned.class_names)
-        output.notice(f"{dataset.name}: has the class '{others[0]}', which the classifier of {known} cannot predict.")
-    if accuracy is not None:
-        optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""
-        output.say(f"Accuracy on the labels of {dataset.name}: {100 * accuracy:.1f} %.{optimistic}")
+    _report(out, finetuned, dataset, scores, fitted_on, output)
     if out.suffix == ".npz":
         output.say(f"Next, in Python: numpy.load({str(out)!r})['predicted']")
     else:
         output.say(f"Next, in Python: pandas.read_csv({str(out)!r}, index_col='graph')")
+
+
+def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
+    from joao.reporting.predictions import as_csv, as_npz, tasks_as_csv, tasks_as_npz
+
+    if finetuned.kind == "classes":
+        return (as_csv if suffix == ".csv" else as_npz)(predicted, finetuned.class_names, dataset)
+    columns = [f"p_{name}" if finetuned.kind == "binary" else name for name in finetuned.tasks]
+    return (tasks_as_csv if suffix == ".csv" else tasks_as_npz)(predicted, columns, dataset)
+
+
+def _report(
+    out: Path,
+    finetuned: Finetuned,
+    dataset: Dataset,
+    scores: dict[str, Any] | None,
+    fitted_on: bool,
+    output: Output,
+) -> None:
+    result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
+    if finetuned.kind == "classes":
+        result["accuracy"] = None if scores is None else scores["accuracy"]
+        output.say(f"{out}: {len(dataset)} {dataset.kind}, {len(finetuned.classes)} classes.")
+        others = [name for name in dataset.class_names if name not in finetuned.class_names]
+        if others:
+            known = ", ".join(finetuned.class_names)
+            output.notice(
+                f"{dataset.name}: has the class '{others[0]}', which the classifier of {known} cannot predict."
+            )
+    else:
+        result |= {"blank": len(dataset.failures), "scores": scores}
+        blank = f", {len(dataset.failures)} blank rows" if dataset.failures else ""
+        tasks = "1 task" if len(finetuned.tasks) == 1 else f"{len(finetuned.tasks)} tasks"
+        output.say(f"{out}: {len(dataset)} {dataset.kind}, {tasks}{blank}.")
+    output.result({**result, "fine_tuned_on": fitted_on})
+    if scores is not None:
+        optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""
+        name, figures = told(scores)
+        if figures is None:
+            output.say(f"No {name}: no task has both 0 and 1 among the labels of {dataset.name}.")
+        else:
+            output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +10,12 @@ from joao.cli._shared import (
     AsJson,
     DataRoot,
     Device,
+    IdColumn,
     Output,
     Quiet,
+    SmilesColumn,
+    Tasks,
+    columns_of,
     free_path,
     quoted,
     read_data,
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from joao.recipe import Recipe
     from joao.run import Run
 
+FAILURES = "failures.csv"
+
 
 def pretrain(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
@@ -37,6 +44,9 @@ def pretrain(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: training.epochs=50")
     ] = None,
+    smiles: SmilesColumn = None,
+    identifiers: IdColumn = None,
+    tasks: Tasks = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Short for --set training.seed=N.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set training.epochs=N.")] = None,
     device: Device = "auto",
@@ -54,18 +64,19 @@ def pretrain(
 ) -> None:
     """Pre-train an encoder on graphs, without labels, and learn which augmentations to use.
 
-    DATA is the name of a TU data set, or a path: a TU zip or folder, .graphml, .csv or .jsonl.
+    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
+    (.csv), .jsonl, or what 'joao pack' wrote.
     """
     output = Output(quiet, as_json)
     if resume is not None:
-        given = (seed, epochs, precision, fast)
+        given = (seed, epochs, precision, fast, smiles, identifiers, tasks)
         if source or out or recipe or settings or method or any(each is not None for each in given):
             raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
         from joao.run import Run
 
         run = Run.open(resume)
         _tell_threads(run, output)
-        dataset = read_run_data(resume, run.recipe.data, data_root, output)
+        dataset = read_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
         trained = train(
             run.recipe,
             dataset,
@@ -86,21 +97,22 @@ def pretrain(
 
     check_new_folder(out)
     table = read_table(recipe) if recipe else {}
-    if source:
-        table["data"] = source
+    table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
     short = {"training.seed": seed, "training.epochs": epochs}
     all_settings = [f"method={method}"] if method is not None else []
     all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    made = make_recipe(with_settings(table, all_settings), place=str(recipe) if recipe else "recipe")
+    table, place = with_settings(table, all_settings), str(recipe) if recipe else "recipe"
+    made = _checked(table, place)
     if not made.data:
         raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
     from joao.training.device import check_precision
 
     precision = precision or "32-true"
     check_precision(device, precision)
-    dataset = read_data(made.data, data_root, output)
+    columns = {**made.columns, **columns_of(None, None, tasks)}
+    dataset = read_data(made.data, data_root, output, columns, then=f"are left out; {out / FAILURES} will list them")
     trained = train(
-        made,
+        make_recipe(table, place, dataset.kind),
         dataset,
         out,
         output,
@@ -110,6 +122,19 @@ def pretrain(
         checkpoint_every=checkpoint_every,
     )
     _finish(out, trained, dataset, output)
+
+
+def _checked(table: Mapping[str, Any], place: str) -> Recipe:
+    """The recipe for one kind of data, of which there must be one that it is right for, before any are read."""
+    from joao.recipe import KINDS, make_recipe
+
+    faults = []
+    for kind in KINDS:
+        try:
+            return make_recipe(table, place, kind)
+        except UserError as error:
+            faults.append(error)
+    raise faults[0]
 
 
 def _tell_threads(run: Run, output: Output) -> None:
@@ -126,10 +151,16 @@ def _tell_threads(run: Run, output: Output) -> None:
 
 def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:
     output.result(summary(run, trained))
+    if dataset.failures:
+        from joao.files import write_file
+        from joao.reporting.failures import failures_csv
+
+        write_file(run / FAILURES, failures_csv(dataset))
+        output.say(f"Rows that are no molecules: {run / FAILURES}")
     embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
-    if dataset.classes is None:
+    if dataset.classes is None and dataset.targets is None:
         output.say(f"Next: {embed}")
-    elif (dataset.classes < 0).any():
+    elif dataset.classes is None or (dataset.classes < 0).any():
         tuned = free_path(run.with_name(f"{run.name}-classifier"))
         output.say(f"Next: joao finetune {quoted(run)} {quoted(trained.recipe.data)} --out {quoted(tuned)}, or {embed}")
     else:
@@ -167,11 +198,13 @@ def train(
     from joao.training.pretrain import EpochMetrics
 
     silence_lightning()
-    output.say(f"Pre-training on {dataset.name}: {len(dataset)} graphs, {recipe.training.epochs} epochs, no labels.")
+    output.say(
+        f"Pre-training on {dataset.name}: {len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels."
+    )
     with output.progress("pre-training", recipe.training.epochs) as bar:
 
         def on_epoch(epoch: EpochMetrics) -> None:
-            bar.advance(f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} graphs/s")
+            bar.advance(f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} {dataset.kind}/s")
 
         try:
             trained = pretrain(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -127,12 +127,14 @@ def _few_labels(
     from joao.cli._shared import silence_lightning
     from joao.reporting.results import write_semi_supervised
     from joao.reporting.semi_supervised import HEADER, cells_of, rows
-    from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, read_record, works
+    from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, left_out, read_record, works
     from joao.training.device import check_precision
 
     silence_lightning()
     check_precision(device, precision)
     wanted, absent = at_hand(cells(table, _names(only), _names(methods), label_rates), data_root, named=bool(only))
+    for column in left_out(table, _names(only), label_rates):
+        output.notice(f"{column}: is not in the table and is left out.")
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
@@ -152,6 +154,61 @@ def _few_labels(
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
     )
+
+
+@app.command("transfer")
+def transfer(
+    only: Only = "",
+    methods: Methods = "",
+    corpus: Annotated[
+        str | None, typer.Option(help="Molecules to pre-train on, such as a file of 'joao pack'.", show_default="ZINC")
+    ] = None,
+    encoders: Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")] = Path("runs/transfer"),
+    pretrain_only: Annotated[bool, typer.Option("--pretrain-only", help="Stop when the encoders are there.")] = False,
+    out: Records = Path("results/transfer"),
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pre-train on unlabelled molecules, fine-tune on MoleculeNet, and print the table beside the paper's.
+
+    What is there is not computed again, so an interrupted run goes on where it was. All of it is work for a GPU.
+    """
+    from joao.cli._shared import silence_lightning
+    from joao.reporting.results import write_transfer
+    from joao.reporting.transfer import HEADER, cells_of, rows
+    from joao.reproduce.transfer import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
+    from joao.training.device import check_precision
+
+    output = Output(quiet, as_json)
+    silence_lightning()
+    check_precision(device, precision)
+    wanted = cells(_names(only), _names(methods))
+    missing = [cell for cell in wanted if not is_done(cell, out)]
+    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
+    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
+    where["jobs"] = jobs or all_cores()
+    needed = list(dict.fromkeys(cell.method for cell in missing))
+    with output.progress("pre-trainings", len({encoder_of(method) for method in needed} - {None})) as bar:
+        for name in pretrain_missing(needed, encoders, source=corpus, **where):
+            bar.advance(name)
+            output.log(f"pre-trained: {name}")
+    if pretrain_only:
+        output.say("Next: the same command without --pretrain-only.")
+        return
+    with output.progress("cells", len(missing)) as bar:
+        for cell in compute_missing(missing, out, encoders, **where):
+            bar.advance(f"{cell.dataset} {cell.method}")
+            output.log(f"done: {cell.dataset} {cell.method}")
+    table = rows([read_record(cell.path(out)) for cell in wanted])
+    lines = [cells_of(row) for row in table]
+    output.table(HEADER, lines, title="Transfer: ROC-AUC after fine-tuning on a scaffold split")
+    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
+    output.say(f"Table of all records: {write_transfer(out)}")
+    output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
 
 def _rates(text: str) -> list[int]:

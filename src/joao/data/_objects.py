@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from joao.data.base import Dataset, shown
+from joao.data.joining import joined
+from joao.data.molecule_sets import Work, make_molecules
 from joao.errors import UserError
 
-_EXPECTED = "a list of torch_geometric Data or of networkx graphs, or a torch_geometric data set"
+_EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
 
 
-def from_objects(source: Any) -> Dataset:
-    """Reads a sequence of torch-geometric or networkx graphs."""
+def from_objects(source: Any, work: Work | None = None) -> Dataset:
+    """Reads a sequence of torch-geometric or networkx graphs, of SMILES, or of data sets, which are joined."""
     alone = _kind(source)
     if alone in ("Data", "networkx"):
         raise UserError(f"one {type(source).__name__}: graphs are read from a list. Write [graph].")
@@ -22,6 +26,11 @@ def from_objects(source: Any) -> Dataset:
     name = _name(source)
     if not graphs:
         raise UserError(f"{name}: no graphs in it.")
+    if all(isinstance(graph, Dataset) for graph in graphs):
+        return joined(graphs)
+    if _is_smiles(graphs):
+        # None and NaN are how tables in memory have their gaps.
+        return make_molecules("molecules", ["" if _is_gap(text) else text for text in graphs], work=work)
     kinds = [_kind(graph) for graph in graphs]
     for index, kind in enumerate(kinds):
         if kind not in ("Data", "networkx"):
@@ -40,11 +49,24 @@ def from_objects(source: Any) -> Dataset:
     return from_geometric(graphs, name)
 
 
+def _is_smiles(items: Sequence[Any]) -> bool:
+    """Whether there is text among ``items``, and nothing but text and gaps."""
+    return any(isinstance(item, str) for item in items) and all(
+        isinstance(item, str) or _is_gap(item) for item in items
+    )
+
+
+def _is_gap(item: object) -> bool:
+    return item is None or (isinstance(item, float) and math.isnan(item))
+
+
 def _items(source: Any) -> list[Any]:
     """The members of anything with a length and numbered items; one by one, as numpy must never see graphs."""
     is_sequence = callable(getattr(source, "__len__", None)) and callable(getattr(source, "__getitem__", None))
     if not is_sequence or isinstance(source, dict | bytes):
         raise UserError(f"graphs cannot be read from a {type(source).__name__}. Give {_EXPECTED}.")
+    if _is(source, "pandas", "Series"):
+        return list(source)
     return [source[index] for index in range(len(source))]
 
 
@@ -80,5 +102,5 @@ def _refusal(place: str, kind: str | None, value: object = None) -> str:
     if kind == "Batch":
         return f"{place} is a Batch, several graphs in one. Write batch.to_data_list()."
     if isinstance(value, str):
-        return f"{place} is text ({shown(value)}). Give a name or path by itself, not in a list."
+        return f"{place} is text ({shown(value)}), among other things. Give SMILES alone, or a name or path by itself."
     return f"{place} is a {type(value).__name__}, not a graph. Give {_EXPECTED}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import lzma
@@ -25,6 +26,17 @@ def text_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path}:{number}: not text in UTF-8 (byte {error.object[error.start]:#x}).") from error
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
+
+
+def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of every row of a table with commas that is not blank."""
+    reader = csv.reader(text_lines(path), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
 
 
 def _opened(path: Path) -> io.BufferedReader:

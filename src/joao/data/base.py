@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,25 @@ from joao.errors import UserError
 
 Array = NDArray[np.generic]
 
+_GRAPHS_AT_ONCE = 1 << 16
+
 
 class Failure(NamedTuple):
-    """A row of a file that gave no graph."""
+    """A row of the source that gave no graph.
+
+    Attributes:
+        row: from 0 on, blank lines and the header not counted.
+        text: what should have been a graph.
+        reason: why it is none.
+        name: what the source calls it.
+        line: of the file, from 1 on; 0 where there is no file.
+    """
 
     row: int
     text: str
     reason: str
+    name: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +62,8 @@ class Dataset:
         smiles: of the molecules; empty for other graphs.
         row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is; None where every row is one.
         failures: the other rows.
+        groups: ``(G,)`` numbers of groups that a split need not part, such as the molecules of one scaffold, or None.
+        featuriser: of molecules, what made graphs of them, with its version.
         notices: what was changed on reading that its owner should know.
     """
 
@@ -70,13 +84,24 @@ class Dataset:
     smiles: tuple[str, ...] = ()
     row_of_graph: NDArray[np.int64] | None = None
     failures: tuple[Failure, ...] = ()
+    groups: NDArray[np.int64] | None = None
+    featuriser: str = ""
     notices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Dataset({self.name!r}, {len(self)} graphs, {self.num_nodes} nodes, {self.num_edges} edges)"
+        return f"Dataset({self.name!r}, {len(self)} {self.kind}, {self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __len__(self) -> int:
         return len(self.first_node) - 1
+
+    def __getitem__(self, which: Any) -> Dataset:
+        """The graphs that a number, a slice, a list of numbers or a mask picks: always a data set, also of one."""
+        if isinstance(which, Integral):
+            return self.subset(np.array([range(len(self))[int(which)]]))
+        return self.subset(np.arange(len(self))[which])
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return (self[number] for number in range(len(self)))
 
     @property
     def num_nodes(self) -> int:
@@ -94,17 +119,23 @@ class Dataset:
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
         """``(N,)`` number of neighbours of every node."""
-        shift = np.repeat(self.first_node[:-1], np.diff(self.first_edge))
-        return np.bincount(self.target + shift, minlength=self.num_nodes)
+        degrees = np.zeros(self.num_nodes, dtype=np.int64)
+        for first in range(0, len(self), _GRAPHS_AT_ONCE):  # so that no list of all edges is made
+            starts, edges = (
+                offsets[first : first + _GRAPHS_AT_ONCE + 1] for offsets in (self.first_node, self.first_edge)
+            )
+            node = np.repeat(starts[:-1] - starts[0], np.diff(edges)) + self.target[edges[0] : edges[-1]]
+            degrees[starts[0] : starts[-1]] = np.bincount(node, minlength=int(starts[-1] - starts[0]))
+        return degrees
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the graphs and their node and edge data, classes left out; equal graphs, equal hash."""
         digest = hashlib.sha256()
         for part in (self.first_node, self.first_edge, self.source, self.target):
-            digest.update(np.ascontiguousarray(part).tobytes())
+            digest.update(as_bytes(part))
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
-            digest.update(b"none" if data is None else np.ascontiguousarray(data).tobytes())
+            digest.update(b"none" if data is None else as_bytes(data))
         return digest.hexdigest()[:16]
 
     @property
@@ -113,14 +144,37 @@ class Dataset:
         names = np.array([*self.class_names, ""])
         return names[np.full(len(self), -1) if self.classes is None else self.classes]
 
+    @property
+    def failure_notice(self) -> str:
+        """How many rows of the source gave no graph, as the beginning of a sentence; empty where all did."""
+        rows = len(self) + len(self.failures)
+        return f"{self.name}: {len(self.failures)} of {rows} rows are no molecules" if self.failures else ""
+
+    def in_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``values`` ``(G, ...)`` of the graphs in the rows of the source; NaN in a row that gave no graph."""
+        if not self.failures or self.row_of_graph is None:
+            return values
+        spread = np.full((len(self) + len(self.failures), *values.shape[1:]), np.nan, dtype=values.dtype)
+        spread[self.row_of_graph] = values
+        return spread
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What the source calls its rows, also those that gave no graph; empty where it has no names."""
+        if not self.failures or self.row_of_graph is None or not self.graph_names:
+            return self.graph_names
+        names = {failure.row: failure.name for failure in self.failures}
+        names |= zip(self.row_of_graph.tolist(), self.graph_names, strict=True)
+        return tuple(names[row] for row in range(len(names)))
+
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
-        """The graphs numbered ``graphs`` ``(g,)``, in that order."""
+        """The graphs numbered ``graphs`` ``(g,)``, in that order; rows that gave none are not in it."""
         nodes = _ranges(self.first_node, graphs)
         edges = _ranges(self.first_edge, graphs)
         return replace(
             self,
-            first_node=_offsets(np.diff(self.first_node)[graphs]),
-            first_edge=_offsets(np.diff(self.first_edge)[graphs]),
+            first_node=offsets_of(self.first_node[graphs + 1] - self.first_node[graphs]),
+            first_edge=offsets_of(self.first_edge[graphs + 1] - self.first_edge[graphs]),
             source=self.source[edges],
             target=self.target[edges],
             node_labels=None if self.node_labels is None else self.node_labels[nodes],
@@ -131,17 +185,24 @@ class Dataset:
             targets=None if self.targets is None else self.targets[graphs],
             smiles=tuple(self.smiles[graph] for graph in graphs) if self.smiles else (),
             row_of_graph=None if self.row_of_graph is None else self.row_of_graph[graphs],
+            groups=None if self.groups is None else self.groups[graphs],
+            failures=(),
         )
 
 
-def _offsets(sizes: Array) -> NDArray[np.int64]:
+def as_bytes(array: Array) -> memoryview:
+    """The bytes of an array, which are copied only where it is not in one piece."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def offsets_of(sizes: Array) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _ranges(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of all items of ``graphs``, whose items begin at ``first``."""
     sizes = first[graphs + 1] - first[graphs]
-    return np.arange(sizes.sum()) + np.repeat(first[graphs] - _offsets(sizes)[:-1], sizes)
+    return np.arange(sizes.sum()) + np.repeat(first[graphs] - offsets_of(sizes)[:-1], sizes)
 
 
 def make_dataset(
@@ -177,7 +238,7 @@ def make_dataset(
     if (nodes_per_graph <= 0).any():
         graph = int(np.argmax(nodes_per_graph <= 0))
         raise UserError(f"{name}: graph {graph} has no nodes. Leave it out: it has nothing to embed.")
-    first_node = _offsets(nodes_per_graph)
+    first_node = offsets_of(nodes_per_graph)
     for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
         if rows is not None and len(rows) != first_node[-1]:
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")

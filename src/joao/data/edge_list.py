@@ -1,4 +1,4 @@
-"""Reads graphs from a table of edges (``.csv``, ``.csv.gz``).
+"""Reads graphs from a table of edges (``.csv``, ``.csv.gz``, ``.csv.xz``).
 
 The first line names the columns, in any order. ``graph``, ``source`` and ``target`` must be there::
 
@@ -15,19 +15,17 @@ come in the order of their first rows.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from joao.data._text import base_name, text_lines
+from joao.data._text import base_name, table_rows
 from joao.data.base import Dataset, make_dataset, shown
 from joao.errors import UserError
 
-_REQUIRED = ("graph", "source", "target")
+NEEDED = ("graph", "source", "target")
 
 
 @dataclass
@@ -45,9 +43,9 @@ class _Graph:
 
 def read_edge_list(path: Path) -> Dataset:
     """Reads the graphs whose edges are the rows of ``path``."""
-    rows = _rows(path)
+    rows = table_rows(path)
     columns = _header(path, next(rows, (1, []))[1])
-    extra = [name for name in columns if name not in (*_REQUIRED, "label")]
+    extra = [name for name in columns if name not in (*NEEDED, "label")]
     graphs: dict[str, _Graph] = {}
     for line, cells in rows:
         if len(cells) != len(columns):
@@ -70,23 +68,12 @@ def read_edge_list(path: Path) -> Dataset:
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row that is not blank."""
-    reader = csv.reader(text_lines(path), strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
-
-
 def _header(path: Path, cells: list[str]) -> list[str]:
     columns = [" ".join(cell.split()) for cell in cells]
-    missing = [name for name in _REQUIRED if name not in columns]
+    missing = [name for name in NEEDED if name not in columns]
     if missing:
         found = ", ".join(columns)[:200] or "an empty file"
-        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(_REQUIRED)}; found: {found}.")
+        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(NEEDED)}; found: {found}.")
     repeated = [name for name in columns if columns.count(name) > 1]
     if repeated:
         raise UserError(f"{path}:1: column '{repeated[0]}' is there twice.")

@@ -1,11 +1,4 @@
-r"""Graphs of molecules, with the atoms and bonds of the pre-training literature (Hu et al., ICLR 2020).
-
-======= ============ ===========================================================================================
-atoms   element      atomic number less one, 0 to 117; 118 for ``*`` and whatever else is no element
-        chirality    0 unspecified, 1 tetrahedral clockwise, 2 tetrahedral counter-clockwise, 3 any other
-bonds   type         0 single, 1 double, 2 triple, 3 aromatic; a bond of any other type, such as dative, is 0
-        direction    0 none, 1 ``/`` (end upright), 2 ``\`` (end downright); any other is 0
-======= ============ ===========================================================================================
+"""Graphs of molecules, their atoms and bonds by the numbers of :mod:`joao.atoms`.
 
 Atoms come in the order of the SMILES. Hydrogens are folded into their atoms, as RDKit does by default; it keeps
 isotopes (``[2H]``) and hydrogens without a neighbour to fold into. A salt is one graph of several components.
@@ -24,11 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.atoms import ELEMENTS
 from joao.data.base import Failure as Failure
 from joao.data.chunks import in_chunks
 from joao.errors import UserError
 
-NO_ELEMENT = 118
+# To be raised when any molecule gets other codes: an encoder understands those that it was trained with.
+FEATURISER = 1
+NO_ELEMENT = ELEMENTS - 1
 MOST_ATOMS = 1 << 16
 _MOST_ATOMS_IN_A_MATRIX = 128
 _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
@@ -83,6 +79,15 @@ def require_rdkit() -> None:
         import rdkit  # noqa: F401
     except ImportError as error:
         raise UserError("rdkit is not installed: pip install 'joao[molecules]'") from error
+
+
+def featuriser() -> str | None:
+    """What :func:`featurise` works with, in words; None without RDKit."""
+    try:
+        from rdkit import __version__
+    except ImportError:
+        return None
+    return f"codes {FEATURISER}, RDKit {__version__}"
 
 
 def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Molecules:

@@ -23,7 +23,6 @@ With ``tasks`` given these and no others are tasks, and the rest is ignored unre
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data._text import base_name, text_lines
+from joao.data._text import base_name, table_rows, text_lines
 from joao.data.base import shown
 from joao.errors import UserError, nearest
 
@@ -63,6 +62,7 @@ class MoleculeTable:
         identifiers: what the table calls its molecules; empty where it has no names.
         tasks: the names of the columns of labels.
         labels: ``(M, T)``, NaN where not measured.
+        lines: ``(M,)`` of the file, counted from 1, on which each molecule stands.
         ignored: the names of the columns that were left out.
     """
 
@@ -71,6 +71,7 @@ class MoleculeTable:
     identifiers: tuple[str, ...]
     tasks: tuple[str, ...]
     labels: NDArray[np.float32]
+    lines: NDArray[np.int64]
     ignored: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -94,7 +95,7 @@ def read_smiles(
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join(SUFFIXES)}.")
-    rows = _csv_rows(path) if suffix.startswith(".csv") else _smi_rows(path, smiles)
+    rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, smiles)
     line, header = next(rows, (1, []))
     if not header:
         raise UserError(f"{path}: an empty file. A table of molecules has a SMILES on each line.")
@@ -104,17 +105,6 @@ def read_smiles(
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         reader.add(chunk)
     return reader.table()
-
-
-def _csv_rows(path: Path) -> Iterator[Row]:
-    """Line and cells of every row that is not blank."""
-    reader = csv.reader(text_lines(path), strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
 
 
 def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
@@ -194,6 +184,7 @@ class _Reader:
         self.smiles: list[str] = []
         self.identifiers: list[str] = []
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
+        self.lines: list[NDArray[np.int64]] = []
 
     def add(self, rows: list[Row]) -> None:
         lines, cells = zip(*rows, strict=True)
@@ -201,6 +192,7 @@ class _Reader:
         if {*map(len, cells)} != {width}:
             line, row = next((line, row) for line, row in rows if len(row) != width)
             raise UserError(f"{self.path}:{line}: {len(row)} cells where the header has {width}.")
+        self.lines.append(np.array(lines))
         by_column = list(zip(*cells, strict=True))
         for number in tuple(self.may_be_tasks):
             self._add_labels(number, by_column[number], lines)
@@ -255,6 +247,7 @@ class _Reader:
             identifiers=tuple(self.identifiers) if any(self.identifiers) else (),
             tasks=tuple(self.columns[number] for number in tasks),
             labels=labels,
+            lines=np.concatenate(self.lines),
             ignored=tuple(self._named(number) for number in sorted({*self.ignored, *nothing})),
         )
 

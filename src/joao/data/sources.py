@@ -4,11 +4,17 @@
 a name such as ``"NCI1"``                       a TU data set, see :func:`read`
 a zip file or folder in the TU layout           :mod:`joao.data.tu`
 ``.graphml``, or a folder of such files         :mod:`joao.data.networkx_graphs`
-``.csv``, ``.csv.gz``                           :mod:`joao.data.edge_list`
+``.csv`` with a column of SMILES, ``.smi``      molecules, :mod:`joao.data.smiles` and :mod:`joao.data.molecules`
+``.csv`` with graph, source and target          :mod:`joao.data.edge_list`
 ``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.jsonl`
+``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.packed`
+a folder with protein networks, as published    :mod:`joao.data.ppi`
+a list of SMILES                                :mod:`joao.data.molecules`
 a list of ``Data``, a torch-geometric data set  :mod:`joao.data.geometric`
 a list of networkx graphs                       :mod:`joao.data.networkx_graphs`
 =============================================== ==========================================================
+
+Tables may have ``.gz`` or ``.xz`` behind.
 
 >>> dataset = read("MUTAG")
 >>> len(dataset), dataset.class_names
@@ -20,25 +26,29 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from joao.data import _download
 from joao.data._objects import from_objects
 from joao.data.base import Dataset
-from joao.data.cache import kept
+from joao.data.cache import SMALLEST_TABLE, kept
 from joao.data.edge_list import read_edge_list
 from joao.data.jsonl import read_jsonl
+from joao.data.molecule_sets import Columns, Work, holds_molecules, read_molecules
 from joao.data.networkx_graphs import read_graphml
+from joao.data.packed import SUFFIXES as PACKED
+from joao.data.packed import read_packed
+from joao.data.smiles import SUFFIXES as TABLES
 from joao.data.tu import holds_tu, read_tu
 from joao.errors import UserError
 
 READERS: dict[str, Callable[[Path], Dataset]] = {
     ".zip": read_tu,
     ".graphml": read_graphml,
-    ".csv": read_edge_list,
-    ".csv.gz": read_edge_list,
+    **dict.fromkeys(TABLES, read_edge_list),  # or molecules, as their first line tells
     ".jsonl": read_jsonl,
     ".jsonl.gz": read_jsonl,
 }
@@ -55,30 +65,57 @@ WELL_KNOWN = (
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 BUNDLED = Path(__file__).parent / "bundled"
 _SUBFOLDERS = ("", "tu", "tu_dev", "TUDataset")
+MOLECULES = "molecules"
 
 
-def read(source: Any, root: str | os.PathLike[str] | None = None) -> Dataset:
+def read(
+    source: Any,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    smiles: str | None = None,
+    identifiers: str | None = None,
+    tasks: Sequence[str] | None = None,
+    jobs: int = 1,
+    on_rows: Callable[[int, int], None] | None = None,
+) -> Dataset:
     """Reads graphs.
 
     Args:
         source: anything in the table above, or a :class:`Dataset`, which is returned. A bare name is looked for
-            under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``), in
-            the package, in the working folder, among earlier downloads, and then downloaded. A path is anything
-            with a slash or a suffix: write ``./NAME`` for a folder whose name is also that of a data set.
+            under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``, or a
+            table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working folder, among
+            earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write ``./NAME`` for
+            a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
+        smiles: of a table of molecules, the column of SMILES, where its name does not tell.
+        identifiers: the column of identifiers, likewise.
+        tasks: the columns of labels; None is all that hold numbers.
+        jobs: processes that make graphs of molecules. A script that asks for several must keep its own calls under
+            ``if __name__ == "__main__":``.
+        on_rows: told, while molecules are made, how many further ones are done, and of how many.
 
     What a large file or folder was read into is kept for the next time, see :mod:`joao.data.cache`.
     """
-    if isinstance(source, Dataset):
-        return source
-    if not isinstance(source, str | os.PathLike):
-        return from_objects(source)
+    if isinstance(tasks, str):
+        raise UserError(f"tasks must be a list of columns, got {tasks!r}. Write [{tasks!r}].")
+    columns, work = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), Work(jobs, on_rows)
+    if isinstance(source, str | os.PathLike):
+        path = _path_of(source, root)
+        if columns != Columns() and _suffix(path) not in TABLES:
+            raise UserError(f"{path}: columns can be named of tables of molecules ({', '.join(TABLES)}), not of this.")
+        return _read_path(path, columns, work)
+    if columns != Columns():
+        raise UserError("columns can be named of tables of molecules, not of graphs in memory.")
+    return source if isinstance(source, Dataset) else from_objects(source, work)
+
+
+def _path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
     text = os.fspath(source)
     if isinstance(source, str) and _NAME.fullmatch(source):
-        return _read_name(source, _root(root))
+        return _path_of_name(source, _root(root))
     if not text:
         raise UserError("an empty name. Give a data set's name or a path.")
-    return _read_path(Path(text).expanduser())
+    return Path(text).expanduser()
 
 
 def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
@@ -86,6 +123,7 @@ def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
     folders = [*_folders(_root(root)), BUNDLED, _download.cache_folder()]
     entries = (entry for folder in folders if folder.is_dir() for entry in folder.iterdir())
     names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if holds_tu(entry)}
+    names |= {*_molecules(_root(root))}
     return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
 
 
@@ -105,15 +143,26 @@ def _folders(root: Path | None) -> Iterator[Path]:
         yield from (root / subfolder for subfolder in _SUBFOLDERS)
 
 
-def _read_name(name: str, root: Path | None) -> Dataset:
+def _molecules(root: Path | None) -> dict[str, Path]:
+    """The tables of molecules, and packed files, under ``root``, by their names without suffixes."""
+    folder = root / MOLECULES if root is not None else None
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
+        suffix = _suffix(path)
+        if suffix in TABLES or suffix in PACKED:
+            found.setdefault(path.name[: -len(suffix)], path)
+    return found
+
+
+def _path_of_name(name: str, root: Path | None) -> Path:
     candidates = [path for folder in _folders(root) for path in (folder / f"{name}.zip", folder / name)]
     candidates += [BUNDLED / f"{name}.zip", Path(name), _download.cache_folder() / f"{name}.zip"]
+    if name in (molecules := _molecules(root)):
+        return molecules[name]
     for path in candidates:
         if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or holds_tu(path)):
-            return _read_path(path)
-    if Path(name).is_file():
-        return _read_path(Path(name))
-    return _read_path(_downloaded(name, root))
+            return path
+    return Path(name) if Path(name).is_file() else _downloaded(name, root)
 
 
 def _downloaded(name: str, root: Path | None) -> Path:
@@ -131,20 +180,34 @@ def _downloaded(name: str, root: Path | None) -> Path:
         ) from error
 
 
-def _read_path(path: Path) -> Dataset:
+def _suffix(path: Path) -> str | None:
+    """The known end of a file's name."""
+    return next((each for each in (*READERS, *PACKED) if path.name.lower().endswith(each)), None)
+
+
+def _read_path(path: Path, columns: Columns, work: Work) -> Dataset:
     if path.is_dir():
         if any(path.glob("*.graphml")):
             return kept(path, read_graphml)
         if holds_tu(path):
             return kept(path, read_tu)
+        from joao.data.ppi import holds_ppi, read_ppi  # needs torch, which a listing should not wait for
+
+        if holds_ppi(path):
+            return read_ppi(path).graphs
         inside = sorted(entry.stem for entry in path.glob("*.zip"))
         cure = f" To read one of {', '.join(inside)}, give its name and this folder as root." if inside else ""
         raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{cure}")
-    suffix = next((suffix for suffix in READERS if path.name.lower().endswith(suffix)), None)
+    suffix = _suffix(path)
     if not path.exists():
         raise UserError(f"{path}: no such file or folder.")
     if suffix is None:
-        raise UserError(f"{path}: unknown kind of file. Known: {', '.join(READERS)}, and folders.")
+        raise UserError(f"{path}: unknown kind of file. Known: {', '.join((*READERS, *PACKED))}, and folders.")
+    if suffix in PACKED:
+        return read_packed(path)
+    if suffix in TABLES and holds_molecules(path, columns):
+        reader = partial(read_molecules, columns=columns, work=work)
+        return kept(path, reader, repr(columns), least=SMALLEST_TABLE)
     return kept(path, READERS[suffix])
 
 

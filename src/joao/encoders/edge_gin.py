@@ -23,12 +23,12 @@ class EdgeGin(NodeEncoder):
         x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{MLP}\big(\textstyle\sum_{u = v, \, u \sim v} x_u \,\|\, (W e_{uv} + b)
         \big)\Big)
 
-    with a loop at every node, which has zeros for numbers and a vector of its own added. The MLP has one hidden layer,
-    twice as wide, with batch normalisation before its ReLU. The last layer has no ReLU; the embedding of a graph is
-    the mean over its nodes. Where all nodes have the same input 1, as published, :math:`W_0` is the one vector that
-    they begin with.
+    where a loop :math:`vv` has zeros for the edge's half: a vector of its own, as published, would be the same at all
+    nodes and so is in the bias of the MLP. The MLP has one hidden layer, twice as wide, with batch normalisation before
+    its ReLU. The last layer has no ReLU; the embedding of a graph is the mean over its nodes. Where all nodes have the
+    same input 1, as published, :math:`W_0` is the one vector that they begin with.
 
-    Vectors of edges enter by sums of numbers: :math:`\sum_u (W e_{uv} + b) = W \sum_u e_{uv} + (1 + \deg v) \, b`.
+    Vectors of edges enter by sums of numbers: :math:`\sum_u (W e_{uv} + b) = W \sum_u e_{uv} + b \deg v`.
 
     Args:
         dropout: the share of entries of every layer's output that are 0 in training.
@@ -45,8 +45,8 @@ class EdgeGin(NodeEncoder):
         self.dropout = dropout
         self.first = nn.Linear(num_features, width, bias=False)
         nn.init.xavier_uniform_(self.first.weight)
-        # The columns of an edge: its numbers, whether it is a loop, and 1.
-        self.edges = nn.ModuleList(nn.Linear(num_edge_features + 2, width, bias=False) for _ in range(layers))
+        # The columns of an edge are its numbers and 1.
+        self.edges = nn.ModuleList(nn.Linear(num_edge_features + 1, width, bias=False) for _ in range(layers))
         self.mlps = nn.ModuleList(_mlp(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
 
@@ -54,7 +54,8 @@ class EdgeGin(NodeEncoder):
         return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        x, sums = self.first(batch.x), _edge_sums(batch)
+        x: Tensor = self.first(batch.x)
+        sums = _edge_sums(batch)
         matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
         for number, (edges, mlp) in enumerate(zip(self.edges, self.mlps, strict=True), start=1):
             x = mlp(torch.cat([add_neighbours(x, matrix), edges(sums)], dim=1))
@@ -63,12 +64,13 @@ class EdgeGin(NodeEncoder):
 
 
 def _edge_sums(batch: GraphBatch) -> Tensor:
-    """``(N, k + 2)`` sums over the edges to each node, its loop among them, of their columns."""
-    columns = [torch.ones_like(batch.x[:, :1]), (1 + batch.first_edge.diff()).to(batch.x.dtype).unsqueeze(1)]
-    if batch.edge_attr is not None:
-        numbers = batch.edge_attr.to(batch.x.dtype)
-        columns.insert(0, numbers.new_zeros(batch.num_nodes, numbers.shape[1]).index_add(0, batch.target, numbers))
-    return torch.cat(columns, dim=1)
+    """``(N, k + 1)`` sums over the edges to each node of their columns."""
+    degrees = batch.first_edge.diff().to(batch.x.dtype).unsqueeze(1)
+    if batch.edge_attr is None:
+        return degrees
+    numbers = batch.edge_attr.to(batch.x.dtype)
+    sums = numbers.new_zeros(batch.num_nodes, numbers.shape[1]).index_add(0, batch.target, numbers)
+    return torch.cat([sums, degrees], dim=1)
 
 
 def _mlp(width: int) -> nn.Sequential:

@@ -26,12 +26,12 @@ class MoleculeGin(StackableEncoder):
 
     .. math::
         x_v = a_{\mathrm{element}(v)} + a_{\mathrm{chirality}(v)}, \qquad
-        x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}(\textstyle\sum_{u = v, \, u \sim v} x_u + e_{uv})\big)\Big)
+        x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}(\sum_{u = v, \, u \sim v} x_u + e_{uv})\big)\Big)
         \quad \text{with} \quad e_{uv} = b_{\mathrm{type}(uv)} + b_{\mathrm{direction}(uv)} ,
 
-    where a loop :math:`vv` has a type of its own and no direction. The MLP has one hidden layer, twice as wide. The last
-    layer has no ReLU; the embedding of a graph is the mean over its atoms. Every vector of :math:`a` that an atom's
-    number -1 asks for is that of the mask token.
+    where a loop :math:`vv` has a type of its own and no direction. The MLP has one hidden layer, twice as wide. The
+    last layer has no ReLU; the embedding of a graph is the mean over its atoms. An atom whose numbers are -1 has the
+    vectors of the mask token.
 
     Bonds enter by their numbers: :math:`\sum_u e_{uv} = \sum_k n_{vk} b_k`, with :math:`n_{vk}` bonds of kind k at v.
 
@@ -58,9 +58,8 @@ class MoleculeGin(StackableEncoder):
         self.atoms = _table(ELEMENTS + 1 + CHIRALITIES + 1, width)  # with the mask token's rows
         self.bonds = nn.ParameterList(_table(BOND_TYPES + 1 + DIRECTIONS, width) for _ in range(layers))
         self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
-        self.outer = nn.ModuleList(
-            nn.Linear(2 * width, width, bias=False) for _ in range(layers)
-        )  # BN takes a bias out
+        # Normalisation would take a bias out again.
+        self.outer = nn.ModuleList(nn.Linear(2 * width, width, bias=False) for _ in range(layers))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
 

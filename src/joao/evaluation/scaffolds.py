@@ -41,6 +41,13 @@ def scaffolds(
     return tuple(scaffold for scaffold in found if scaffold is not None)
 
 
+def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Indices:
+    """``(M,)`` a number for every scaffold, from 0 on as they come; :func:`filled` takes them, without RDKit."""
+    numbers: dict[str, int] = {}
+    found = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
+    return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
+
+
 def scaffold_split(
     smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None
 ) -> ScaffoldSplit:
@@ -51,7 +58,7 @@ def scaffold_split(
     return filled(scaffolds(smiles, jobs=jobs, on_chunk=on_chunk))
 
 
-def filled(scaffolds: Sequence[str], train: float = 0.8, validation: float = 0.1) -> ScaffoldSplit:
+def filled(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> ScaffoldSplit:
     """Fills the three parts with whole sets of molecules that share a scaffold, largest set first.
 
     Of sets of one size, the one whose first molecule comes *last* is the first, as published. A set goes to the first
@@ -59,12 +66,12 @@ def filled(scaffolds: Sequence[str], train: float = 0.8, validation: float = 0.1
     ``train + validation``, and the test part takes what is left. So validation may get more than its share.
 
     Args:
-        scaffolds: of each molecule; molecules without rings share the empty one.
+        scaffolds: of each molecule, or their numbers; molecules without rings share the empty one.
         train, validation: shares of the molecules.
     """
     if not (train > 0 and validation >= 0 and train + validation <= 1):
         raise UserError(f"scaffold split: shares {train} and {validation} are not positive and at most 1 together.")
-    members: dict[str, list[int]] = {}
+    members: dict[object, list[int]] = {}
     for number, scaffold in enumerate(scaffolds):
         members.setdefault(scaffold, []).append(number)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])

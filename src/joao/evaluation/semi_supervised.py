@@ -70,5 +70,5 @@ def score_splits(
         predicted = finetuning.logits(torch.from_numpy(split.test)).argmax(1).cpu().numpy()
         kept = fit.epochs[fit.chosen - 1]
         accuracy = float((predicted == classes[split.test]).mean())
-        scores.append(FewLabelsScore(accuracy, fit.chosen, float(kept.validation_accuracy or 0)))
+        scores.append(FewLabelsScore(accuracy, fit.chosen, float(kept.validation_score or 0)))
     return FewLabelsScores(tuple(scores))

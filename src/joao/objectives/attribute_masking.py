@@ -20,8 +20,8 @@ from joao.randomness import random_choice
 class AttributeMasking(NodeObjective):
     r"""Atoms are told by their surroundings: AttrMasking (Hu et al., 2020).
 
-    In every molecule of n atoms, :math:`\lfloor r n \rfloor + 1` of them, at most all, are shown as the mask token. Over
-    the masked atoms M of a batch, with their vectors :math:`x_v`,
+    In every molecule of n atoms, :math:`\lfloor r n \rfloor + 1` of them, at most all, are shown as the mask token.
+    Over the masked atoms M of a batch, with their vectors :math:`x_v`,
 
     .. math:: \ell = - \frac{1}{|M|} \sum_{v \in M} \log \mathrm{softmax}(W x_v + b)_{\mathrm{element}(v)} ,
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from joao.files import write_file
@@ -16,10 +16,10 @@ def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> N
     draw_tables({"probability at the end": table, "share drawn in the whole training": drawn}, title, path)
 
 
-def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path) -> None:
+def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path, *, differences: Collection[str] = ()) -> None:
     """Draws tables over augmentation pairs side by side, each under its heading.
 
-    Shares, which are never negative, get darker and lighter; differences get two colours, white at 0.
+    Shares get lighter from 0 on; the tables headed by one of ``differences`` get two colours, white at 0.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path) -> None
     panels = figure.subplots(1, len(tables), squeeze=False)[0]
     for axes, (heading, table) in zip(panels, tables.items(), strict=True):
         names = [name.replace("_", " ") for name in table.names]
-        most, is_share = float(abs(table.values).max()), bool((table.values >= 0).all())
+        most, is_share = float(abs(table.values).max()), heading not in differences
         colours = {"cmap": "cividis", "vmin": 0} if is_share else {"cmap": "PuOr", "vmin": -most, "vmax": most}
         image = axes.imshow(table.values, **colours)
         axes.set_title(heading)
@@ -41,7 +41,7 @@ def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path) -> None
         for (i, j), value in zip(_places(len(names)), table.values.ravel(), strict=True):
             red, green, blue, _ = image.cmap(image.norm(value))
             is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5  # as bright as the eye finds it
-            text = f"{value:.2f}" if is_share else f"{value:+.1f}"
+            text = f"{value:.2f}" if is_share else f"{value:+.2f}"
             axes.text(j, i, text, ha="center", va="center", color="black" if is_light else "white", fontsize=9)
         figure.colorbar(image, ax=axes, shrink=0.8)
     buffer = io.BytesIO()

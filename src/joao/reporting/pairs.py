@@ -89,6 +89,7 @@ def _best(agreement: Agreement) -> str:
 def draw_agreement(dataset: str, agreement: Agreement, path: Path) -> None:
     """Gains and shares side by side, with their correlation."""
     rank = agreement.correlation
-    title = f"{dataset}: rank correlation {rank.value:+.2f} (p = {rank.p_value:.2f})"
-    tables = {"gain of the pair by itself (points)": agreement.gains, "share JOAO gave it": agreement.shares}
-    draw_tables(tables, title, path)
+    seeds = f"{agreement.num_seeds} seed{'s' if agreement.num_seeds > 1 else ''}"
+    title = f"{dataset}: rank correlation {rank.value:+.2f} (p = {rank.p_value:.2f}), {seeds}"
+    gain, share = "gain of the pair by itself (points)", "share JOAO gave it"
+    draw_tables({gain: agreement.gains, share: agreement.shares}, title, path, differences=[gain])

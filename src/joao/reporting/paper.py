@@ -19,6 +19,14 @@ COLUMNS = {
     "REDDIT-MULTI-5K": "RDT-M5K",
     "IMDB-BINARY": "IMDB-B",
     "github_stargazers": "GITHUB",
+    "bbbp": "BBBP",
+    "tox21": "Tox21",
+    "toxcast": "ToxCast",
+    "sider": "SIDER",
+    "clintox": "ClinTox",
+    "muv": "MUV",
+    "hiv": "HIV",
+    "bace": "BACE",
 }
 ROWS = {
     "none": "No pre-train.",
@@ -26,6 +34,8 @@ ROWS = {
     "gae": "GAE",
     "infomax": "Infomax",
     "context_pred": "ContextPred",
+    "edge_pred": "EdgePred",
+    "attr_masking": "AttrMasking",
     "graphcl": "GraphCL",
     "joao": "JOAO",
     "joaov2": "JOAOv2",
@@ -61,6 +71,15 @@ def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | N
     Published(mean=75.53, std=0.18)
     """
     return _cell(_results()["semi_supervised"].get(str(label_rate), {}), method, dataset)
+
+
+def transfer(method: str, dataset: str) -> Published | None:
+    """The cell of the transfer table, or None where the paper has none.
+
+    >>> transfer("joao", "bbbp")
+    Published(mean=70.22, std=0.98)
+    """
+    return _cell(_results()["transfer"], method, dataset)
 
 
 def strength(method: str, dataset: str, strength: float) -> Published | None:

@@ -9,9 +9,10 @@ from typing import Any
 from joao.files import write_file
 from joao.reporting import pairs
 from joao.reporting import semi_supervised as few_labels
+from joao.reporting import transfer as of_transfer
 from joao.reporting.learned import learned_markdown
 from joao.reporting.tables import HEADER, cells_of, markdown, overview, rows
-from joao.reproduce import semi_supervised
+from joao.reproduce import semi_supervised, transfer
 from joao.reproduce.unsupervised import grid, read_record
 from joao.scoring import BASELINES
 
@@ -21,6 +22,13 @@ SEMI_SUPERVISED = {
     "prior": "Ablation of the prior: JOAO with gamma = 0",
     "pairs": "Every pair of augmentations by itself",
 }
+
+
+CORPUS = (
+    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs; that corpus cannot be had any more, and "
+    "the last column says what stands in for it. Epochs are chosen by the validation molecules; the paper's figures "
+    "are probably those of the last epoch, which stands beside.\n\n"
+)
 
 
 def write_results(records: Path) -> Path:
@@ -82,6 +90,22 @@ def write_semi_supervised(records: Path) -> Path:
         heading = _heading("Augmentation pairs drawn in training", "semi-supervised")
         write_file(records / "learned.md", heading + learned)
     return records
+
+
+def write_transfer(records: Path) -> Path:
+    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the first.
+
+    It is the only way in which they come about.
+    """
+    found = [transfer.read_record(path) for path in sorted(records.glob("*/*.json"))]
+    order = {name: number for number, name in enumerate([*transfer.grid()["datasets"], *transfer.grid()["methods"]])}
+    found.sort(key=lambda record: [order.get(record["cell"][key], len(order)) for key in ("dataset", "method")])
+    table = of_transfer.rows(found)
+    path = records / "table.md"
+    heading = _heading("Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split", "transfer") + CORPUS
+    write_file(path, heading + markdown(of_transfer.HEADER, [of_transfer.cells_of(row) for row in table]) + "\n")
+    write_file(records / "overview.md", heading + of_transfer.overview(table) + "\n")
+    return path
 
 
 def _own_methods(table: str) -> set[str]:

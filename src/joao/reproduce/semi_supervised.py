@@ -32,6 +32,7 @@ from joao.reproduce.records import check_origin, dataset_of, read_checked, write
 from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
+from joao.training.targets import ClassTargets
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,13 @@ def cells(
     return found
 
 
+def left_out(table: str, datasets: Sequence[str], label_rates: Sequence[int]) -> list[str]:
+    """What was asked for by name and rate and is not in the table, in words."""
+    columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
+    asked = product(dict.fromkeys(datasets), dict.fromkeys(label_rates))
+    return [f"{dataset} at {_percent([rate])}" for dataset, rate in asked if dataset not in columns[str(rate)]]
+
+
 def _percent(label_rates: Sequence[int]) -> str:
     return " and ".join(f"{rate} %" for rate in label_rates)
 
@@ -177,8 +185,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
     pool = list(build_method(recipe, store).augmentations.values()) if augmented else []
     finetuning = Finetuning(
         store,
-        torch.from_numpy(classes),
-        len(dataset.class_names),
+        ClassTargets(torch.from_numpy(classes), len(dataset.class_names)),
         encoder,
         how,
         make_fabric(device, precision),

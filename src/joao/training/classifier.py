@@ -15,10 +15,10 @@ class Classifier(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, encoder: Encoder, num_classes: int) -> None:
+    def __init__(self, encoder: Encoder, num_outputs: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.linear = nn.Linear(encoder.num_dimensions, num_classes)
+        self.linear = nn.Linear(encoder.num_dimensions, num_outputs)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self.register_buffer("shift", torch.zeros(encoder.num_dimensions))

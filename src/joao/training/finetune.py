@@ -1,4 +1,4 @@
-"""Fine-tuning: an encoder and a linear layer behind it learn the classes of some graphs."""
+"""Fine-tuning: an encoder and a linear layer behind it learn the labels of some graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from joao.augmentations import Augmentation, Identity
 from joao.augmentations.base import PaddedAugmentation
@@ -24,6 +23,7 @@ from joao.training.device import Fabric, matrix_products
 from joao.training.model import batches_by_size, shuffled_batches
 from joao.training.recorder import Recorder
 from joao.training.rooms import Placed, Room, Rooms, why_not_padded
+from joao.training.targets import ClassTargets, Targets
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,12 @@ class Finetune:
         batch_size: graphs in a batch.
         learning_rate: of Adam.
         patience: epochs without a better validation, equally good ones among them, after which it stops; 0: never.
-        choose_by: what the validation graphs choose the epoch by, ``accuracy`` or ``loss``; of equally good epochs the
-            last is kept (decision 0007).
+        choose_by: what the validation graphs choose the epoch by, ``score`` (see :mod:`joao.training.targets`; that of
+            classes may be called by its own name, ``accuracy``) or ``loss``, which is also taken where their labels
+            allow no score; of equally good epochs the last is kept (decision 0007).
         frozen: whether the encoder stays as it is and only the linear layer learns.
         balanced: whether every class weighs the same, in the loss and in the accuracy of the validation graphs, however
-            many graphs it has.
+            many graphs it has; likewise yes and no of each task. Numbers know no classes.
         standardise: whether embeddings are shifted and scaled, once, to mean 0 and deviation 1 over the training graphs
             as they are before fine-tuning.
     """
@@ -48,7 +49,7 @@ class Finetune:
     batch_size: int = 128
     learning_rate: float = 0.001
     patience: int = 0
-    choose_by: str = "accuracy"
+    choose_by: str = "score"
     frozen: bool = False
     balanced: bool = False
     standardise: bool = False
@@ -59,8 +60,8 @@ class Finetune:
                 raise UserError(f"fine-tuning: {name} must be at least {bound}, got {getattr(self, name)}.")
         if not 0 < self.learning_rate < math.inf:
             raise UserError(f"fine-tuning: learning_rate must be above 0, got {self.learning_rate}.")
-        if self.choose_by not in ("accuracy", "loss"):
-            raise UserError(f"fine-tuning: choose_by must be 'accuracy' or 'loss', got '{self.choose_by}'.")
+        if self.choose_by not in ("score", "accuracy", "loss"):
+            raise UserError(f"fine-tuning: choose_by must be 'score', 'accuracy' or 'loss', got '{self.choose_by}'.")
 
 
 def usual_learning_rate(frozen: bool) -> float:
@@ -70,11 +71,22 @@ def usual_learning_rate(frozen: bool) -> float:
 
 @dataclass(frozen=True)
 class FitEpoch:
-    """What an epoch of fine-tuning showed; validation is None without validation graphs."""
+    """What an epoch of fine-tuning showed.
+
+    Attributes:
+        loss: the mean over the batches, by their graphs.
+        validation_loss: of the validation graphs; None without any.
+        validation_score: likewise, and None where their labels allow no score.
+    """
 
     loss: float
     validation_loss: float | None = None
-    validation_accuracy: float | None = None
+    validation_score: float | None = None
+
+    @classmethod
+    def of(cls, loss: float, validation_loss: float, validation_score: float) -> FitEpoch:
+        """With a score that may be NaN."""
+        return cls(loss, validation_loss, None if math.isnan(validation_score) else validation_score)
 
     def check(self, learning_rate: float) -> None:
         """An error where a loss is no number."""
@@ -87,25 +99,9 @@ class FitEpoch:
 
     def score(self, choose_by: str) -> float:
         """The higher the better; without validation all epochs are equally good."""
-        if self.validation_loss is None or self.validation_accuracy is None:
+        if self.validation_loss is None:
             return 0.0
-        return self.validation_accuracy if choose_by == "accuracy" else -self.validation_loss
-
-
-def weighted_share(right: Tensor, classes: Tensor, class_weights: Tensor) -> Tensor:
-    r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`, of each row: r of the n graphs of a class are right.
-
-    By counts, so that it is the same number whichever graphs of a class are right.
-
-    Args:
-        right: ``(F, G)``.
-        classes: ``(F, G)``; graphs of class -1 are nobody.
-        class_weights: ``(F, C)``.
-    """
-    member = F.one_hot(classes.clamp(min=0), class_weights.shape[1]).double() * (classes >= 0).unsqueeze(2)
-    weights = class_weights.double()
-    of_right = (member * right.unsqueeze(2)).sum(1)
-    return (weights * of_right).sum(1) / (weights * member.sum(1)).sum(1)
+        return -self.validation_loss if choose_by == "loss" or self.validation_score is None else self.validation_score
 
 
 @dataclass(frozen=True)
@@ -121,8 +117,7 @@ class Finetuning:
 
     Args:
         store: the graphs, on any device; they are moved to the fabric's.
-        classes: ``(G,)`` class numbers from 0 on; of graphs that are never trained on, anything.
-        num_classes: of the data.
+        targets: the graphs' labels; of graphs that are never learned from nor looked at, anything.
         encoder: where every fit starts; changed in place.
         how: see :class:`Finetune`.
         fabric: the device, precision and launch, of Lightning.
@@ -134,8 +129,7 @@ class Finetuning:
     def __init__(
         self,
         store: GraphStore,
-        classes: Tensor,
-        num_classes: int,
+        targets: Targets,
         encoder: Encoder,
         how: Finetune,
         fabric: Fabric | None = None,
@@ -145,15 +139,17 @@ class Finetuning:
     ) -> None:
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.device = self.fabric.device
-        self.store, self.classes = store.to(self.device), classes.to(self.device)
+        self.store, self.targets = store.to(self.device), targets.to(self.device)
         self.how, self.pool = how, list(pool) or [Identity()]
+        if how.choose_by == "accuracy" and not isinstance(targets, ClassTargets):
+            raise UserError("fine-tuning: only classes have an accuracy to choose by. Choose by 'score' or 'loss'.")
         on_gpu = self.device.type == "cuda"
         reason = "a frozen encoder needs none" if how.frozen else why_not_padded(encoder, self.pool, self.fabric)
         if fast and reason:
             raise UserError(f"fine-tuning: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
         with seeded(seed, "classifier"):
-            self.classifier = Classifier(encoder, num_classes).to(self.device)
+            self.classifier = Classifier(encoder, targets.num_outputs).to(self.device)
         learning = self.classifier.linear if how.frozen else self.classifier
         self.optimiser = torch.optim.Adam(
             learning.parameters(), lr=how.learning_rate, fused=True, capturable=on_gpu and self.is_fast
@@ -161,8 +157,9 @@ class Finetuning:
         self.model, self.wrapped_optimiser = self.fabric.setup(self.classifier, self.optimiser)
         self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)
         self.scaler_start = None if self.scaler is None else copy.deepcopy(self.scaler.state_dict())
-        self.start = [value.clone() for value in self.classifier.state_dict().values()]
-        self.class_weights = torch.ones(num_classes, device=self.device)
+        self.start = self.last = self.state()
+        nobody = torch.zeros(0, dtype=torch.long, device=self.device)
+        self.settled = self.targets.settle(nobody, how.balanced).unsqueeze(0)
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
         self.recorder = Recorder(self.device, [self.views_generator])
@@ -174,27 +171,30 @@ class Finetuning:
         validation: Tensor,
         seed: int = 0,
         on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
+        start: Sequence[Tensor] | None = None,
     ) -> Fit:
         """Starts again and learns from the graphs ``train``; the epoch that the graphs ``validation`` prefer is kept.
+
+        :meth:`to_last` goes on to the last epoch.
 
         Args:
             train, validation: ``(n,)`` numbers of graphs, on the CPU; without validation graphs the last epoch is kept.
             seed: of batches and augmentations.
             on_epoch: told what each epoch showed.
+            start: weights to start with, see :meth:`start_of`; None: those that it was made with.
         """
         if train.numel() < 2:
             raise UserError(f"fine-tuning: needs two graphs or more to learn from, got {train.numel()}.")
-        self.begin(train, seed)
+        self.begin(train, seed, start)
         generators = [torch_generator(seed, f"fine-tuning {purpose}") for purpose in ("batches", "augmentations")]
         looked_at = self._batches(validation)
-        labels = self.classes[validation.to(self.device)]
         frozen = self._embeddings(train) if self.how.frozen else None
-        kept, chosen, improved, best = self._state(), 0, 0, -math.inf
+        kept, chosen, improved, best = self.state(), 0, 0, -math.inf
         epochs: list[FitEpoch] = []
         while len(epochs) < self.how.epochs:
             with seeded(seed, f"fine-tuning epoch {len(epochs)}", self.device), matrix_products(self.fabric):
                 loss = self._train_epoch(train, frozen, *generators)
-                epochs.append(self._look(loss, looked_at, labels))
+                epochs.append(self._look(loss, looked_at, validation))
             on_epoch(epochs[-1])
             score = epochs[-1].score(self.how.choose_by)
             if score > best:
@@ -204,26 +204,44 @@ class Finetuning:
                 torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
             if looked_at and self.how.patience and len(epochs) - improved >= self.how.patience:
                 break
+        self.last = self.state()
         self.set_state(kept)
         return Fit(tuple(epochs), chosen)
+
+    def to_last(self) -> None:
+        """Goes from the epoch that was chosen to the last one of the same fit."""
+        self.set_state(self.last)
 
     @torch.no_grad()
     def logits(self, graphs: Tensor) -> Tensor:
         """``(n, C)`` for the graphs numbered ``graphs`` ``(n,)``, in evaluation mode."""
         return self._logits(self._batches(graphs))
 
-    def begin(self, train: Tensor, seed: int) -> None:
+    @torch.no_grad()
+    def score(self, graphs: Tensor) -> float:
+        """Of the graphs numbered ``graphs`` ``(n,)``, see :class:`~joao.training.targets.Targets`; it may be NaN."""
+        numbers = graphs.to(self.device).unsqueeze(0)
+        return self.targets.scores(self.logits(graphs).unsqueeze(0), numbers, self.settled).item()
+
+    def start_of(self, seed: int, encoder: Encoder | None = None) -> list[Tensor]:
+        """Other weights to start with: a linear layer's, drawn by ``seed``, and an encoder's, by default its own."""
+        with seeded(seed, "classifier"):
+            made = Classifier(encoder or self.classifier.encoder, self.targets.num_outputs).to(self.device)
+        return [
+            (first if encoder is None and name.startswith("encoder.") else drawn).clone()
+            for first, (name, drawn) in zip(self.start, made.state_dict().items(), strict=True)
+        ]
+
+    def begin(self, train: Tensor, seed: int, start: Sequence[Tensor] | None = None) -> None:
         """Puts everything into the state from which the graphs ``train`` are learned."""
-        self.set_state(self.start)
+        self.set_state(self.start if start is None else start)
         if self.scaler is not None:
             self.scaler.load_state_dict(self.scaler_start)
         for state in self.optimiser.state.values():
             for value in state.values():
                 value.zero_()
         self.views_generator.manual_seed(torch_generator(seed, "fine-tuning views").initial_seed())
-        if self.how.balanced:
-            counts = torch.bincount(self.classes[train.to(self.device)], minlength=self.class_weights.numel())
-            self.class_weights.copy_(train.numel() / (counts.clamp(min=1) * (counts > 0).sum()))
+        self.settled.copy_(self.targets.settle(train.to(self.device), self.how.balanced))
         if self.how.standardise:
             embeddings = self._embeddings(train)
             deviation = embeddings.std(0, correction=0)
@@ -255,8 +273,7 @@ class Finetuning:
         return self.loss_sum.item() / train.numel()
 
     def _loss(self, logits: Tensor, graphs: Tensor) -> Tensor:
-        classes = self.classes.index_select(0, graphs)
-        loss = F.cross_entropy(logits.float(), classes, weight=self.class_weights)
+        loss = self.targets.losses(logits.float().unsqueeze(0), graphs.unsqueeze(0), self.settled).squeeze(0)
         self.loss_sum += loss.detach() * graphs.numel()
         return loss
 
@@ -279,14 +296,11 @@ class Finetuning:
         self.optimiser.step()
 
     @torch.no_grad()
-    def _look(self, loss: float, batches: Sequence[GraphBatch], labels: Tensor) -> FitEpoch:
+    def _look(self, loss: float, batches: Sequence[GraphBatch], graphs: Tensor) -> FitEpoch:
         epoch = FitEpoch(loss)
         if batches:
-            logits = self._logits(batches)
-            of_validation = F.cross_entropy(logits, labels, weight=self.class_weights)
-            right = (logits.argmax(1) == labels).unsqueeze(0)
-            correct = weighted_share(right, labels.unsqueeze(0), self.class_weights.unsqueeze(0))
-            epoch = FitEpoch(loss, of_validation.item(), correct.item())
+            shown = self._logits(batches).unsqueeze(0), graphs.to(self.device).unsqueeze(0), self.settled
+            epoch = FitEpoch.of(loss, self.targets.losses(*shown).item(), self.targets.scores(*shown).item())
         epoch.check(self.how.learning_rate)
         return epoch
 
@@ -306,9 +320,10 @@ class Finetuning:
         self.classifier.eval()
         return torch.cat([self.classifier.classify(self.classifier.encoder(batch)) for batch in batches]).float()
 
-    def _state(self) -> list[Tensor]:
+    def state(self) -> list[Tensor]:
+        """A copy of the tensors of the classifier's ``state_dict``."""
         return [value.clone() for value in self.classifier.state_dict().values()]
 
-    def set_state(self, values: list[Tensor]) -> None:
+    def set_state(self, values: Sequence[Tensor]) -> None:
         """Gives the classifier the tensors of another's ``state_dict``."""
-        torch._foreach_copy_(list(self.classifier.state_dict().values()), values)
+        torch._foreach_copy_(list(self.classifier.state_dict().values()), list(values))

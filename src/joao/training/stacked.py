@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -19,34 +19,45 @@ from joao.encoders.base import StackableEncoder, stacked
 from joao.graphs import GraphStore
 from joao.padded import PaddedBatch, PaddedViews
 from joao.padded_store import PaddedStore
-from joao.randomness import torch_generator
+from joao.randomness import seeded, torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import matrix_products
-from joao.training.finetune import Finetuning, Fit, FitEpoch, weighted_share
+from joao.training.finetune import Finetuning, Fit, FitEpoch
 from joao.training.model import shuffled_batches
 from joao.training.recorder import Recorder
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Graphs to learn from and to choose the epoch with, ``(n,)`` numbers on the CPU, and the seed of the batches."""
+    """One fit of several.
+
+    Attributes:
+        train, validation: graphs to learn from and to choose the epoch with, ``(n,)`` numbers on the CPU.
+        seed: of the batches.
+        start: weights to start with, see :meth:`Finetuning.start_of`; None: those of the fine-tuning.
+    """
 
     train: Tensor
     validation: Tensor
     seed: int
+    start: Sequence[Tensor] | None = None
 
 
 def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
-    """Fits to all ``parts``; while one is yielded, ``finetuning`` is in its state.
+    """Fits to all ``parts``; while one is yielded, ``finetuning`` is in its state at the epoch that was chosen.
 
-    Side by side where ``finetuning`` is on its fast path and the parts allow it, else one after another.
+    :meth:`Finetuning.to_last` goes on to the last epoch. Side by side where ``finetuning`` is on its fast path and the
+    parts allow it, else one after another. An encoder with dropout draws other numbers side by side.
     """
     if not _can_be_stacked(finetuning, parts):
         for part in parts:
-            yield finetuning.fit(part.train, part.validation, part.seed)
+            yield finetuning.fit(part.train, part.validation, part.seed, start=part.start)
         return
-    for fit, state in StackedFits(finetuning, parts).run():
-        finetuning.set_state(state)
+    stacked_fits = StackedFits(finetuning, parts)
+    for number, fit in enumerate(stacked_fits.run()):
+        finetuning.set_state([value[number] for value in stacked_fits.kept])
+        finetuning.last = [value[number] for value in stacked_fits.state]
+        finetuning.settled.copy_(stacked_fits.settled[number])
         yield fit
 
 
@@ -87,13 +98,13 @@ class StackedFits:
         self.nobody = len(finetuning.store)
         self.sizes = [each.diff().cpu() for each in (finetuning.store.first_node, finetuning.store.first_edge)]
         self.store = PaddedStore(_with_empty_graph(finetuning.store))
-        self.classes = F.pad(finetuning.classes, (0, 1))
+        self.targets = finetuning.targets.with_nobody()
         self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
-        self.class_weights = torch.ones(len(parts), finetuning.class_weights.numel(), device=device)
+        self.settled = finetuning.settled.repeat_interleave(len(parts), 0)
         for number, part in enumerate(parts):
-            finetuning.begin(part.train, part.seed)
-            self.class_weights[number] = finetuning.class_weights
+            finetuning.begin(part.train, part.seed, part.start)
+            self.settled[number] = finetuning.settled[0]
             for ours, value in zip(self.state, finetuning.classifier.state_dict().values(), strict=True):
                 ours[number] = value
         self.optimiser = torch.optim.Adam(
@@ -107,22 +118,23 @@ class StackedFits:
         self.epoch = torch.zeros(1, dtype=torch.long, device=device)
         self.history = torch.zeros(self.how.epochs, 3, len(parts), dtype=torch.float64, device=device)
 
-    def run(self) -> list[tuple[Fit, list[Tensor]]]:
-        """Every part's fit, and the state that was kept."""
+    def run(self) -> list[Fit]:
+        """Every part's fit; ``kept`` is then the state that was kept, ``state`` that of the last epoch."""
         plan = self._plan()
         rooms = {step.shape[2]: self._room(step, plan) for step in plan}
         validation = _filled_up([[part.validation for part in self.parts]], self.nobody)
         looked_at = self._room(validation, [validation])
         self._fill(looked_at)
         on_device = [step.to(self.loss_sum.device) for step in plan]
-        with matrix_products(self.fabric):
+        draws = seeded(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
+        with draws, matrix_products(self.fabric):
             for epoch in range(self.how.epochs):
                 for step in on_device:
                     room = rooms[step.shape[2]]
                     room.graphs.copy_(step[epoch])
                     self.recorder.run(("step", step.shape[2]), lambda room=room: self._descend(room))  # type: ignore[misc]
                 self.recorder.run("look", lambda: self._look(looked_at))
-        return [(self._fit(number), [value[number] for value in self.kept]) for number in range(len(self.parts))]
+        return [self._fit(number) for number in range(len(self.parts))]
 
     def _plan(self) -> list[Tensor]:
         """For every step of an epoch ``(epochs, F, G)``: the graphs of all parts, as :class:`Finetuning` draws them."""
@@ -142,7 +154,7 @@ class StackedFits:
         num_nodes, num_edges = (int(F.pad(sizes, (0, 1))[alike].sum(1).max()) for sizes in self.sizes)
         graphs = step[0].clone().to(self.loss_sum.device)
         made = [self.store.batch(each, num_nodes + 1, num_edges) for each in graphs]
-        names = ("x", "source", "target", "first_edge", "keep", "graph_of_node", "first_node")
+        names = [each.name for each in fields(PaddedViews) if getattr(made[0], each.name) is not None]
         whole: dict[str, Any] = {name: torch.stack([getattr(batch, name) for batch in made]) for name in names}
         batches = [
             replace(batch, **{name: value[number] for name, value in whole.items()})
@@ -159,7 +171,7 @@ class StackedFits:
         self.classifier.train()
         with self.fabric.autocast():
             logits = self._logits(room)
-        loss = self._losses(logits.float(), room)
+        loss = self.targets.losses(logits.float(), room.graphs, self.settled)
         self.optimiser.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -169,13 +181,11 @@ class StackedFits:
     def _look(self, room: _Room) -> None:
         """What an epoch showed goes into the history, and the parts for which it is as good as any keep it."""
         self.classifier.eval()
-        logits = self._logits(room)
-        losses = self._losses(logits, room)
-        classes = torch.where(room.graphs < self.nobody, self.classes[room.graphs], -1)
-        accuracies = weighted_share(logits.argmax(2) == classes, classes, self.class_weights)
-        found = torch.stack([self.loss_sum / self.num_train, losses, accuracies]).double()
+        shown = self._logits(room).float(), room.graphs, self.settled
+        losses, scores = self.targets.losses(*shown), self.targets.scores(*shown)
+        found = torch.stack([self.loss_sum / self.num_train, losses, scores]).double()
         self.history.index_copy_(0, self.epoch, found.unsqueeze(0))
-        score = accuracies if self.how.choose_by == "accuracy" else -losses.double()
+        score = torch.where(scores.isnan() | (self.how.choose_by == "loss"), -losses.double(), scores)
         good = score >= self.best
         self.best.copy_(torch.maximum(score, self.best))
         for kept, value in zip(self.kept, self.state, strict=True):
@@ -188,15 +198,8 @@ class StackedFits:
         assert isinstance(encoder, StackableEncoder)
         return self.classifier.classify(encoder.encode_padded(room.views))
 
-    def _losses(self, logits: Tensor, room: _Room) -> Tensor:
-        """``(F,)`` cross-entropies of ``logits`` ``(F, G, C)``, weighted by class."""
-        classes = self.classes[room.graphs]
-        weights = self.class_weights.gather(1, classes) * (room.graphs < self.nobody)
-        costs = F.cross_entropy(logits.transpose(1, 2), classes, reduction="none")
-        return (weights * costs).sum(1) / weights.sum(1)
-
     def _fit(self, number: int) -> Fit:
-        epochs = [FitEpoch(*values) for values in self.history[:, :, number].tolist()]
+        epochs = [FitEpoch.of(*values) for values in self.history[:, :, number].tolist()]
         for each in epochs:
             each.check(self.how.learning_rate)
         scores = [each.score(self.how.choose_by) for each in epochs]

@@ -1,0 +1,105 @@
+"""Data sets of molecules: from a table (:mod:`joao.data.smiles`), or from SMILES in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from joao.data._text import table_rows
+from joao.data.base import Dataset, shown
+from joao.data.edge_list import NEEDED
+from joao.data.molecules import featurise, featuriser
+from joao.data.smiles import SMILES_NAMES, read_smiles
+from joao.errors import UserError
+
+# Starting a process takes as long as reading that many molecules.
+_WORTH_A_PROCESS = 4096
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that are not to be found by their names, see :mod:`joao.data.smiles`."""
+
+    smiles: str | None = None
+    identifiers: str | None = None
+    tasks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """How molecules are made: in how many processes, and who is told, of how many, how many further ones are done."""
+
+    jobs: int = 1
+    on_rows: Callable[[int, int], None] | None = None
+
+
+def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
+    """Reads the molecules of a table; it must have one that RDKit can read."""
+    table = read_smiles(path, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks)
+    notices = []
+    if table.ignored and columns.tasks is None:
+        notices = [f"{table.name}: columns without numbers are left out: {', '.join(table.ignored)}."]
+    dataset = make_molecules(table.name, table.smiles, table.identifiers, work)
+    if not len(dataset):
+        first = dataset.failures[0]
+        raise UserError(
+            f"{path}:{table.lines[0]}: {shown(first.text)} is no SMILES ({first.reason}), nor is any other of "
+            f"{len(table)} rows. Name the column of SMILES, if it is another."
+        )
+    rows = slice(None) if dataset.row_of_graph is None else dataset.row_of_graph
+    return replace(
+        dataset,
+        targets=table.labels[rows] if table.tasks else None,
+        target_names=table.tasks,
+        failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
+        notices=tuple(notices),
+    )
+
+
+def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), work: Work | None = None) -> Dataset:
+    """Makes a data set of SMILES, whose ``names`` are one for each or none at all; it may come out empty."""
+    work = work or Work()
+    on_rows = work.on_rows
+    made = featurise(
+        smiles,
+        jobs=max(1, min(work.jobs, len(smiles) // _WORTH_A_PROCESS)),
+        on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
+    )
+
+    def of_graphs(texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(texts[row] for row in made.row.tolist()) if texts and made.failures else tuple(texts)
+
+    return Dataset(
+        name=name,
+        first_node=made.first_node,
+        first_edge=made.first_edge,
+        source=made.source,
+        target=made.target,
+        node_labels=made.atoms,
+        edge_attr=made.bonds,
+        graph_names=of_graphs(names),
+        kind="molecules",
+        smiles=of_graphs(smiles),
+        row_of_graph=made.row if made.failures else None,
+        failures=tuple(each._replace(name=names[each.row]) if names else each for each in made.failures),
+        featuriser=featuriser() or "",
+    )
+
+
+def holds_molecules(path: Path, columns: Columns) -> bool:
+    """Whether a file of text, by its name or its first line, is a table of molecules; otherwise it is an edge list."""
+    if ".csv" not in path.name.lower() or columns != Columns():
+        return True
+    header = [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+    if {*NEEDED} <= {*header}:
+        return False
+    if {*SMILES_NAMES} & {cell.casefold() for cell in header}:
+        return True
+    if {*NEEDED} & {*header}:
+        return False  # its reader will tell what is missing
+    found = ", ".join(header)[:200] or "an empty file"
+    raise UserError(
+        f"{path}:1: neither a table of molecules, with a column 'smiles' (one of another name must be named), nor an "
+        f"edge list, with the columns {', '.join(NEEDED)}. Found: {found}."
+    )

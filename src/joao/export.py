@@ -1,0 +1,173 @@
+"""A trained encoder as one file, to be passed on: ``joao export`` writes it, :func:`load` reads it.
+
+The file is safetensors: tensors and text, nothing that runs. It has the weights that embed or predict, and the
+texts of the run's other files as metadata (:mod:`joao.run`), so that it is taken wherever the folder of a run is. Its
+model card is in it as ``card.md``, and beside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from joao.classifier_estimator import JOAOClassifier
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError, nearest
+from joao.estimator import JOAO
+from joao.experiment import Trained, load_run
+from joao.files import check_new, write_file
+from joao.finetuning import FILE, load_finetuned
+from joao.graphs import GraphStore
+from joao.provenance import shortened
+from joao.randomness import numpy_generator
+from joao.regressor_estimator import JOAORegressor
+from joao.reporting.model_card import model_card
+from joao.run import FILE_FORMAT, FILE_FORMAT_KEY, Run, read_text
+from joao.training.model import embed
+
+PRETRAINED = Path(__file__).parent / "pretrained"
+CARD = "card.md"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        file, card: the two files.
+        num_bytes: of the first.
+        half_change: by how much half precision changes an embedding at most; None where it is not used.
+        trained: what was exported.
+    """
+
+    file: Path
+    card: Path
+    num_bytes: int
+    half_change: float | None
+    trained: Trained
+
+
+def export(run: Path, out: Path, *, half: bool = False) -> Exported:
+    """Makes one file of a finished run, and a model card beside it.
+
+    Args:
+        run: its folder, or a file made earlier.
+        out: to be written, ``.safetensors``; the card has the same name and ``.md``.
+        half: whether to keep matrices in half precision. Vectors, of which there are few numbers, stay as they are:
+            the variances among them may be too small or too large for it.
+    """
+    if out.suffix != ".safetensors":
+        raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors.")
+    for path in (out, out.with_suffix(".md")):
+        check_new(path)
+    opened = Run.open(run)
+    trained = load_run(run, device="cpu")
+    finetuned = load_finetuned(run, device="cpu") if trained.info.finetuned_on else None
+    weights = {name: value.contiguous() for name, value in trained.weights.items() if not name.startswith("heads.")}
+    change = None
+    if half:
+        weights = {name: _halved(value) for name, value in weights.items()}
+        change = _change(trained, weights)
+    card = model_card(out.name, trained, finetuned=finetuned, half_change=change)
+    texts = {
+        FILE_FORMAT_KEY: str(FILE_FORMAT),
+        "recipe.toml": replace(opened.recipe, data=shortened(opened.recipe.data)).toml(),
+        CARD: card,
+        **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},
+    }
+    content = _ordered(save(weights, texts))
+    write_file(out, content)
+    write_file(out.with_suffix(".md"), card)
+    return Exported(out, out.with_suffix(".md"), len(content), change, trained)
+
+
+def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | JOAORegressor:
+    """A fitted estimator from a file of ``joao export``, the folder of a run, or the name of a model in the package.
+
+    Args:
+        model: an encoder gives a :class:`joao.JOAO`; a fine-tuned one a :class:`joao.JOAOClassifier` or, of numbers, a
+            :class:`joao.JOAORegressor`.
+        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+    """
+    path = Path(model)
+    if not path.exists() and str(model) in shipped_names():
+        path = shipped(str(model))
+    if not Run.open(path).info.finetuned_on:
+        return JOAO.load(path, device=device)
+    if load_finetuned(path, device="cpu").kind in JOAORegressor.kinds:
+        return JOAORegressor.load(path, device=device)
+    return JOAOClassifier.load(path, device=device)
+
+
+def shipped_names() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
+
+
+def shipped(name: str) -> Path:
+    """The file of a model that comes with the package."""
+    known = shipped_names()
+    if name not in known:
+        cure = nearest(name, known) if known else "None comes with this version; make one with 'joao export'."
+        raise UserError(f"unknown pre-trained model '{name}'. {cure}")
+    return PRETRAINED / f"{name}.safetensors"
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its metadata in the order of their names: safetensors writes them in any order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+
+
+def _halved(value: Tensor) -> Tensor:
+    if value.dtype != torch.float32 or value.dim() < 2:
+        return value
+    half = value.half()
+    return half if bool(half.isfinite().all()) else value
+
+
+@torch.no_grad()
+def _change(trained: Trained, weights: Mapping[str, Tensor]) -> float:
+    r"""The largest :math:`\lVert z' - z \rVert / \lVert z \rVert`, over made graphs, of embeddings with ``weights``."""
+    encoder = copy.deepcopy(trained.encoder)
+    encoder.load_state_dict({name: weights[f"encoder.{name}"] for name in encoder.state_dict()})
+    store = _made_graphs(trained)
+    before, after = embed(trained.encoder, store), embed(encoder, store)
+    change = (after - before).norm(dim=1) / before.norm(dim=1).clamp(min=1e-12)
+    return float(change.max())
+
+
+def _made_graphs(trained: Trained) -> GraphStore:
+    """64 random graphs with the columns that the encoder takes: one-hot, or codes of common atoms and bonds."""
+    info = trained.info
+    random = numpy_generator(0, "made graphs")
+    graphs = random_graphs(64, num_node_labels=0, num_classes=0)
+    nodes, edges = graphs.num_nodes, len(graphs.source)
+    if info.features.rule == "atoms":
+        x = np.stack([random.choice([5, 6, 7, 8, 15, 16], nodes), random.integers(0, 3, nodes)], axis=1)
+        attr = np.stack([random.integers(0, 4, edges), random.integers(0, 3, edges)], axis=1)
+    else:
+        x = np.eye(info.num_features, dtype=np.int64)[random.integers(0, info.num_features, nodes)]
+        attr = random.integers(0, 2, (edges, info.num_edge_features))
+    return GraphStore(
+        x=torch.from_numpy(x.astype(np.uint8)),
+        source=torch.from_numpy(graphs.source),
+        target=torch.from_numpy(graphs.target),
+        first_node=torch.from_numpy(graphs.first_node),
+        first_edge=torch.from_numpy(graphs.first_edge),
+        edge_attr=torch.from_numpy(attr.astype(np.uint8 if trained.encoder.takes_atoms else np.float32))
+        if attr.size
+        else None,
+    )

@@ -1,0 +1,251 @@
+"""What the estimators that fine-tune a pre-trained encoder have in common."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from joao.data.base import Dataset, shown
+from joao.errors import JoaoNotice, UserError
+from joao.estimator import JOAO, graphs_of, warn_of_unknown_labels
+from joao.experiment import OwnParts, Trained, initial, load_run
+from joao.finetuning import Finetuned, finetune, load_finetuned
+from joao.recipe import Recipe, checked, checked_options, make_recipe
+from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
+
+LOADED = "the run before fine-tuning"
+
+
+class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """Fine-tunes the encoder of a run, or of a fitted :class:`joao.JOAO`.
+
+    Attributes:
+        kinds: of labels that it predicts, see :mod:`joao.finetuning`.
+    """
+
+    kinds: tuple[str, ...]
+    finetuned_: Finetuned
+
+    def __init__(
+        self,
+        pretrained: JOAO | str | Path | None = None,
+        *,
+        epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float | None = None,
+        patience: int = 20,
+        frozen: bool = False,
+        validation_share: float = 0.2,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+        fast: bool | None = None,
+    ) -> None:
+        self.pretrained = pretrained
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.frozen = frozen
+        self.validation_share = validation_share
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.fast = fast
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along."""
+        name, how = type(self).__name__, self._settings()
+        dataset = graphs_of(X)
+        if y is not None:
+            y = y if X is dataset else _of_graphs(dataset, y)
+            dataset = self._labelled(dataset, y)
+        drawn = secrets.randbelow(2**31) if self.random_state is None else self.random_state
+        seed = checked(drawn, int, f"{name}: random_state")
+        start = self._start(dataset, seed)
+        if dataset.fingerprint in start.info.finetuned_on:
+            notice = f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch."
+            warnings.warn(notice, JoaoNotice, stacklevel=2)
+        finetuned = finetune(
+            start,
+            dataset,
+            how,
+            kind=self._kind(dataset),
+            split="random",
+            seed=seed,
+            validation_share=checked(self.validation_share, float, f"{name}: validation_share"),
+            device=self.device,
+            precision=self.precision,
+            fast=self.fast,
+        )
+        self._keep(finetuned, y)
+        return self
+
+    @property
+    def history_(self) -> Sequence[FitEpoch]:
+        """What each epoch showed."""
+        check_is_fitted(self)
+        return self.finetuned_.fit.epochs
+
+    @property
+    def chosen_epoch_(self) -> int:
+        """The number, from 1 on, of the epoch that was kept."""
+        check_is_fitted(self)
+        return self.finetuned_.fit.chosen
+
+    @property
+    def encoder_(self) -> nn.Module:
+        """The fine-tuned torch module."""
+        check_is_fitted(self)
+        return self.finetuned_.trained.encoder
+
+    def save(self, folder: str | Path) -> None:
+        """Writes a folder that ``joao predict`` and ``joao embed`` take."""
+        check_is_fitted(self)
+        self.finetuned_.save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
+        """A fitted estimator from its folder; ``encoder`` is needed where the run had one of its owner's."""
+        finetuned = load_finetuned(Path(folder), device=device, own=OwnParts(encoder=encoder))
+        if finetuned.kind not in cls.kinds:
+            other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
+            raise UserError(f"{folder}: predicts {finetuned.kind}, not {cls.kinds[0]}. Load it with {other}.load.")
+        how, info = finetuned.how, finetuned.info
+        kind = "molecules" if finetuned.trained.info.featuriser else "graphs"
+        from_default = info.from_scratch and finetuned.trained.recipe == _default(info.seed, kind)
+        loaded = cls(
+            None if from_default else LOADED,
+            epochs=how.epochs,
+            batch_size=how.batch_size,
+            learning_rate=how.learning_rate,
+            patience=how.patience,
+            frozen=how.frozen,
+            validation_share=info.validation_share,
+            random_state=info.seed,
+            device=device,
+            precision=info.precision,
+            **cls._more_params(how),
+        )
+        loaded._keep(finetuned, None)
+        return loaded
+
+    def __sklearn_clone__(self) -> Self:
+        copied: Self = super().__sklearn_clone__()
+        copied.pretrained = self.pretrained  # a clone of it would have forgotten everything
+        return copied
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "finetuned_")
+
+    @abstractmethod
+    def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
+        """The graphs with the labels ``y`` and no others."""
+
+    @abstractmethod
+    def _kind(self, dataset: Dataset) -> str:
+        """Which of the graphs' labels to learn, one of ``kinds``."""
+
+    @abstractmethod
+    def _keep(self, finetuned: Finetuned, y: Any) -> None:
+        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
+
+    @abstractmethod
+    def _is_balanced(self) -> bool:
+        """Whether every class weighs the same."""
+
+    @classmethod
+    @abstractmethod
+    def _more_params(cls, how: Finetune) -> dict[str, Any]:
+        """Further arguments of the constructor, as a loaded one was fine-tuned."""
+
+    def _predicted(self, X: Any) -> NDArray[np.float32]:
+        """``(G, C)`` see :meth:`joao.finetuning.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
+        check_is_fitted(self)
+        dataset = graphs_of(X, may_be_empty=True)
+        predicted = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
+        if len(dataset):
+            predicted = self.finetuned_.predict(dataset).numpy()
+        warn_of_unknown_labels(dataset, self.finetuned_.trained.info.features)
+        return predicted if X is dataset else dataset.in_rows(predicted)
+
+    def _settings(self) -> Finetune:
+        names = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
+        given = {name: getattr(self, name) for name in names}
+        if self.learning_rate is None:
+            given["learning_rate"] = usual_learning_rate(self.frozen)
+        given |= {"balanced": self._is_balanced(), "standardise": True}
+        return Finetune(**checked_options(Finetune, given, type(self).__name__))
+
+    def _start(self, dataset: Dataset, seed: int) -> Trained:
+        name = type(self).__name__
+        if self.pretrained is None:
+            return initial(_default(seed, dataset.kind), dataset, device=self.device)
+        if self.pretrained == LOADED:
+            raise UserError(
+                f"{name}: was loaded, and the run it came from is not in its folder. To fit again, name "
+                "the run: set_params(pretrained=...)."
+            )
+        if isinstance(self.pretrained, str | Path):
+            return load_run(Path(self.pretrained), device=self.device)
+        if not isinstance(self.pretrained, JOAO):
+            raise UserError(
+                f"{name}: pretrained must be a fitted JOAO, the folder of a run or None, got {shown(self.pretrained)}."
+            )
+        if not hasattr(self.pretrained, "trained_"):
+            raise UserError(f"{name}: pretrained is not fitted. Fit it, or save it and give its folder.")
+        trained: Trained = self.pretrained.trained_
+        return trained
+
+
+def _default(seed: int, kind: str) -> Recipe:
+    return make_recipe({"training": {"seed": seed}}, place="JOAO", kind=kind)
+
+
+def _of_graphs(dataset: Dataset, y: Any) -> Any:
+    """Of labels for all rows of a source, those of the rows that gave a graph."""
+    if not dataset.failures or np.shape(y)[:1] != (len(dataset) + len(dataset.failures),):
+        return y
+    return y.iloc[dataset.row_of_graph] if hasattr(y, "iloc") else np.asarray(y)[dataset.row_of_graph]
+
+
+def task_names(y: Any, num_tasks: int) -> tuple[str, ...]:
+    """What a table calls its columns, if they have names of their own, or else their numbers."""
+    names = tuple(map(str, getattr(y, "columns", range(num_tasks))))
+    return names if len({*names}) == num_tasks else tuple(map(str, range(num_tasks)))
+
+
+def as_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
+    """``(G, T)`` labels; NaN, also None, where not measured."""
+    try:
+        values = np.asarray(y, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{dataset.name}: y must be numbers, NaN where not measured ({error}).") from error
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or len(values) != len(dataset) or not values.shape[1]:
+        raise UserError(
+            f"{dataset.name}: y must be a label or a row of labels for each of {len(dataset)} graphs, got an array of "
+            f"shape {np.shape(y)}."
+        )
+    if np.isinf(values).any():
+        row, task = np.argwhere(np.isinf(values))[0]
+        raise UserError(f"{dataset.name}: y[{row}] of task {task} is infinite, or beyond 32 bits.")
+    return values

@@ -1,0 +1,73 @@
+"""A pre-trained encoder, fine-tuned with numbers, as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from joao.data.base import Dataset
+from joao.finetuned_estimator import FinetunedEstimator, as_numbers, task_names
+from joao.finetuning import Finetuned
+from joao.training.finetune import Finetune
+
+
+class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
+    """Learns numbers that graphs have, one or several, starting from an encoder that was pre-trained without any.
+
+    Graphs are as for :class:`joao.JOAO`. Some of those it is fitted on are held out and choose the epoch.
+
+    Args:
+        pretrained: a fitted :class:`joao.JOAO`, which is left as it is, or the folder of a run; None starts from
+            scratch, with the default encoder.
+        epochs: passes over the graphs, at most.
+        batch_size: of the training.
+        learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
+        patience: epochs without a better validation after which it stops; 0: never.
+        frozen: whether the encoder stays as it is and only the linear layer behind it learns.
+        validation_share: of the graphs, held out to choose the epoch.
+        random_state: seed of everything random; None draws one.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
+        fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
+
+    Attributes:
+        history_: what each epoch showed.
+        chosen_epoch_: the number, from 1 on, of the epoch that was kept.
+        encoder_: the fine-tuned torch module.
+        finetuned_: all of it, see :class:`joao.finetuning.Finetuned`.
+
+    >>> import joao
+    >>> graphs = joao.read("MUTAG")
+    >>> sizes = [len(graph.node_labels) for graph in graphs]
+    >>> joao.JOAORegressor(epochs=2).fit(graphs, sizes).predict(graphs).shape
+    (188,)
+    """
+
+    kinds = ("numbers",)
+
+    def predict(self, X: Any) -> NDArray[np.float32]:
+        """``(G,)`` numbers in their own units; ``(G, T)`` of several tasks."""
+        predicted = self._predicted(X)
+        return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
+        values = as_numbers(dataset, y)
+        names = task_names(y, values.shape[1])
+        return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
+
+    def _kind(self, dataset: Dataset) -> str:
+        return "numbers"
+
+    def _keep(self, finetuned: Finetuned, y: Any) -> None:
+        self.finetuned_ = finetuned
+
+    def _is_balanced(self) -> bool:
+        return False
+
+    @classmethod
+    def _more_params(cls, how: Finetune) -> dict[str, Any]:
+        return {}

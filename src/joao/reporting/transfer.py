@@ -1,0 +1,121 @@
+"""Records of the transfer protocol to tables, each cell beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.reporting.paper import Published, transfer
+from joao.reporting.tables import NAMES, markdown, with_deviation
+
+HEADER = [
+    *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
+    *("paper", "difference", "corpus"),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method on a data set: ROC-AUC in percent, over seeds.
+
+    Attributes:
+        mean, std: at the epoch that the validation molecules chose.
+        last_mean, last_std: at the last epoch, as published; None for a forest.
+        corpus: what the encoder was pre-trained on, in words.
+    """
+
+    dataset: str
+    method: str
+    mean: float
+    std: float | None
+    last_mean: float | None
+    last_std: float | None
+    num_seeds: int
+    gain: Gain | None
+    paper: Published | None
+    corpus: str
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.method, self.method)
+
+
+def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Summarises records of cells."""
+    by_cell = {(record["cell"]["dataset"], record["cell"]["method"]): record for record in records}
+    result = []
+    for (dataset, method), record in by_cell.items():
+        test = [100 * score for score in record["scores"]["test"]]
+        last = [100 * score for score in record["scores"].get("last_test", ())]
+        baseline = by_cell.get((dataset, "none"))
+        result.append(
+            Row(
+                dataset=dataset,
+                method=method,
+                mean=float(np.mean(test)),
+                std=sample_std(test),
+                last_mean=float(np.mean(last)) if last else None,
+                last_std=sample_std(last) if last else None,
+                num_seeds=len(test),
+                gain=None if method == "none" or baseline is None else _gain(record, baseline),
+                paper=transfer(method, dataset),
+                corpus=_corpus(record),
+            )
+        )
+    return result
+
+
+def _gain(ours: Mapping[str, Any], baseline: Mapping[str, Any]) -> Gain | None:
+    """Over the seeds of both, on the same split; None with fewer than two."""
+    first, second = (
+        dict(zip(each["scores"]["seed"], each["scores"]["test"], strict=True)) for each in (ours, baseline)
+    )
+    seeds = sorted(set(first) & set(second))
+    if len(seeds) < 2 or ours["split_hash"] != baseline["split_hash"]:
+        return None
+    return gain_over_seeds([100 * first[seed] for seed in seeds], [100 * second[seed] for seed in seeds])
+
+
+def _corpus(record: Mapping[str, Any]) -> str:
+    facts = record["corpus"]
+    if facts is None:
+        return ""
+    epochs = record["recipe"]["training"]["epochs"]
+    return f"{facts['molecules']:,} molecules of {facts['data']}, {epochs} epoch{'s' if epochs > 1 else ''}"
+
+
+def cells_of(row: Row) -> list[str]:
+    """A row as text, under :data:`HEADER`."""
+    last = "" if row.last_mean is None else with_deviation(row.last_mean, row.last_std)
+    gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
+    paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
+    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
+    scores = [with_deviation(row.mean, row.std), last, str(row.num_seeds)]
+    return [row.dataset, row.name, *scores, gain, paper, difference, row.corpus]
+
+
+def overview(table: Sequence[Row]) -> str:
+    """One line a method, one column a data set, and the average of the lines that have all; the paper's in brackets."""
+    datasets = list(dict.fromkeys(row.dataset for row in table))
+    cells = {(row.dataset, row.method): row for row in table}
+    lines = []
+    for method in dict.fromkeys(row.method for row in table):
+        found = [cells.get((dataset, method)) for dataset in datasets]
+        line = ["" if row is None else _beside(row.mean, row.paper.mean if row.paper else None) for row in found]
+        lines.append([NAMES.get(method, method), *line, _average([row for row in found if row], len(datasets))])
+    return markdown(["ROC-AUC %", *datasets, "average"], lines)
+
+
+def _average(found: Sequence[Row], num_datasets: int) -> str:
+    if len(found) < num_datasets:
+        return ""
+    papers = [row.paper.mean for row in found if row.paper]
+    return _beside(float(np.mean([row.mean for row in found])), float(np.mean(papers)) if papers else None)
+
+
+def _beside(mean: float, paper: float | None) -> str:
+    return f"{mean:.1f}" + ("" if paper is None else f" ({paper:.1f})")

@@ -1,0 +1,318 @@
+"""The paper's transfer table: pre-training on unlabelled molecules, fine-tuning on eight sets of labelled ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from joao.data import read
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.data.joining import joined
+from joao.encoders import MoleculeGin
+from joao.errors import UserError, nearest
+from joao.evaluation.fingerprints import fingerprints
+from joao.evaluation.forest import NUM_TREES, forest_score
+from joao.evaluation.labels import Split, split_hash
+from joao.evaluation.splits import SHARES, split_graphs
+from joao.evaluation.tasks import with_tasks
+from joao.evaluation.transfer import score_seeds
+from joao.experiment import Trained, initial, load_run, pretrain
+from joao.files import make_folder
+from joao.recipe import Recipe, make_recipe
+from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.run import Run
+from joao.scoring import describe_data, origin
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.targets import BinaryTargets
+
+PROTOCOL = {
+    "name": "transfer",
+    "pre-training": "other molecules, no labels",
+    "split": "scaffold, 80/10/10",
+    "epoch": "chosen by the validation molecules; the last one, as published, beside it",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method on a data set, all its seeds."""
+
+    dataset: str
+    method: str
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.method}.json"
+
+
+@cache
+def grid() -> dict[str, Any]:
+    """The recipe of the table."""
+    return tomllib.loads((files("joao.recipes") / "transfer.toml").read_text(encoding="utf-8"))
+
+
+def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:
+    """The cells of the table, or of the named data sets and methods."""
+    for kind, given, known in (
+        ("data set", datasets, list(grid()["datasets"])),
+        ("method", methods, list(grid()["methods"])),
+    ):
+        for name in given:
+            if name not in known:
+                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
+    return [
+        Cell(dataset, method)
+        for method in dict.fromkeys(methods or grid()["methods"])
+        for dataset in dict.fromkeys(datasets or grid()["datasets"])
+    ]
+
+
+def cell_recipe(method: str) -> Recipe:
+    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    given = dict(grid()["methods"][method])
+    if "method" not in given:
+        given = grid()["methods"]["joao"]
+    shared = dict(grid()["recipe"])
+    if "policy" not in given:  # an objective of nodes: molecules as they are
+        del shared["objective"], shared["augmentations"]
+    return make_recipe({**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, place=f"reproduce: {method}")
+
+
+def is_forest(method: str) -> bool:
+    """Whether a method is a random forest."""
+    return bool(grid()["methods"][method].get("forest", False))
+
+
+def encoder_of(method: str) -> str | None:
+    """The pre-training that a method needs."""
+    given = grid()["methods"][method]
+    needed: str | None = given.get("embeddings") or (method if "method" in given else None)
+    return needed
+
+
+def finetuning_of(cell: Cell) -> dict[str, Any]:
+    """All that decides what comes behind pre-training, seeds included."""
+    own = dict(grid()["datasets"][cell.dataset])
+    seeds = grid()["seeds"][: own.pop("seeds", None)]
+    if is_forest(cell.method):
+        return {"seeds": seeds[:3], "trees": NUM_TREES}
+    return {"seeds": seeds, **grid()["finetuning"], **own}
+
+
+def corpus(source: str | None, data_root: str | None) -> Dataset:
+    """The molecules to pre-train on: ``source``, or those of the recipe."""
+    if source is not None:
+        return read(source, data_root)
+    names = grid()["corpus"]["sources"]
+    return joined([read(name, data_root) for name in names], name="+".join(names))
+
+
+def pretrain_missing(
+    methods: Sequence[str],
+    encoders: Path,
+    *,
+    source: str | None,
+    data_root: str | None,
+    device: str = "auto",
+    precision: str = "32-true",
+    jobs: int = 1,
+) -> Iterator[str]:
+    """Pre-trains what the methods need and is not there, each into a run of its own; yields what is done.
+
+    Args:
+        methods: of the table.
+        encoders: the folder of the runs; one that was interrupted goes on.
+        source: the molecules, see :func:`corpus`.
+        data_root: where data sets lie.
+        device, precision: to train with.
+        jobs: processes, one thread each.
+    """
+    needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
+    missing = [name for name in needed if not _is_pretrained(name, encoders)]
+    pretrain_one = partial(
+        _pretrain_one, encoders=encoders, source=source, data_root=data_root, device=device, precision=precision
+    )
+    yield from done_one_by_one(pretrain_one, missing, jobs)
+
+
+def _is_pretrained(name: str, encoders: Path) -> bool:
+    folder = encoders / name
+    if not (folder / "run.json").exists():
+        return False
+    run = Run.open(folder)
+    if run.recipe != cell_recipe(name):
+        raise UserError(f"{folder}: was pre-trained by another recipe than {name} has now. Remove it.")
+    return run.info.finished
+
+
+def _pretrain_one(
+    name: str, encoders: Path, source: str | None, data_root: str | None, device: str, precision: str
+) -> None:
+    folder = encoders / name
+    resume = (folder / "checkpoint.safetensors").exists()
+    pretrain(
+        cell_recipe(name),
+        corpus(source, data_root),
+        folder=folder,
+        resume=resume,
+        device=device,
+        precision=precision,
+        checkpoint_every=1,
+    )
+
+
+def compute_missing(
+    missing: Sequence[Cell],
+    records: Path,
+    encoders: Path,
+    *,
+    data_root: str | None,
+    device: str = "auto",
+    precision: str = "32-true",
+    jobs: int = 1,
+) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields what is done.
+
+    Args:
+        missing: the cells.
+        records: the folder of records.
+        encoders: the runs that :func:`pretrain_missing` made.
+        data_root: where data sets lie.
+        device, precision: to fine-tune with.
+        jobs: processes, one thread each; they do not change the result.
+    """
+    make_folder(records)
+    compute_one = partial(
+        _compute_one, records=records, encoders=encoders, data_root=data_root, device=device, precision=precision
+    )
+    yield from done_one_by_one(compute_one, missing, jobs)
+
+
+def _compute_one(cell: Cell, records: Path, encoders: Path, data_root: str | None, device: str, precision: str) -> None:
+    needed = encoder_of(cell.method)
+    trained = None if needed is None else load_run(encoders / needed, device=device)
+    dataset = dataset_of(cell.dataset, data_root)
+    write(cell.path(records), compute(cell, dataset, trained, device=device, precision=precision))
+
+
+def compute(
+    cell: Cell, dataset: Dataset, trained: Trained | None, *, device: str = "auto", precision: str = "32-true"
+) -> dict[str, Any]:
+    """The record of a cell; ``trained`` is the pre-training that :func:`encoder_of` names."""
+    started = time.perf_counter()
+    dataset = with_tasks(dataset)
+    split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
+    if is_forest(cell.method):
+        scores = _forest_scores(cell, dataset, split, trained)
+    else:
+        scores = _finetuned_scores(cell, dataset, split, trained, device, precision)
+    return {
+        "cell": dataclasses.asdict(cell),
+        "protocol": PROTOCOL,
+        "data": describe_data(dataset),
+        "tasks": len(dataset.target_names),
+        "molecules": {kind: len(part) for kind, part in vars(split).items()},
+        "split_hash": split_hash([split]),
+        "scores": scores,
+        "recipe": None if trained is None else trained.recipe.table(),
+        "finetuning": finetuning_of(cell),
+        "precision": precision,
+        "corpus": None if trained is None else _corpus_facts(trained),
+        "seconds": time.perf_counter() - started,
+        **origin(device),
+    }
+
+
+def _corpus_facts(trained: Trained) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "data": trained.info.data,
+        "fingerprint": trained.info.fingerprint,
+        "molecules": trained.info.num_graphs,
+        "precision": trained.info.precision,
+        "machine": dict(trained.info.machine),
+        "seconds": sum(epoch.seconds for epoch in trained.metrics),
+        "molecules per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        "losses": [epoch.loss for epoch in trained.metrics],
+    }
+    return facts
+
+
+def _finetuned_scores(
+    cell: Cell, dataset: Dataset, split: Split, trained: Trained | None, device: str, precision: str
+) -> dict[str, Any]:
+    settings = finetuning_of(cell)
+    seeds, dropout = settings.pop("seeds"), settings.pop("dropout")
+    recipe = cell_recipe(cell.method)
+    assert dataset.targets is not None
+    first = trained.encoder if trained is not None else initial(recipe, dataset, device=device).encoder
+    assert isinstance(first, MoleculeGin)
+    first.dropout = dropout
+    finetuning = Finetuning(
+        make_store(dataset, Features.fixed_on(dataset, recipe.features)),
+        BinaryTargets(torch.from_numpy(dataset.targets)),
+        first,
+        Finetune(**settings),
+        make_fabric(device, precision),
+    )
+    starts = {
+        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, dataset, device))
+        for seed in seeds
+    }
+    found = [dataclasses.asdict(score) for score in score_seeds(finetuning, split, starts)]
+    return {name: [score[name] for score in found] for name in found[0]}
+
+
+def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> MoleculeGin:
+    """The encoder with the first weights of a seed."""
+    training = dataclasses.replace(recipe.training, seed=seed)
+    encoder = initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
+    assert isinstance(encoder, MoleculeGin)
+    return encoder
+
+
+def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained | None) -> dict[str, Any]:
+    columns = fingerprints(dataset.smiles).astype(np.float32)
+    if trained is not None:
+        columns = np.concatenate([columns, trained.embed(dataset).numpy()], axis=1)
+    assert dataset.targets is not None
+    seeds = finetuning_of(cell)["seeds"]
+    return {"seed": seeds, "test": [forest_score(columns, dataset.targets, split, seed) for seed in seeds]}
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    path = cell.path(records)
+    if not path.exists():
+        return False
+    recipe = None if encoder_of(cell.method) is None else cell_recipe(str(encoder_of(cell.method))).table()
+    expected = {
+        "cell": dataclasses.asdict(cell),
+        "recipe": recipe,
+        "finetuning": finetuning_of(cell),
+        "protocol": PROTOCOL,
+    }
+    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
+    return True
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        Cell(**record["cell"])
+        _ = record["scores"]["test"], record["split_hash"]
+
+    return read_checked(path, look)

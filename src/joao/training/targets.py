@@ -1,0 +1,225 @@
+"""What fine-tuning learns of graphs: a class, several tasks of yes or no, or numbers; its loss and its score.
+
+Losses and scores are of F parts at once, each with G graphs and a model of its own. They have fixed shapes and ask the
+device nothing, so that they can be recorded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, eq=False)
+class Targets(ABC):
+    """Labels of graphs.
+
+    Attributes:
+        values: a row for each graph.
+        not_measured: stands in ``values`` where there is no label; it has a say in no loss and no score.
+        measure: what :meth:`scores` are called.
+    """
+
+    values: Tensor
+    not_measured: ClassVar[float]
+    measure: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def num_outputs(self) -> int:
+        """Columns of the model's outputs."""
+
+    @abstractmethod
+    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+        """What the training graphs ``(n,)`` settle for losses and scores, in a tensor of one shape.
+
+        Args:
+            train: numbers of graphs.
+            balanced: whether every class weighs the same, however many graphs have it.
+        """
+
+    @abstractmethod
+    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        """``(F,)`` means over all labels; 0 where there are none.
+
+        Args:
+            outputs: ``(F, G, C)`` of the models.
+            graphs: ``(F, G)`` their numbers.
+            settled: ``(F, ...)`` by :meth:`settle`.
+        """
+
+    @abstractmethod
+    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        """``(F,)`` in float64, the higher the better; NaN where the labels do not allow one. Takes what losses take."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        return replace(self, values=self.values.to(device))
+
+    def with_nobody(self) -> Self:
+        """One more graph, the last, without labels."""
+        nobody = torch.full_like(self.values[:1], self.not_measured)
+        return replace(self, values=torch.cat([self.values, nobody]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassTargets(Targets):
+    r"""One class out of several: weighted cross-entropy, and the weighted share of graphs that are told right.
+
+    Settled are the weights of the classes, ``(C,)``: 1, or balanced :math:`n / (k n_c)` if :math:`n_c` of :math:`n`
+    graphs are of class c, and there are k classes among them.
+
+    Args:
+        values: ``(G,)`` class numbers from 0 on; -1 for a graph without.
+        num_classes: of the data.
+    """
+
+    num_classes: int
+    not_measured = -1
+    measure = "accuracy"
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_classes
+
+    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+        counts = torch.bincount(self.values[train], minlength=self.num_classes)
+        weights = train.numel() / (counts.clamp(min=1) * (counts > 0).sum().clamp(min=1))
+        return weights if balanced else torch.ones_like(weights)
+
+    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        classes = self.values[graphs]
+        some_class = classes.clamp(min=0)
+        weights = settled.gather(1, some_class) * (classes >= 0)
+        costs = F.cross_entropy(outputs.flatten(0, 1), some_class.flatten(), reduction="none").view_as(classes)
+        return _mean(weights, costs)
+
+    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`: r of the n graphs of a class are right.
+
+        By counts, so that it is the same number whichever graphs of a class are right.
+        """
+        classes = self.values[graphs]
+        member = F.one_hot(classes.clamp(min=0), self.num_classes).double() * (classes >= 0).unsqueeze(2)
+        of_right = (member * (outputs.argmax(2) == classes).unsqueeze(2)).sum(1)
+        weights = settled.double()
+        return (weights * of_right).sum(1) / (weights * member.sum(1)).sum(1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BinaryTargets(Targets):
+    r"""Several tasks of yes or no: binary cross-entropy over all labels there are, and the mean ROC-AUC.
+
+    Settled are the weights of no and yes, ``(2, T)``, as those of classes, task by task. The ROC-AUC is the mean over
+    the tasks that have both among the labels.
+
+    Args:
+        values: ``(G, T)`` 0 or 1; NaN where not measured.
+    """
+
+    not_measured = float("nan")
+    measure = "ROC-AUC"
+
+    @property
+    def num_outputs(self) -> int:
+        return self.values.shape[1]
+
+    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+        labels = self.values[train]
+        counts = torch.stack([(labels == 0).sum(0), (labels == 1).sum(0)])
+        weights = counts.sum(0) / (counts.clamp(min=1) * (counts > 0).sum(0).clamp(min=1))
+        return weights if balanced else torch.ones_like(weights)
+
+    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        labels = self.values[graphs]
+        weights = torch.where(labels == 1, settled[:, 1:], settled[:, :1]) * ~labels.isnan()
+        costs = F.binary_cross_entropy_with_logits(outputs, labels.nan_to_num(), reduction="none")
+        return _mean(weights.flatten(1), costs.flatten(1))
+
+    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        return torch.nanmean(roc_auc(outputs, self.values[graphs]), dim=1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NumberTargets(Targets):
+    r"""Several tasks of numbers: the mean squared error, and less the root of it.
+
+    Settled are mean and deviation, ``(2, T)``, of each task's labels. The model's outputs are numbers shifted and
+    scaled by them, and so are losses and scores: no task weighs more because of its unit. The score is
+    :math:`-\frac1T \sum_t \mathrm{RMSE}_t / \sigma_t`, over the tasks that have labels.
+
+    Args:
+        values: ``(G, T)``; NaN where not measured.
+    """
+
+    not_measured = float("nan")
+    measure = "-RMSE"
+
+    @property
+    def num_outputs(self) -> int:
+        return self.values.shape[1]
+
+    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+        labels = self.values[train].double()
+        is_measured = ~labels.isnan()
+        mean = _mean(is_measured.T, labels.nan_to_num().T)
+        deviation = _mean(is_measured.T, (labels - mean).nan_to_num().square().T).sqrt()
+        rounding = 1e-7 * mean.abs()  # the deviation of equal numbers may not come out as 0
+        return torch.stack([mean, torch.where(deviation > rounding, deviation, 1)]).to(self.values.dtype)
+
+    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        is_measured, squares = self._squares(outputs, graphs, settled)
+        return _mean(is_measured.flatten(1), squares.flatten(1))
+
+    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+        is_measured, squares = self._squares(outputs.double(), graphs, settled)
+        errors = _mean(is_measured.mT, squares.mT).sqrt()
+        return -torch.nanmean(torch.where(is_measured.any(1), errors, torch.nan), dim=1)
+
+    @torch.no_grad()
+    def put_units(self, linear: nn.Linear, settled: Tensor) -> None:
+        """Changes the layer that gives outputs so that they are numbers in their own units, by :meth:`settle`."""
+        mean, deviation = settled
+        linear.weight.mul_(deviation.unsqueeze(1))
+        linear.bias.mul_(deviation).add_(mean)
+
+    def _squares(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> tuple[Tensor, Tensor]:
+        """``(F, G, T)`` whether there is a label, and the squared error, 0 where there is none."""
+        labels = (self.values[graphs] - settled[:, :1]) / settled[:, 1:]
+        return ~labels.isnan(), torch.where(labels.isnan(), 0, outputs - labels.nan_to_num()).square()
+
+
+KINDS: dict[str, type[Targets]] = {"classes": ClassTargets, "binary": BinaryTargets, "numbers": NumberTargets}
+
+
+def roc_auc(outputs: Tensor, labels: Tensor) -> Tensor:
+    r"""The area under the ROC curve of each column, in float64; NaN for one that has not both labels.
+
+    .. math:: \frac{1}{n_1 n_0} \sum_{i : y_i = 1} \sum_{j : y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
+
+    The inner sum is found by a search among the sorted outputs of label 0.
+
+    Args:
+        outputs: ``(..., G, T)`` s.
+        labels: ``(..., G, T)`` y, 0 or 1; all others are left out.
+    """
+    s, y = outputs.mT.contiguous(), labels.mT.contiguous()
+    is_one, is_zero = y == 1, y == 0
+    zeros = torch.where(is_zero, s, torch.inf).sort(dim=-1).values
+    below, not_above = (torch.searchsorted(zeros, s, right=right) for right in (False, True))
+    wins = torch.where(is_one, (below + not_above).double() / 2, 0).sum(-1)
+    return wins / (is_one.sum(-1, dtype=torch.float64) * is_zero.sum(-1))
+
+
+def _mean(weights: Tensor, values: Tensor) -> Tensor:
+    """The weighted mean over the last dimension; 0 where nothing has a weight."""
+    total = weights.sum(-1)
+    return (weights * values).sum(-1) / torch.where(total > 0, total, 1)

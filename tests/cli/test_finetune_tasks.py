@@ -1,0 +1,226 @@
+"""``joao finetune`` and ``joao predict`` on tables of molecules: several tasks, missing labels, scaffolds, numbers."""
+
+import csv
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from joao.data import read
+from joao.evaluation.scaffolds import scaffold_split
+from joao.finetuning import load_finetuned
+
+pytest.importorskip("rdkit")
+ROOT = os.environ.get("JOAO_DATA")
+needs_data = pytest.mark.skipif(not ROOT, reason="JOAO_DATA is not set")
+
+# 12 skeletons with five chains each, so that a scaffold split has something to part.
+RINGS = ["C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "C1CCCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1"]
+RINGS += ["C1CCOC1", "C1CCNCC1", "c1ccc2ccccc2c1"]
+SMILES = ["C" * tail + ring for ring in RINGS for tail in range(5)]
+
+
+def rows(path):
+    with Path(path).open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def write_table(path, smiles=SMILES, **columns):
+    """A table of molecules called m0, m1, ... with further columns."""
+    with Path(path).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "smiles", *columns])
+        for number, each in enumerate(smiles):
+            writer.writerow([f"m{number}", each, *(column[number] for column in columns.values())])
+
+
+def labels(period):
+    """0 and 1 by turns, of which every seventh is missing."""
+    return ["" if n % 7 == 3 else str(int(n % period == 0)) for n in range(60)]
+
+
+SIZES = [f"{len(each) * 1.5:g}" for each in SMILES]
+
+
+@pytest.fixture(scope="module")
+def run(joao, tmp_path_factory):
+    """A small encoder of atoms and bonds."""
+    folder = tmp_path_factory.mktemp("molecules")
+    write_table(folder / "plain.csv")
+    small = ["--set", "encoder.width=8", "--set", "encoder.layers=2", "--epochs", 2, "--device", "cpu", "--quiet"]
+    outcome = joao("pretrain", folder / "plain.csv", "--out", folder / "run", *small)
+    assert outcome.code == 0, outcome.err
+    return folder / "run"
+
+
+def figures(line):
+    return [float(each) for each in re.findall(r"\d+\.\d+", line)]
+
+
+def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
+    write_table("mine.csv", odd=labels(2), third=labels(3))
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 3)
+    assert (outcome.code, outcome.err) == (0, "")
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    labelled = [n for n in range(60) if n % 7 != 3]  # both columns have their gaps in the same rows
+    split = scaffold_split([SMILES[n] for n in labelled])
+    sizes = [len(part) for part in split]
+    said = outcome.out.splitlines()
+    assert said[0] == "mine: 51 molecules with labels of 2 tasks, from the pre-trained encoder."
+    assert said[1].startswith(
+        f"Learned from {sizes[0]} molecules; {sizes[1]} others chose epoch {found.fit.chosen} of 3"
+    )
+    assert said[2].startswith("Validation ROC-AUC ")
+    assert re.fullmatch(
+        rf"Test ROC-AUC 0\.\d+ \(mean over 2 tasks\), on {sizes[2]} molecules with other scaffolds, looked at once\.",
+        said[3],
+    )
+    assert said[4] == "Next: joao predict tuned mine.csv --out predictions.csv"
+    # The test score by hand, from the predictions that the next command writes.
+    assert joao(*said[4].split()[2:]).code == 0
+    header, *lines = rows("predictions.csv")
+    assert header == ["graph", "p_odd", "p_third"]
+    areas = []
+    for column, truth in ((1, labels(2)), (2, labels(3))):
+        test = [labelled[place] for place in split.test]
+        areas.append(roc_auc_score([int(truth[n]) for n in test], [float(lines[n][column]) for n in test]))
+    assert figures(said[3])[0] == pytest.approx(np.mean(areas), abs=6e-4)
+    record = json.loads((tmp_path / "tuned" / "finetune.json").read_text())
+    assert (record["kind"], record["tasks"], record["classes"]) == ("binary", ["odd", "third"], [])
+    assert record["info"]["split"] == "scaffold"
+    assert record["scores"]["test"]["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-6)
+
+
+def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joao, run):
+    write_table("mine.csv", odd=labels(2))
+    assert joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1, "--quiet").code == 0
+    write_table("new.csv", ["CCO", "", "c1ccccc1", "C1CC(", "CCN"])
+    outcome = joao("predict", "tuned", "new.csv", "--out", "new.out.csv")
+    assert outcome.code == 0
+    assert (
+        outcome.err
+        == "joao: note: new: 2 of 5 rows are no molecules and have blank rows. The first: line 3, '': empty\n"
+    )
+    assert outcome.out.splitlines()[0] == "new.out.csv: 3 molecules, 1 task, 2 blank rows."
+    lines = rows("new.out.csv")[1:]
+    assert [line[0] for line in lines] == ["m0", "m1", "m2", "m3", "m4"]
+    assert [bool(line[1]) for line in lines] == [True, False, True, False, True]
+    expected = load_finetuned(Path("tuned"), device="cpu").predict(read(["CCO", "c1ccccc1", "CCN"])).numpy()[:, 0]
+    np.testing.assert_allclose([float(lines[n][1]) for n in (0, 2, 4)], expected, rtol=1e-5)
+    assert joao("predict", "tuned", "new.csv", "--out", "new.npz", "--quiet").code == 0
+    with np.load("new.npz", allow_pickle=False) as file:
+        np.testing.assert_allclose(file["predicted"][file["row"], 0], expected, rtol=1e-5)
+        assert np.isnan(file["predicted"][[1, 3]]).all()
+        assert file["graph_names"].tolist() == ["m0", "m1", "m2", "m3", "m4"]
+        assert file["columns"].tolist() == ["p_odd"]
+
+
+def test_numbers(joao, run):
+    write_table("mine.csv", odd=labels(2), size=SIZES)
+    options = ["--tasks", "size", "--split", "random", "--test-share", 0.25, "--epochs", 2]
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    said = outcome.out.splitlines()
+    assert said[0] == "mine: 60 molecules with labels of size, from the pre-trained encoder."
+    found = load_finetuned(Path("tuned"), device="cpu")
+    assert (found.kind, found.info.num_train, found.info.num_validation, found.info.num_test) == ("numbers", 33, 12, 15)
+    test = found.scores["test"]
+    assert said[3] == (
+        f"Test RMSE and MAE {test['rmse']:.4g} and {test['mae']:.4g}, on 15 molecules drawn at random, looked at once."
+    )
+    outcome = joao("predict", "tuned", "mine.csv", "--out", "all.csv")
+    header, *lines = rows("all.csv")
+    assert header == ["graph", "size"]
+    errors = np.array([float(line[1]) for line in lines]) - [float(size) for size in SIZES]
+    assert outcome.out.splitlines()[1] == (
+        f"RMSE and MAE on the labels of mine: {np.sqrt((errors**2).mean()):.4g} and {np.abs(errors).mean():.4g}. "
+        "It was fine-tuned on these graphs: new ones may do worse."
+    )
+
+
+def test_json(joao, run):
+    write_table("mine.csv", odd=labels(2))
+    told = json.loads(joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1, "--json").out)
+    found = load_finetuned(Path("tuned"), device="cpu")
+    assert {key: told[key] for key in ("kind", "tasks", "split", "test_graphs")} == {
+        "kind": "binary", "tasks": ["odd"], "split": "scaffold", "test_graphs": found.info.num_test,
+    }  # fmt: skip
+    assert told["scores"] == found.scores
+    told = json.loads(joao("predict", "tuned", "mine.csv", "--out", "all.csv", "--json").out)
+    assert (told["graphs"], told["blank"], told["fine_tuned_on"]) == (60, 0, True)
+    assert 0 <= told["scores"]["tasks"]["odd"]["roc_auc"] <= 1
+
+
+def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
+    last = scaffold_split(SMILES).test
+    odd = ["1" if n in last else str(n % 2) for n in range(60)]
+    write_table("mine.csv", odd=odd)
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[3] == (
+        f"No test ROC-AUC: no task has both 0 and 1 among {len(last)} molecules. Try --split random, or a larger "
+        "--test-share."
+    )
+    assert json.loads(Path("tuned/finetune.json").read_text())["scores"]["test"]["roc_auc"] is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({}, [], "mine: no graph has a label. Label some in the file"),
+        ({"odd": labels(2), "size": SIZES}, [], r"0 and 1 alone \(odd\), others have other numbers \(size\).*--tasks"),
+        ({"odd": labels(2)}, ["--tasks", "add"], "no column 'add'. Did you mean 'odd'"),
+        (
+            {"odd": ["yes", "no"] * 30},
+            ["--tasks", "odd"],
+            r"mine.csv:2: column 'odd': 'yes' is not a number that a label",
+        ),
+        ({"odd": ["yes", "no"] * 30}, [], "mine: no graph has a label. Label some in the file"),
+        ({"odd": [""] * 60}, ["--tasks", "odd"], "mine: no graph has a label of odd"),
+        ({"odd": ["1"] * 60}, [], r"mine: no task has 0 and 1 among the 45 graphs to learn from \(odd\)"),
+        ({"odd": ["2.5"] * 60}, [], r"mine: no task has different numbers among the 45 graphs"),
+        ({"odd": ["1", "0"] + [""] * 58}, [], "mine: 2 labelled molecules are too few"),
+        ({"odd": labels(2)}, ["--split", "skeleton"], "split: unknown kind 'skeleton'"),
+        ({"odd": labels(2)}, ["--test-share", 0.95], "the share of test graphs must .* got 0.95 beside 0.1"),
+    ],
+)
+def test_what_cannot_be_learned_is_told_in_one_line(joao, run, columns, options, message, tmp_path):
+    write_table("mine.csv", **columns)
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", *options)
+    assert outcome.code == 2
+    said = [line for line in outcome.err.splitlines() if not line.startswith("joao: note: ")]
+    assert len(said) == 1
+    assert re.search(message, said[0]), said
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_other_graphs_have_no_scaffold(joao, mutag_run):
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--split", "scaffold")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "MUTAG: a scaffold split is of molecules; these are other graphs" in outcome.err
+    outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--epochs", 1, "--test-share", 0.2)
+    said = outcome.out.splitlines()
+    assert re.fullmatch(r"Test accuracy \d+\.\d %, on 38 graphs drawn at random, looked at once\.", said[3])
+
+
+@needs_data
+def test_bace(joao, run, tmp_path):
+    """Every seventh of its molecules."""
+    with gzip.open(Path(ROOT) / "molecules" / "bace.csv.gz", "rt") as file:
+        header, *lines = file.read().splitlines()
+    (tmp_path / "bace.csv").write_text("\n".join([header, *lines[::7]]) + "\n")
+    outcome = joao("finetune", run, "bace.csv", "--out", "tuned", "--epochs", 3, "--split", "scaffold")
+    assert outcome.code == 0, outcome.err
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    smiles, classes = zip(*(line.rsplit(",", 1) for line in lines[::7]), strict=True)
+    split = scaffold_split(smiles)
+    predicted = found.predict(read([smiles[n] for n in split.test])).numpy()[:, 0]
+    area = roc_auc_score([int(classes[n]) for n in split.test], predicted)
+    assert figures(outcome.out.splitlines()[3])[0] == pytest.approx(area, abs=6e-4)
+    ones = [int(each) for each in classes].count(1)
+    assert list(found.info.labels_per_task["Class"]) == [len(classes) - ones, ones]

@@ -1,0 +1,256 @@
+"""Molecules on the command line, odd ones too. Oracle: the tables here, by eye."""
+
+import csv
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rdkit")
+
+from joao.data import read
+from joao.experiment import load_run
+
+TABLE = """smiles,name,toxic,logP,class
+CCO,ethanol,0,-0.31,alcohol
+[Na+].[Cl-],salt,1,,salt
+C,methane,0,1.1,alkane
+C1CC,open ring,0,1,none
+F/C=C/F,trans,,0.7,alkene
+
+N[C@@H](C)C(=O)O,"L-alanine, pure",0,-2.8,acid
+[Pt+2],platinum,1,,metal
+CCO,ethanol again,0,-0.3,alcohol
+,nothing,1,2,
+C(C)(C)(C)(C)(C)C,too many bonds,1,2,none
+c1ccccc1,benzene,1,2.1,ring
+"""
+# By eye: the lines of the file, as an editor counts them, that hold no molecule.
+FAILURES = [("5", "open ring", "C1CC"), ("11", "nothing", ""), ("12", "too many bonds", "C(C)(C)(C)(C)(C)C")]
+NAMES = ["ethanol", "salt", "methane", "open ring", "trans", "L-alanine, pure", "platinum", "ethanol again", "nothing"]
+NAMES += ["too many bonds", "benzene"]
+BLANK = [3, 8, 9]
+QUICK = ("--epochs", 1, "--set", "encoder.width=16", "--set", "encoder.layers=2", "--device", "cpu")
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "tox.csv").write_text(TABLE)
+    return "tox.csv"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, joao):
+    """A run on the table."""
+    folder = tmp_path_factory.mktemp("molecules")
+    (folder / "tox.csv").write_text(TABLE)
+    outcome = joao("pretrain", folder / "tox.csv", "--out", folder / "run", *QUICK)
+    assert outcome.code == 0, outcome.err
+    return folder / "run", outcome
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
+    folder, outcome = run
+    notes = outcome.err.splitlines()
+    assert notes[0] == "joao: note: tox: columns without numbers are left out: class."
+    assert notes[1].startswith(
+        f"joao: note: tox: 3 of 11 rows are no molecules and are left out; {folder}/failures.csv will list them. "
+        "The first: line 5, 'C1CC': "
+    )
+    assert "Pre-training on tox: 8 molecules, 1 epochs, no labels." in outcome.out
+    header, *failures = rows(folder / "failures.csv")
+    assert header == ["line", "name", "smiles", "reason"]
+    assert [tuple(line[:3]) for line in failures] == FAILURES
+    assert [line[3] for line in failures][:2] == ["not SMILES", "empty"]
+    assert "greater than permitted" in failures[2][3]
+    recipe = load_run(folder, device="cpu").recipe
+    assert (recipe.features, recipe.encoder.name) == ("atoms", "molecule_gin")
+    assert recipe.objective.options["temperature"] == 0.1
+    assert (recipe.training.batch_size, recipe.training.learning_rate) == (256, 0.001)
+    assert "joao finetune" in outcome.out.splitlines()[-1]
+
+
+def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_path):
+    outcome = joao("embed", run[0], table, "--out", "e.csv")
+    assert outcome.code == 0
+    assert "tox: 3 of 11 rows are no molecules and have blank rows, see e.failures.csv." in outcome.err
+    assert outcome.out.startswith("e.csv: 8 molecules, 16 dimensions, 3 blank rows.\n")
+    lines = rows("e.csv")[1:]
+    assert [line[0] for line in lines] == NAMES
+    blank = [number for number, line in enumerate(lines) if line[1:] == [""] * 16]
+    assert blank == BLANK
+    assert all("" not in line[1:] for number, line in enumerate(lines) if number not in BLANK)
+    assert lines[0][1:] == lines[7][1:]  # ethanol twice
+    assert [tuple(line[:3]) for line in rows("e.failures.csv")[1:]] == FAILURES
+    expected = load_run(run[0], device="cpu").embed(read(table)).numpy()
+    found = np.array([line[1:] for number, line in enumerate(lines) if number not in BLANK], dtype=np.float64)
+    np.testing.assert_array_equal(found.astype(np.float32), expected)
+
+
+def test_embeddings_as_npz(joao, run, table):
+    told = json.loads(joao("embed", run[0], table, "--out", "e.npz", "--json").out)
+    assert told == {"file": "e.npz", "graphs": 8, "dimensions": 16, "blank": 3, "failures": "e.failures.csv"}
+    with np.load("e.npz", allow_pickle=False) as file:
+        assert np.flatnonzero(np.isnan(file["embeddings"]).all(axis=1)).tolist() == BLANK
+        assert file["graph_names"].tolist() == NAMES
+        assert file["row"].tolist() == [number for number in range(11) if number not in BLANK]
+        assert np.isfinite(file["embeddings"][file["row"]]).all()
+
+
+def test_without_names_and_failures_there_are_numbers_and_no_file_of_failures(joao, run, tmp_path):
+    (tmp_path / "a.smi").write_text("CCO\nC\n")
+    outcome = joao("embed", run[0], "a.smi", "--out", "e.csv")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [line[0] for line in rows("e.csv")[1:]] == ["0", "1"]
+    assert not (tmp_path / "e.failures.csv").exists()
+
+
+def test_named_columns_are_kept_in_the_run(joao, tmp_path):
+    text = "drug,number,key,label\nCCO,1,a,0\nCCN,2,b,1\nC,3,c,1.5\n"
+    (tmp_path / "odd.csv").write_text(text)
+    told = joao("pretrain", "odd.csv", "--out", "run", *QUICK)
+    assert told.code == 2
+    assert told.err.startswith("joao: odd.csv:1: neither a table of molecules, with a column 'smiles'")
+    outcome = joao("pretrain", "odd.csv", "--smiles", "drug", "--id", "key", "--out", "run", *QUICK)
+    assert outcome.code == 0, outcome.err
+    recipe = load_run(tmp_path / "run", device="cpu").recipe
+    assert recipe.columns == {"smiles": "drug", "identifiers": "key"}
+    assert joao("embed", "run", "odd.csv", "--smiles", "drug", "--id", "key", "--out", "e.csv").code == 0
+    assert [line[0] for line in rows("e.csv")[1:]] == ["a", "b", "c"]
+    facts = json.loads(joao("data", "odd.csv", "--smiles", "drug", "--task", "label", "--json").out)
+    assert facts["tasks"] == {"label": {"mean": 0.833333, "least": 0, "most": 1.5, "missing": 0}}
+
+
+def test_a_recipe_with_a_fault_is_told_before_the_data_are_read(joao):
+    told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.widht=3")
+    assert told.err.startswith("joao: recipe: encoder: gin: unknown key 'widht'.")
+    told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.dropout=0.5")  # which molecules' has
+    assert told.err == "joao: absent.csv: no such file or folder.\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbfsmiles,name\r\nCCO,a\r\n\r\nC,b\r\n",
+        b'"smiles","name"\n"CCO","a"\n"C","b"\n',
+        b"SMILES , Name\n CCO , a\nC,b",
+        b"name,Canonical_SMILES\na,CCO\nb,C\n",
+    ],
+    ids=["BOM and Windows", "quotes", "spaces", "other names"],
+)
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.xz"])
+def test_ways_to_write_the_same_table(joao, run, tmp_path, content, suffix):
+    pack = {"csv": bytes, "csv.gz": gzip.compress, "csv.xz": lzma.compress}[suffix]
+    (tmp_path / f"a.{suffix}").write_bytes(pack(content))
+    (tmp_path / "plain.smi").write_text("CCO a\nC b\n")
+    for name in (f"a.{suffix}", "plain.smi"):
+        outcome = joao("embed", run[0], name, "--out", f"{name}.csv")
+        assert (outcome.code, outcome.err) == (0, "")
+    assert rows(f"a.{suffix}.csv") == rows("plain.smi.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"id,formula\n1,H2O\n", "a.csv:1: neither a table of molecules, with a column 'smiles'"),
+        ("a.csv", b"smiles\n", "a.csv: no molecules in it, only a header."),
+        ("a.csv", b"smiles,x\nxx,1\nyy,2\n", "a.csv:2: 'xx' is no SMILES (not SMILES), nor is any other of 2 rows."),
+        (
+            "a.csv.xz",
+            lzma.compress(b"smiles\n" + b"CCO\n" * 500)[:-12],
+            "a.csv.xz: cannot be read (Compressed file ended",
+        ),
+        (
+            "a.csv.gz",
+            gzip.compress(b"smiles\n" + b"CCO\n" * 500)[:-12],
+            "a.csv.gz: cannot be read (Compressed file ended",
+        ),
+        ("a.smi.gz", b"CCO\n", "a.smi.gz: cannot be read (Not a gzipped file"),
+        ("a.csv", b"smiles,x\nC,1\nC,two\n", "a.csv:3: column 'x': 'two' is not a number that a label can be."),
+        ("a.csv", b"smiles\n\xff\n", "a.csv:2: not text in UTF-8 (byte 0xff)."),
+        ("a.csv", b"smiles,x\nC\n", "a.csv:2: 1 cells where the header has 2."),
+    ],
+)
+@pytest.mark.parametrize("command", ["data", "pretrain"])
+def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    outcome = joao(command, name, *(("--out", "run") if command == "pretrain" else ()))
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"joao: {message}")
+    assert len(outcome.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_table_described(joao, table):
+    outcome = joao("data", table)
+    assert outcome.out.splitlines() == [
+        "tox: 8 molecules, 7 different SMILES",
+        "  atoms per molecule: 3.25 (1 to 6)",
+        "  bonds per molecule: 2.25 (0 to 6)",
+        "  tasks:",
+        "    toxic: 0: 4, 1: 3, missing: 1",
+        "    logP: mean: 0.0816667, least: -2.8, most: 2.1, missing: 2",
+        "Next: joao pretrain tox.csv --out runs/tox",
+    ]
+    facts = json.loads(joao("data", table, "--json").out)
+    assert [(str(each["line"]), each["name"], each["text"]) for each in facts["failures"]] == FAILURES
+
+
+def test_sets_by_name(joao, tmp_path, monkeypatch):
+    (tmp_path / "root" / "molecules").mkdir(parents=True)
+    (tmp_path / "root" / "molecules" / "small.csv.gz").write_bytes(gzip.compress(b"smiles\nCCO\nC\n"))
+    (tmp_path / "root" / "molecules" / "README.md").write_text("")
+    monkeypatch.setenv("JOAO_DATA", "root")
+    assert json.loads(joao("data", "--json").out)["data"] == ["MUTAG", "small"]
+    assert joao("data", "small").out.startswith("small: 2 molecules")
+
+
+def test_packed_together_and_used_without_the_tables(joao, run, table, tmp_path):
+    (tmp_path / "more.smi").write_text("CCC\nCCCC\n")
+    outcome = joao("pack", table, "more.smi", "--out", "corpus.safetensors")
+    assert outcome.code == 0, outcome.err
+    size = (tmp_path / "corpus.safetensors").stat().st_size
+    assert outcome.out.splitlines() == [
+        f"corpus.safetensors: 10 molecules, {size / 1e6:.1f} MB, {size / 10:.0f} bytes each.",
+        "Next: joao pretrain corpus.safetensors --out runs/corpus",
+    ]
+    assert joao("pack", table, "more.smi", "--out", "bare.safetensors.xz", "--no-smiles", "--quiet").err == ""
+    whole, bare = read(tmp_path / "corpus.safetensors"), read(tmp_path / "bare.safetensors.xz")
+    assert whole.fingerprint == bare.fingerprint
+    assert (whole.name, bare.name, len(whole.failures), bare.smiles) == ("corpus", "bare", 3, ())
+    (tmp_path / table).unlink()
+    assert joao("embed", run[0], "corpus.safetensors", "--out", "e.csv").code == 0
+    assert [line[0] for line in rows("e.csv")[1:]] == [*NAMES, "", ""]
+    assert joao("pretrain", "bare.safetensors.xz", "--out", "again", *QUICK).code == 0
+
+
+def test_what_cannot_be_packed(joao, table, tmp_path):
+    assert joao("pack", table, "MUTAG", "--out", "a.safetensors").err.splitlines()[-1] == (
+        "joao: tox and MUTAG cannot be joined: kind: molecules and graphs."
+    )
+    assert joao("pack", table, "--out", "a.zip").err.startswith("joao: a.zip: unknown kind of file '.zip'.")
+    (tmp_path / "b.safetensors").write_bytes(b"not safetensors at all")
+    assert joao("data", "b.safetensors").err == (
+        "joao: b.safetensors: is no packed data: it does not begin as a safetensors file does.\n"
+    )
+
+
+def test_packed_with_scaffolds_a_table_is_split_without_smiles(joao, tmp_path):
+    smiles = [f"{'C' * tail}C1{'C' * size}1" for size in range(2, 12) for tail in (1, 2)]
+    lines = [f"{each},{number % 2}" for number, each in enumerate(smiles)]
+    (tmp_path / "rings.csv").write_text("smiles,active\n" + "\n".join(lines) + "\n")
+    outcome = joao("pack", tmp_path / "rings.csv", "--scaffolds", "--no-smiles", "--out", tmp_path / "r.safetensors")
+    assert outcome.code == 0, outcome.err
+    packed = read(tmp_path / "r.safetensors")
+    assert packed.smiles == ()
+    assert packed.groups.tolist() == [number // 2 for number in range(20)]
+    outcome = joao("pack", "MUTAG", "--scaffolds", "--out", tmp_path / "m.safetensors")
+    assert outcome.code == 2
+    assert "--scaffolds needs molecules with their SMILES" in outcome.err

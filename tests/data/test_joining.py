@@ -1,0 +1,68 @@
+"""Oracle: the data sets that were joined, graph by graph."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joao.data import read
+from joao.data.base import Failure
+from joao.data.joining import joined
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+
+FIRST = random_graphs(5, mean_nodes=4, seed=1, num_edge_attributes=2)
+SECOND = random_graphs(3, mean_nodes=6, seed=2, num_edge_attributes=2)
+
+
+def test_the_parts_are_in_it_and_in_order():
+    whole = joined([FIRST, SECOND], "both")
+    assert (len(whole), whole.name) == (8, "both")
+    assert whole[:5].fingerprint == FIRST.fingerprint
+    assert whole[5:].fingerprint == SECOND.fingerprint
+    assert whole.labels.tolist() == [*FIRST.labels, *SECOND.labels]
+    assert joined([FIRST]) is FIRST
+
+
+def test_a_list_of_single_graphs_is_the_data_set_again(assert_equal):
+    assert_equal(read([*FIRST]), FIRST)
+    assert read([SECOND, FIRST]).fingerprint == joined([SECOND, FIRST]).fingerprint
+
+
+def test_classes_and_tasks_go_by_their_names():
+    first = replace(FIRST, class_names=("a", "b"), targets=np.ones((5, 1), np.float32), target_names=("t",))
+    second = replace(SECOND, class_names=("b", "c"), graph_names=("x", "y", "z"))
+    third = replace(SECOND, classes=None, class_names=(), targets=np.zeros((3, 2), np.float32), target_names=("u", "t"))
+    whole = joined([first, second, third])
+    assert whole.labels.tolist() == [*first.labels, *second.labels, "", "", ""]
+    assert whole.target_names == ("t", "u")
+    np.testing.assert_array_equal(whole.targets[:, 0], [1] * 5 + [np.nan] * 3 + [0] * 3)
+    np.testing.assert_array_equal(whole.targets[:, 1], [np.nan] * 8 + [0] * 3)
+    assert whole.graph_names == ("",) * 5 + ("x", "y", "z") + ("",) * 3
+
+
+def test_groups_are_kept_where_all_have_them():
+    first, second = replace(FIRST, groups=np.arange(5)), replace(SECOND, groups=np.array([0, 9, 9]))
+    assert joined([first, second]).groups.tolist() == [0, 1, 2, 3, 4, 0, 9, 9]
+    assert joined([first, SECOND]).groups is None
+
+
+def test_rows_count_through_all_sources():
+    failed = replace(SECOND, row_of_graph=np.array([0, 2, 3]), failures=(Failure(1, "x", "why", "n", 9),))
+    whole = joined([FIRST, failed, failed])
+    assert whole.row_of_graph.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12]
+    assert whole.failures == (Failure(6, "x", "why", "n", 9), Failure(10, "x", "why", "n", 9))
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (replace(SECOND, kind="molecules"), "kind: graphs and molecules"),
+        (replace(SECOND, node_labels=None), "node labels: 1 columns and none"),
+        (replace(SECOND, node_labels=SECOND.node_labels.astype(str)), "node labels: 1 columns and 1 columns of text"),
+        (replace(SECOND, edge_attr=SECOND.edge_attr[:, :1]), "edge attributes: 2 columns and 1 columns"),
+    ],
+)
+def test_different_ones_are_refused(other, what):
+    with pytest.raises(UserError, match=rf"synthetic and synthetic cannot be joined: {what}\.$"):
+        joined([FIRST, other])

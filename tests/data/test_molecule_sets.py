@@ -1,0 +1,100 @@
+"""Oracle: the SMILES here, read by eye, and RDKit's own count of atoms."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import joao
+from joao.data import read
+from joao.data.molecule_sets import make_molecules
+from joao.errors import UserError
+
+SMILES = ["CCO", "C1CC", "c1ccccc1", None, "[Na+].[Cl-]", float("nan"), "C"]
+
+
+@pytest.fixture(autouse=True)
+def rdkit():
+    return pytest.importorskip("rdkit")
+
+
+def test_smiles_in_memory():
+    dataset = read(SMILES)
+    assert dataset.kind == "molecules"
+    assert dataset.smiles == ("CCO", "c1ccccc1", "[Na+].[Cl-]", "C")
+    assert np.diff(dataset.first_node).tolist() == [3, 6, 2, 1]
+    assert dataset.node_labels[:3].tolist() == [[5, 0], [5, 0], [7, 0]]
+    assert dataset.row_of_graph.tolist() == [0, 2, 4, 6]
+    assert [(each.row, each.text) for each in dataset.failures] == [(1, "C1CC"), (3, ""), (5, "")]
+    assert {dataset.source.dtype, dataset.target.dtype, dataset.node_labels.dtype, dataset.edge_attr.dtype} == {
+        np.dtype(np.uint8)
+    }
+    assert dataset.featuriser.startswith("codes 1, RDKit ")
+
+
+def test_arrays_and_series_of_text():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(SMILES, index=[9, 3, 5, 1, 0, 2, 4])
+    for given in (np.array(SMILES, dtype=object), series, tuple(SMILES)):
+        assert read(given).fingerprint == read(SMILES).fingerprint
+    assert read(np.array(["CCO", "C"])).num_nodes == 4
+
+
+def test_values_of_graphs_in_the_rows_of_the_source():
+    dataset = read(SMILES)
+    values = np.arange(8, dtype=np.float32).reshape(4, 2)
+    nan = np.nan
+    expected = [[0, 1], [nan, nan], [2, 3], [nan, nan], [4, 5], [nan, nan], [6, 7]]
+    np.testing.assert_array_equal(dataset.in_rows(values), expected)
+    assert read(["C", "CC", "C", "O"]).in_rows(values) is values
+    part = dataset[[2, 0]]
+    assert (part.smiles, part.failures) == (("[Na+].[Cl-]", "CCO"), ())
+    np.testing.assert_array_equal(part.in_rows(values[:2]), values[:2])
+    named = make_molecules("named", ["C", "x", "CC"], ["a", "b", "c"])
+    assert (named.graph_names, named.row_names) == (("a", "c"), ("a", "b", "c"))
+
+
+def test_repeated_molecules_are_kept():
+    assert read(["C"] * 5).smiles == ("C",) * 5
+
+
+def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
+    assert len(read(["MUTAG"])) == 0
+    with pytest.raises(UserError, match=r"none of 1 texts is a molecule; row 0, 'MUTAG': not SMILES. .* not in a list"):
+        joao.JOAO().fit(["MUTAG"])
+    with pytest.raises(UserError, match=r"graphs\[1\] is a int, not a graph|graphs\[0\] is text"):
+        read(["C", 3])
+
+
+def test_processes_do_not_change_it_and_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("joao.data.molecule_sets._WORTH_A_PROCESS", 600)
+    path = tmp_path / "a.smi"
+    path.write_text("".join(f"{'C' * (1 + number % 40)} n{number}\n" for number in range(1300)))
+    told = []
+    one, two = read(path), read(path, jobs=2, on_rows=lambda done, total: told.append((done, total)))
+    assert (one.fingerprint, one.graph_names) == (two.fingerprint, two.graph_names)
+    assert told == [(512, 1300), (512, 1300), (276, 1300)]
+
+
+def test_columns_are_for_tables(tmp_path):
+    for source in ("MUTAG", read("MUTAG"), ["C"]):
+        with pytest.raises(UserError, match="columns can be named of tables of molecules"):
+            read(source, smiles="x")
+    with pytest.raises(UserError, match=r"tasks must be a list of columns, got 'a'. Write \['a'\]"):
+        read("MUTAG", tasks="a")
+
+
+def test_an_edge_list_is_told_from_a_table(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("graph,source,target,smiles\n1,2,3,4\n")
+    assert read(path).kind == "graphs"
+    path.write_text("graph,source,target,smiles\n1,2,3,C\n")
+    assert read(path, smiles="smiles").kind == "molecules"
+
+
+def test_without_rdkit_it_says_what_to_install(tmp_path):
+    (tmp_path / "a.smi").write_text("C\n")
+    program = f"import sys; sys.modules['rdkit'] = None; import joao; joao.read({str(tmp_path / 'a.smi')!r})"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.stderr.strip().endswith("UserError: rdkit is not installed: pip install 'joao[molecules]'")

@@ -1,0 +1,205 @@
+"""Protein networks from files of the published layout, made here, and from no other pickle."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.data.data as geometric
+
+from joao.data.features import Features, make_store
+from joao.data.ppi import FILE, holds_ppi, read_ppi
+from joao.data.sources import read
+from joao.errors import UserError
+
+
+class OldData:
+    """How torch-geometric's ``Data`` was in 2019: all that it holds is in its ``__dict__``."""
+
+
+OldData.__module__, OldData.__qualname__, OldData.__name__ = "torch_geometric.data.data", "Data", "Data"
+
+# Nodes, undirected edges in the order of the file, species and centre of each graph.
+GRAPHS = [
+    (4, [(2, 0), (3, 1), (0, 3)], 9606, 2),
+    (1, [], 3702, 0),
+    (3, [(0, 1), (2, 1)], 9606, 1),
+]
+FUNCTIONS = [[1, 0], [0, 0], [1, 1]]
+
+
+def bits(graph, edge):
+    return [float((graph + 3 * edge + k) % 2) for k in range(7)] + [0.0, 0.0]
+
+
+def published(with_functions=True):
+    """Attributes and slices as published: both directions one after the other, numbers inside their graph."""
+    edges, attr, first_node, first_edge = [], [], [0], [0]
+    for number, (size, pairs, _, _) in enumerate(GRAPHS):
+        for edge, (u, v) in enumerate(pairs):
+            edges += [(u, v), (v, u)]
+            attr += [bits(number, edge)] * 2
+        first_node.append(first_node[-1] + size)
+        first_edge.append(len(edges))
+    values = {
+        "x": torch.ones(first_node[-1], 1),
+        "edge_index": torch.tensor(edges).T.contiguous(),
+        "edge_attr": torch.tensor(attr),
+        "y": None,
+        "pos": None,
+        "species_id": torch.tensor([species for _, _, species, _ in GRAPHS]),
+        "center_node_idx": torch.tensor([centre for _, _, _, centre in GRAPHS]),
+    }
+    ones = torch.arange(len(GRAPHS) + 1)
+    slices = {
+        "x": torch.tensor(first_node),
+        "edge_index": torch.tensor(first_edge),
+        "edge_attr": torch.tensor(first_edge),
+        "species_id": ones,
+        "center_node_idx": ones,
+    }
+    if with_functions:
+        values["go_target_downstream"] = torch.tensor(FUNCTIONS).flatten()
+        values["go_target_pretrain"] = torch.zeros(5 * len(GRAPHS), dtype=torch.long)
+        slices |= {"go_target_downstream": 2 * ones, "go_target_pretrain": 5 * ones}
+    return values, slices
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes a folder; attributes are given as an old ``Data``, as torch wrote in 2019 or writes now."""
+
+    def write(values, slices, zipped=False):
+        folder = tmp_path / "supervised"
+        (folder / "processed").mkdir(parents=True, exist_ok=True)
+        data = OldData()
+        data.__dict__.update(values)
+        with monkeypatch.context() as patch:
+            patch.setattr(geometric, "Data", OldData)
+            torch.save((data, slices), folder / FILE, _use_new_zipfile_serialization=zipped)
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_every_edge_keeps_its_numbers(write, zipped):
+    networks = read_ppi(write(*published(), zipped=zipped))
+    graphs = networks.graphs
+    assert (graphs.name, len(graphs), np.diff(graphs.first_node).tolist()) == ("supervised", 3, [4, 1, 3])
+    for number, (_, pairs, _, _) in enumerate(GRAPHS):
+        expected = {}
+        for edge, (u, v) in enumerate(pairs):
+            expected[u, v] = expected[v, u] = bits(number, edge)
+        part = graphs.subset(np.array([number]))
+        found = zip(part.source.tolist(), part.target.tolist(), part.edge_attr.tolist(), strict=True)
+        ordered = [((u, v), attr) for u, v, attr in found]
+        assert dict(ordered) == expected
+        assert [pair for pair, _ in ordered] == sorted(expected, key=lambda pair: pair[::-1])
+
+
+def test_torch_geometric_is_not_needed(write):
+    folder, allowed = write(*published()), torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()  # torch-geometric lets its own classes in when it is loaded
+    try:
+        assert len(read_ppi(folder).graphs) == 3
+        assert torch.serialization.get_safe_globals() == []
+    finally:
+        torch.serialization.add_safe_globals(allowed)
+
+
+def test_species_centres_and_functions(write):
+    networks = read_ppi(write(*published()))
+    assert networks.species.tolist() == [9606, 3702, 9606]
+    assert networks.centre.tolist() == [2, 0, 1]
+    assert networks.graphs.targets.tolist() == FUNCTIONS
+    assert networks.graphs.target_names == ("go_0", "go_1")
+    assert networks.graphs.classes is None
+
+
+def test_without_functions_there_are_no_targets(write):
+    assert read_ppi(write(*published(with_functions=False))).graphs.targets is None
+
+
+def test_nodes_are_all_alike_by_the_usual_rule(write):
+    graphs = read_ppi(write(*published())).graphs
+    store = make_store(graphs, Features.fixed_on(graphs))
+    assert store.x.tolist() == [[1.0]] * 8
+    assert store.edge_attr.shape == (10, 9)
+
+
+def test_the_folder_is_data_like_any_other(write):
+    folder = write(*published())
+    assert holds_ppi(folder)
+    assert read(str(folder)).fingerprint == read_ppi(folder).graphs.fingerprint
+
+
+class Harm:
+    """Leaves a file behind when a pickle of it is run."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_pickle_that_does_something_is_refused(write, tmp_path, zipped):
+    values, slices = published()
+    folder = write({**values, "y": Harm(tmp_path / "harm")}, slices, zipped=zipped)
+    with pytest.raises(
+        UserError, match=r"is damaged or not as published: it holds '\w+\.mkdir', which is not run"
+    ) as told:
+        read_ppi(folder)
+    assert not (tmp_path / "harm").exists()
+    assert "\n" not in str(told.value)
+    torch.load(folder / FILE, weights_only=False)  # the harm is real
+    assert (tmp_path / "harm").exists()
+
+
+def without(name, where=0):
+    return lambda both: both[where].pop(name)
+
+
+def changed(name, value, where=0):
+    return lambda both: both[where].update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("edge_attr"), "it has no tensor 'edge_attr'"),
+        (without("x", 1), "it has no tensor 'x'"),
+        (changed("edge_attr", torch.ones(3, 9)), "do not agree"),
+        (changed("x", torch.tensor([0, 4, 4]), 1), "the slices of 'x' do not fit it"),
+        (changed("x", torch.tensor([0, 5, 4, 8]), 1), "the slices of 'x' do not fit it"),
+        (changed("edge_index", torch.tensor([0, 6, 10]), 1), "do not agree"),
+        (changed("edge_index", torch.zeros(3, 10, dtype=torch.long)), "the slices of 'edge_index' do not fit it"),
+        (changed("edge_index", torch.full((2, 10), 5)), "of two different graphs|points at node"),
+        (changed("species_id", torch.ones(2)), "2 entries of 'species_id' for 3 graphs"),
+        (changed("center_node_idx", torch.tensor([2, 1, 1])), "a centre is not in its graph"),
+        (changed("go_target_downstream", torch.ones(7)), "7 functions for 3 graphs"),
+        (changed("edge_attr", torch.full((10, 9), torch.nan)), "edge attribute 0 of row 0 is nan"),
+    ],
+)
+def test_files_that_do_not_agree_with_themselves(write, change, message):
+    both = published()
+    change(both)
+    with pytest.raises(UserError, match=message) as told:
+        read_ppi(write(*both))
+    assert "\n" not in str(told.value)
+
+
+def test_other_files(tmp_path):
+    with pytest.raises(UserError, match="Give the folder 'supervised' or 'unsupervised' as published"):
+        read_ppi(tmp_path)
+    (tmp_path / "processed").mkdir()
+    for content in (b"", b"nonsense" * 20, b"PK\x03\x04" + bytes(100), b"\x80\x02."):
+        (tmp_path / FILE).write_bytes(content)
+        with pytest.raises(UserError, match="it cannot be read") as told:
+            read_ppi(tmp_path)
+        assert "\n" not in str(told.value)
+    torch.save([torch.ones(2)], tmp_path / FILE)
+    with pytest.raises(UserError, match="does not hold graphs and their slices"):
+        read_ppi(tmp_path)

@@ -1,0 +1,113 @@
+"""Every labelled graph is in one part; classes and scaffolds are heeded."""
+
+import dataclasses
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from joao.data import read
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.evaluation.labels import hold_out
+from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.splits import split_graphs, usual_split
+from joao.randomness import numpy_generator
+
+ROOT = os.environ.get("JOAO_DATA")
+GRAPHS = random_graphs(60, mean_nodes=5, num_classes=3, seed=1)
+UNCLASSED = dataclasses.replace(GRAPHS, classes=None, class_names=())
+# Rings of 3 to 7 atoms with chains of carbon on them: 5 scaffolds of 8 molecules each.
+RINGS = [f"C1{'C' * size}C1{'C' * tail}O" for size in range(1, 6) for tail in range(8)]
+
+
+def parts(split):
+    return [split.train, split.validation, split.test]
+
+
+@pytest.mark.parametrize("dataset", [GRAPHS, UNCLASSED], ids=["classes", "tasks"])
+def test_parts_have_their_shares_and_every_graph_is_in_one(dataset):
+    split = split_graphs(dataset, "random", 0.2, 0.3, seed=4)
+    assert [len(part) for part in parts(split)] == [30, 12, 18]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts(split))), np.arange(60))
+    assert all((np.diff(part) > 0).all() for part in parts(split))
+    other = split_graphs(dataset, "random", 0.2, 0.3, seed=5)
+    assert not np.array_equal(split.test, other.test)
+
+
+def test_every_class_has_its_share_in_all_parts():
+    for part in parts(split_graphs(GRAPHS, "random", 0.2, 0.3, seed=4)):
+        assert set(Counter(GRAPHS.classes[part].tolist()).values()) == {len(part) // 3}
+
+
+def test_without_a_test_part_it_is_the_hold_out_of_before():
+    split = split_graphs(GRAPHS, "random", 0.2, 0.0, seed=4)
+    learn, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(4, "validation"))
+    np.testing.assert_array_equal(split.train, learn)
+    np.testing.assert_array_equal(split.validation, choose)
+    assert not len(split.test)
+
+
+def test_molecules_with_one_scaffold_are_in_one_part():
+    pytest.importorskip("rdkit")
+    rings = read(RINGS)
+    split = split_graphs(rings, "scaffold", 0.2, 0.2, seed=0)
+    assert [len(part) for part in parts(split)] == [24, 8, 8]
+    ring_of = np.arange(40) // 8
+    rings_of_parts = [set(ring_of[part]) for part in parts(split)]
+    assert sum(map(len, rings_of_parts)) == 5
+    for first, second in zip(parts(split), parts(split_graphs(rings, "scaffold", 0.2, 0.2, seed=9)), strict=True):
+        np.testing.assert_array_equal(first, second)  # no chance in it
+    assert not len(split_graphs(rings, "scaffold", 0.2, 0.0, seed=0).test)
+
+
+@pytest.mark.skipif(not ROOT, reason="JOAO_DATA is not set")
+def test_the_usual_shares_are_those_of_the_protocol():
+    pytest.importorskip("rdkit")
+    dataset = read("bace", ROOT)
+    split = split_graphs(dataset, "scaffold", 0.1, 0.1, seed=0)
+    for part, expected in zip(parts(split), scaffold_split(dataset.smiles), strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_the_usual_split():
+    molecules = dataclasses.replace(UNCLASSED, kind="molecules", smiles=("C",) * 60)
+    packed = dataclasses.replace(molecules, smiles=())
+    grouped = dataclasses.replace(packed, groups=np.arange(60) // 3)
+    kinds = [usual_split(each) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
+    assert kinds == ["random", "random", "scaffold", "random", "scaffold"]
+
+
+def test_groups_known_beforehand_stand_in_for_scaffolds():
+    groups = np.arange(60) % 20
+    split = split_graphs(dataclasses.replace(UNCLASSED, kind="molecules", groups=groups), "scaffold", 0.1, 0.1, seed=0)
+    parts = [set(groups[part]) for part in (split.train, split.validation, split.test)]
+    assert [len(part) for part in parts] == [16, 2, 2]
+    assert set.union(*parts) == set(range(20))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "message"),
+    [
+        (GRAPHS, ("scafold", 0.1, 0.1), "split: unknown kind 'scafold'. Did you mean 'scaffold'"),
+        (GRAPHS, ("scaffold", 0.1, 0.1), "a scaffold split is of molecules; these are other graphs"),
+        (dataclasses.replace(GRAPHS, kind="molecules"), ("scaffold", 0.1, 0.1), "needs SMILES, which were left out"),
+        (GRAPHS, ("random", 0.0, 0.1), "the share of validation graphs must be between 0 and 1, got 0.0"),
+        (GRAPHS, ("random", 0.4, 0.6), "the share of test graphs must .* got 0.6 beside 0.4 for validation"),
+        (GRAPHS, ("random", 0.4, -0.1), "the share of test graphs must .* got -0.1"),
+        (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), "2 labelled graphs are too few"),
+        (UNCLASSED.subset(np.arange(3)), ("random", 0.3, 0.3), "1 to learn from, 1 to choose .* 1 to test on: too few"),
+    ],
+)
+def test_what_cannot_be_parted_is_told(dataset, given, message):
+    with pytest.raises(UserError, match=message):
+        split_graphs(dataset, *given, seed=0)
+
+
+def test_too_few_scaffolds_are_told():
+    pytest.importorskip("rdkit")
+    with pytest.raises(
+        UserError, match=r"8 labelled molecules in a scaffold split are 0 to learn from, 0 to choose the"
+    ):
+        split_graphs(read(RINGS[:8]), "scaffold", 0.1, 0.1, seed=0)

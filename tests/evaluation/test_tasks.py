@@ -1,0 +1,122 @@
+"""Tasks with missing labels: which graphs count, what kind of labels they are, and figures beside scikit-learn's."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
+
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.evaluation.tasks import check_learnable, kind_of, task_figures, with_tasks
+
+NAN = np.nan
+NAMES = ("toxic", "active", "weight")
+VALUES = np.array(
+    [[0, 1, 2.5], [1, NAN, 0], [NAN, NAN, NAN], [NAN, 0, NAN], [1, NAN, 1], [NAN, NAN, -3]], dtype=np.float32
+)
+
+
+def with_targets(values=VALUES, names=NAMES):
+    values = np.asarray(values, dtype=np.float32)
+    return dataclasses.replace(random_graphs(len(values), seed=1), targets=values, target_names=tuple(names))
+
+
+def test_graphs_with_a_label_of_the_named_tasks_are_kept():
+    dataset = with_targets()
+    some = with_tasks(dataset, ["weight", "toxic"])
+    assert some.target_names == ("weight", "toxic")
+    np.testing.assert_array_equal(some.targets, [[2.5, 0], [0, 1], [1, 1], [-3, NAN]])
+    assert some.fingerprint == dataset.subset(np.array([0, 1, 4, 5])).fingerprint
+    everything = with_tasks(dataset)
+    assert everything.target_names == NAMES
+    assert len(everything) == 5
+
+
+@pytest.mark.parametrize(
+    ("dataset", "tasks", "message"),
+    [
+        (random_graphs(3), [], "synthetic: has no tasks, that is, no columns of labels that are numbers"),
+        (with_targets(), ["toxix"], "synthetic: no task 'toxix'. Did you mean 'toxic'"),
+        (with_targets(np.full((4, 3), NAN)), ["active"], "synthetic: no graph has a label of active"),
+        (with_targets(np.full((4, 7), NAN), "abcdefg"), [], "no graph has a label of a, b, c, d, e and 2 more"),
+    ],
+)
+def test_tasks_that_are_not_there_are_told(dataset, tasks, message):
+    with pytest.raises(UserError, match=message):
+        with_tasks(dataset, tasks)
+
+
+def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
+    dataset = with_targets()
+    assert kind_of(with_tasks(dataset, ["toxic", "active"])) == "binary"
+    assert kind_of(with_tasks(dataset, ["weight"])) == "numbers"
+    assert kind_of(with_tasks(dataset, ["toxic"]), "numbers") == "numbers"
+    assert kind_of(with_tasks(dataset, ["toxic"]), "binary") == "binary"
+    with pytest.raises(
+        UserError, match=r"0 and 1 alone \(toxic, active\), others have other numbers \(weight\).*--tasks"
+    ):
+        kind_of(dataset)
+    with pytest.raises(UserError, match=r"graph 0 has 2.5 for task weight; a classifier of tasks takes 0, 1 and NaN"):
+        kind_of(dataset, "binary")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (
+            "binary",
+            [[0, 1], [0, 1], [NAN, 0], [1, 0]],
+            r"no task has 0 and 1 among the 2 graphs to learn from \(a, b\)",
+        ),
+        ("numbers", [[2.5, NAN], [2.5, 7], [1, 1], [0, 0]], "no task has different numbers among the 2 graphs"),
+    ],
+)
+def test_labels_that_are_all_the_same_cannot_be_learned(kind, values, message):
+    dataset = with_targets(values, "ab")
+    with pytest.raises(UserError, match=message):
+        check_learnable(dataset, kind, np.array([0, 1]))
+    check_learnable(dataset, kind, np.array([0, 2, 3]))  # one task of two will do
+
+
+@pytest.mark.parametrize("kind", ["binary", "numbers"])
+def test_figures_are_those_of_scikit_learn(kind):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, (30, 4)).astype(np.float32)
+    labels[random.random(labels.shape) < 0.3] = NAN
+    labels[:, 2] = NAN  # never measured
+    labels[:, 3] *= 0  # always the same
+    predicted = random.normal(size=(30, 4)).round(1).astype(np.float32)
+    found = task_figures(kind, predicted, labels, "abcd")
+    measured = {
+        name: (labels[~np.isnan(labels[:, n]), n], predicted[~np.isnan(labels[:, n]), n])
+        for n, name in enumerate("abcd")
+    }
+    figures = {
+        "roc_auc": lambda y, s: roc_auc_score(y, s) if len(set(y)) == 2 else None,
+        "rmse": lambda y, s: mean_squared_error(y, s) ** 0.5 if len(y) else None,
+        "mae": lambda y, s: mean_absolute_error(y, s) if len(y) else None,
+    }
+    names = ["roc_auc"] if kind == "binary" else ["rmse", "mae"]
+    assert set(found) == {*names, "labels", "tasks"}
+    for name in names:
+        expected = {task: figures[name](*each) for task, each in measured.items()}
+        for task, value in expected.items():
+            assert found["tasks"][task][name] == (None if value is None else pytest.approx(value))
+        assert found[name] == pytest.approx(np.mean([each for each in expected.values() if each is not None]))
+    assert {task: each["labels"] for task, each in found["tasks"].items()} == {
+        task: len(each[0]) for task, each in measured.items()
+    }
+    assert found["labels"] == sum(len(each[0]) for each in measured.values())
+    json.dumps(found, allow_nan=False)
+
+
+def test_what_cannot_be_told_is_nothing():
+    ones = np.ones((3, 1), dtype=np.float32)
+    assert task_figures("binary", ones, ones, ["a"]) == {
+        "roc_auc": None,
+        "labels": 3,
+        "tasks": {"a": {"roc_auc": None, "labels": 3}},
+    }
+    assert task_figures("numbers", ones, ones * NAN, ["a"])["rmse"] is None

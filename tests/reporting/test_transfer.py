@@ -1,0 +1,81 @@
+"""Rows of the transfer table against figures worked out by hand."""
+
+import pytest
+
+from joao.evaluation.statistics import gain_over_seeds
+from joao.reporting.results import write_transfer
+from joao.reporting.transfer import HEADER, cells_of, overview, rows
+from joao.reproduce.transfer import grid
+
+
+def record(method, test, last=None, dataset="bbbp", corpus=None, split_hash="same"):
+    return {
+        "cell": {"dataset": dataset, "method": method},
+        "scores": {"seed": [*range(len(test))], "test": test} | ({"last_test": last} if last else {}),
+        "split_hash": split_hash,
+        "corpus": corpus,
+        "recipe": {"training": {"epochs": 2}},
+    }
+
+
+ZINC = {"molecules": 1234567, "data": "zinc"}
+RECORDS = [
+    record("none", [0.60, 0.70], [0.5, 0.6]),
+    record("joao", [0.70, 0.76], [0.8, 0.7], corpus=ZINC),
+    record("ecfp", [0.9, 0.8]),
+]
+
+
+def test_a_row_by_hand():
+    none, joao, forest = rows(RECORDS)
+    assert (joao.mean, joao.last_mean, joao.num_seeds) == (pytest.approx(73), pytest.approx(75), 2)
+    assert joao.std == pytest.approx(6 / 2**0.5)
+    assert none.gain is None
+    assert joao.gain == gain_over_seeds([70, 76], [60, 70])
+    assert joao.gain.mean == pytest.approx(8)
+    assert forest.last_mean is None
+    line = dict(zip(HEADER, cells_of(joao), strict=True))
+    assert line["paper"] == "70.2 ± 1.0"
+    assert line["difference"] == "+2.78"
+    assert line["corpus"] == "1,234,567 molecules of zinc, 2 epochs"
+    assert dict(zip(HEADER, cells_of(forest), strict=True))["last epoch"] == ""
+
+
+def test_scores_on_another_split_are_not_compared():
+    _, joao = rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other", corpus=ZINC)])
+    assert joao.gain is None
+
+
+def test_the_average_is_of_lines_that_have_every_data_set():
+    more = [record("none", [0.5], dataset="bace"), record("joao", [0.8], dataset="bace", corpus=ZINC)]
+    lines = overview(rows([*RECORDS, *more])).splitlines()
+    # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34.
+    assert lines[2] == "| no pre-training | 65.0 (65.8) | 50.0 (70.1) | 57.5 (67.9) |"
+    assert lines[3] == "| JOAO | 73.0 (70.2) | 80.0 (77.3) | 76.5 (73.8) |"
+    assert lines[4].endswith("| 85.0 |  |  |")
+
+
+def test_every_method_and_data_set_has_a_name_and_the_papers_rows_their_figures():
+    table = rows(
+        [
+            record(method, [0.5], dataset=name, corpus=ZINC)
+            for name in grid()["datasets"]
+            for method in grid()["methods"]
+        ]
+    )
+    assert all(row.name != row.method for row in table)
+    without = {row.method for row in table if row.paper is None}
+    assert without == {"ecfp", "joao_ecfp"}
+
+
+def test_documents_are_written_from_records(tmp_path):
+    import json
+
+    for each in RECORDS:
+        path = tmp_path / each["cell"]["dataset"] / f"{each['cell']['method']}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(each))
+    text = write_transfer(tmp_path).read_text()
+    assert "cannot be had any more" in text
+    assert text.count("| bbbp |") == 3
+    assert "| JOAO | 73.0 (70.2) | 73.0 (70.2) |" in (tmp_path / "overview.md").read_text()

@@ -1,0 +1,358 @@
+"""An exported file embeds and predicts as its run does, in another process too, and no other file is taken for one."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import joao
+from joao import export as exporting
+from joao.data.base import Dataset
+from joao.data.features import Features
+from joao.data.molecules import FEATURISER, featurise
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.experiment import load_run, pretrain
+from joao.export import export, shipped, shipped_names
+from joao.finetuning import finetune, load_finetuned
+from joao.recipe import make_recipe
+from joao.run import FILE_FORMAT, Run
+from joao.training.finetune import Finetune
+
+GRAPHS = random_graphs(20, mean_nodes=6, num_edge_attributes=2, seed=1)
+UNSEEN = random_graphs(9, mean_nodes=8, num_edge_attributes=2, seed=2)
+RECIPE = make_recipe(
+    {
+        "data": "/home/somebody/secret/graphs.jsonl",
+        "encoder": {"name": "gin", "width": 24},
+        "training": {"epochs": 2, "batch_size": 10, "seed": 3},
+    }
+)
+SMILES = ["CCO", "c1ccccc1", "C[C@H](N)C(=O)O", "[Na+].[Cl-]", "C", "F/C=C/F", "CC(=O)Oc1ccccc1C(=O)O", "N#N"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    pretrain(RECIPE, GRAPHS, folder=folder, device="cpu")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(run, tmp_path_factory):
+    how = Finetune(epochs=2, batch_size=10, learning_rate=0.01, standardise=True)
+    folder = tmp_path_factory.mktemp("runs") / "tuned"
+    finetune(load_run(run, device="cpu"), GRAPHS, how, device="cpu").save(folder)
+    return folder
+
+
+@pytest.fixture
+def file(run, tmp_path):
+    return export(run, tmp_path / "model.safetensors").file
+
+
+def metadata(path):
+    with safe_open(path, "pt") as opened:
+        return opened.metadata()
+
+
+def test_a_file_is_the_run_without_heads(run, file):
+    before, after = load_run(run, device="cpu"), load_run(file, device="cpu")
+    assert before.info == after.info
+    assert after.recipe == dataclasses.replace(before.recipe, data="graphs.jsonl")
+    assert list(after.metrics) == list(before.metrics)
+    kept = {name for name in before.weights if not name.startswith("heads.")}
+    assert set(after.weights) == kept < set(before.weights)
+    for name in kept:
+        assert after.weights[name].numpy().tobytes() == before.weights[name].numpy().tobytes()
+    assert torch.equal(after.embed(UNSEEN), before.embed(UNSEEN))
+
+
+def test_the_same_run_gives_the_same_bytes(run, file, tmp_path):
+    (tmp_path / "again").mkdir()
+    for _ in range(3):
+        again = export(run, tmp_path / "again" / "model.safetensors").file
+        assert again.read_bytes() == file.read_bytes()
+        again.unlink()
+        again.with_suffix(".md").unlink()
+
+
+def test_nobody_learns_where_the_data_lay(file):
+    for path in (file, file.with_suffix(".md")):
+        assert b"secret" not in path.read_bytes()
+
+
+def test_half_precision_is_of_matrices_alone(run, tmp_path):
+    exported = export(run, tmp_path / "half.safetensors", half=True)
+    expected = load_run(run, device="cpu")
+    stored = load_file(exported.file)
+    rounded = {}
+    for name, value in expected.encoder.state_dict().items():
+        matrix = value.dim() == 2
+        assert stored[f"encoder.{name}"].dtype == (torch.float16 if matrix else value.dtype)
+        rounded[name] = torch.from_numpy(value.numpy().astype(np.float16).astype(np.float32)) if matrix else value
+    before = expected.embed(UNSEEN)
+    expected.encoder.load_state_dict(rounded)
+    after = expected.embed(UNSEEN)
+    loaded = load_run(exported.file, device="cpu")
+    assert torch.equal(loaded.embed(UNSEEN), after)
+    assert {value.dtype for value in loaded.weights.values()} == {torch.float32, torch.int64}
+    change = ((after - before).norm(dim=1) / before.norm(dim=1)).max()
+    assert change / 30 < exported.half_change < 30 * change  # other graphs, so only its size can be compared
+    assert f"up to {exported.half_change:.2g} of their length" in exported.card.read_text()
+
+
+def test_a_matrix_too_large_for_half_precision_stays_as_it_is(run, tmp_path):
+    folder = tmp_path / "large"
+    folder.mkdir()
+    for path in run.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    weights = load_file(run / "weights.safetensors")
+    weights["encoder.mlps.0.0.weight"][0, 0] = 70000.0  # the largest number of half precision is 65504
+    save_file(weights, folder / "weights.safetensors")
+    stored = load_file(export(folder, tmp_path / "large.safetensors", half=True).file)
+    assert stored["encoder.mlps.0.0.weight"].tolist()[0][0] == 70000
+    assert stored["encoder.mlps.0.2.weight"].dtype == torch.float16
+
+
+def test_an_exported_file_can_be_exported_again(file, tmp_path):
+    again = export(file, tmp_path / "again.safetensors").file
+    before, after = metadata(file), metadata(again)
+    assert before.pop("card.md").replace("model.safetensors", "again.safetensors") == after.pop("card.md")
+    assert before == after
+    assert load_file(file).keys() == load_file(again).keys()
+
+
+def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
+    file = export(tuned, tmp_path / "tuned.safetensors").file
+    before, after = load_finetuned(tuned, device="cpu"), load_finetuned(file, device="cpu")
+    assert torch.equal(before.predict_logits(UNSEEN), after.predict_logits(UNSEEN))
+    loaded = joao.load(file, device="cpu")
+    assert isinstance(loaded, joao.JOAOClassifier)
+    np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tuned, device="cpu").predict(UNSEEN))
+    card = file.with_suffix(".md").read_text()
+    assert "labels of synthetic and predicts a class (0, 1): 16 graphs to learn from, 4 others to choose" in card
+    accuracy = before.scores["validation"]["accuracy"]
+    assert (
+        f"Score on the validation graphs, which chose the epoch and are therefore no test: accuracy {accuracy:.3f}."
+        in card
+    )
+    assert "was not measured on graphs that it had not seen" in card
+    assert "model.predict(" in card
+
+
+def test_numbers_are_predicted_by_a_regressor(run, tmp_path):
+    sizes = np.diff(GRAPHS.first_node).astype(np.float32)
+    joao.JOAORegressor(run, epochs=2, device="cpu").fit(GRAPHS, sizes).save(tmp_path / "sizes")
+    file = export(tmp_path / "sizes", tmp_path / "sizes.safetensors").file
+    loaded = joao.load(file, device="cpu")
+    assert isinstance(loaded, joao.JOAORegressor)
+    np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tmp_path / "sizes", device="cpu").predict(UNSEEN))
+    assert "predicts numbers (0)" in file.with_suffix(".md").read_text()
+
+
+def test_an_encoder_has_no_classifier(file):
+    with pytest.raises(UserError, match="has no classifier"):
+        load_finetuned(file)
+    assert isinstance(joao.load(file, device="cpu"), joao.JOAO)
+
+
+def test_a_new_process_makes_the_same_of_it(run, file, tmp_path):
+    program = (
+        "import joao, numpy, sys\n"
+        "from joao.data.synthetic import random_graphs\n"
+        "graphs = random_graphs(9, mean_nodes=8, num_edge_attributes=2, seed=2)\n"
+        "numpy.save(sys.argv[2], joao.load(sys.argv[1], device='cpu').transform(graphs))"
+    )
+    subprocess.run([sys.executable, "-c", program, file, tmp_path / "made.npy"], check=True, timeout=120)
+    expected = load_run(run, device="cpu").embed(UNSEEN).numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "made.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_card_says_what_is_so(run, file):
+    card = file.with_suffix(".md").read_text()
+    assert metadata(file)["card.md"] == card
+    trained = load_run(run, device="cpu")
+    assert "pre-trained without labels on 20 graphs (synthetic)" in card
+    size = 4 * 24 + 24 + 5 * (24 * 24 + 24) + 3 * 2 * 24  # two linear layers and a norm in each of three layers
+    assert f"gin (width = 24, layers = 3): {size:,} parameters" in card
+    assert f"fingerprint {GRAPHS.fingerprint}" in card
+    assert "2 epochs, batches of 10, learning rate 0.01, seed 3" in card
+    first, second, probability = trained.policy.top(1)[0]
+    assert f"| {first} + {second} | {probability:.3f} | {trained.drawn[first, second]:.3f} |" in card
+    assert "half precision" not in card
+    assert "Licence of the data" in card
+
+
+def test_the_lines_of_python_of_the_card_run(file, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    graph = {"edges": [[0, 1], [1, 2]], "node_labels": [0, 1, 2], "edge_attributes": [[1, 0], [0, 1]]}
+    (tmp_path / "graphs.jsonl").write_text(json.dumps(graph))
+    code = re.search(r"```python\n(.*?)```", file.with_suffix(".md").read_text(), re.DOTALL).group(1)
+    names = {}
+    exec(compile(code, "card.md", "exec"), names)
+    assert names["result"].shape == (1, 72)
+
+
+def molecules(smiles):
+    made = featurise(smiles)
+    return Dataset(
+        name="some",
+        first_node=made.first_node,
+        first_edge=made.first_edge,
+        source=made.source,
+        target=made.target,
+        node_labels=made.atoms,
+        edge_attr=made.bonds,
+        kind="molecules",
+        featuriser=f"codes {FEATURISER}, made by hand",
+    )
+
+
+@pytest.fixture(scope="module")
+def molecule_run(tmp_path_factory):
+    pytest.importorskip("rdkit")
+    folder = tmp_path_factory.mktemp("runs") / "molecules"
+    recipe = make_recipe(
+        {
+            "augmentations": ["node_drop", "identity"],
+            "encoder": {"name": "molecule_gin", "width": 16, "layers": 2},
+            "training": {"epochs": 1, "batch_size": 4},
+        }
+    )
+    pretrain(recipe, molecules(SMILES), folder=folder, device="cpu")
+    return folder
+
+
+def test_molecules_are_embedded_from_a_file_of_half_the_size(molecule_run, tmp_path):
+    whole = export(molecule_run, tmp_path / "whole.safetensors")
+    exported = export(molecule_run, tmp_path / "half.safetensors", half=True)
+    assert exported.num_bytes < whole.num_bytes
+    card = exported.card.read_text()
+    assert f"| featuriser | codes {FEATURISER}, made by hand |" in card
+    assert 'model.transform(["CCO", "c1ccccc1"])' in card
+    expected = load_run(molecule_run, device="cpu").embed(molecules(SMILES))
+    made = torch.from_numpy(joao.load(exported.file, device="cpu").transform(molecules(SMILES)))
+    change = (made - expected).norm(dim=1) / expected.norm(dim=1)
+    assert 0 < change.max() < 30 * exported.half_change
+
+
+def test_molecules_may_have_features_like_other_graphs(tmp_path):
+    pytest.importorskip("rdkit")
+    table = {"features": "labels", "encoder": {"name": "gin", "width": 8}, "training": {"epochs": 1, "batch_size": 4}}
+    pretrain(make_recipe(table), molecules(SMILES), folder=tmp_path / "run", device="cpu")
+    file = export(tmp_path / "run", tmp_path / "model.safetensors", half=True).file
+    assert joao.load(file, device="cpu").transform(molecules(SMILES)).shape == (8, 24)
+
+
+def test_other_codes_of_atoms_are_refused(molecule_run, tmp_path):
+    file = export(molecule_run, tmp_path / "model.safetensors").file
+    changed(file, "run.json", lambda text: json.dumps({**json.loads(text), "codes": FEATURISER + 1}))
+    with pytest.raises(UserError, match=f"version {FEATURISER + 1} of the codes of atoms and bonds; this joao makes"):
+        joao.load(file)
+
+
+def changed(file, name, change):
+    """Writes the file anew with one of its texts changed, or without it."""
+    texts, weights = metadata(file), load_file(file)
+    made = change(texts.pop(name))
+    save_file(weights, file, {**texts, **({} if made is None else {name: made})})
+
+
+def with_field(key, value):
+    return lambda text: json.dumps({**json.loads(text), key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("joao.format", lambda text: None, "is not a run: 'joao export' did not write it"),
+        ("joao.format", lambda text: str(FILE_FORMAT + 1), f"format {FILE_FORMAT + 1} is newer"),
+        ("run.json", lambda text: None, "it has no run.json"),
+        ("run.json", lambda text: text[:-9], "run.json: is damaged"),
+        ("run.json", lambda text: "[]", "run.json: is damaged"),
+        ("run.json", with_field("num_features", -4), "describe no encoder"),
+        ("run.json", with_field("num_features", "four"), "describe no encoder"),
+        ("run.json", with_field("num_features", 5), "do not fit its recipe"),
+        ("run.json", with_field("finished", False), "is not finished"),
+        ("recipe.toml", lambda text: None, "recipe.toml: cannot be read"),
+        ("recipe.toml", lambda text: text[:-9] + "[", "recipe.toml: is not TOML"),
+        ("recipe.toml", lambda text: text.replace('"gin"', '"jin"'), "unknown encoder 'jin'"),
+        ("recipe.toml", lambda text: text.replace("width = 24", "width = 10000000"), "do not fit its recipe"),
+        ("recipe.toml", lambda text: text.replace("width = 24", "width = 12"), "do not fit its recipe"),
+        ("metrics.jsonl", lambda text: text[:-9], "metrics.jsonl: cannot be read"),
+        ("metrics.jsonl", lambda text: None, "metrics.jsonl: is damaged"),
+    ],
+)
+def test_a_changed_file_is_refused_in_one_line(name, change, message, file):
+    changed(file, name, change)
+    with pytest.raises(UserError, match=message) as refusal:
+        load_run(file, device="cpu")
+    assert str(file) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_cut_or_foreign_file_is_refused_in_one_line(file, tmp_path):
+    whole = file.read_bytes()
+    foreign = {
+        "cut": whole[: len(whole) - 100],
+        "header": whole[:60],
+        "lying": (2**62).to_bytes(8, "little") + whole[8:],
+        "empty": b"",
+        "zeros": bytes(1000),
+        "text": b"graph,source,target\n",
+    }
+    for name, content in foreign.items():
+        (tmp_path / name).write_bytes(content)
+    torch.save({"weight": torch.ones(2)}, tmp_path / "pickle")
+    for name in (*foreign, "pickle"):
+        with pytest.raises(
+            UserError, match=f"{name}: is not a run: no folder, and no file of 'joao export'"
+        ) as refusal:
+            joao.load(tmp_path / name)
+        assert "\n" not in str(refusal.value)
+
+
+def test_export_writes_over_nothing(run, tmp_path):
+    (tmp_path / "model.md").write_text("mine")
+    for name, message in (("model.safetensors", "model.md: exists already"), ("model.pt", "Use .safetensors")):
+        with pytest.raises(UserError, match=message):
+            export(run, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.md"]
+
+
+def test_an_unfinished_run_is_not_exported(tmp_path):
+    info = dataclasses.replace(pretrain(RECIPE, GRAPHS, device="cpu").info, finished=False)
+    Run.create(tmp_path / "run", RECIPE, info)
+    with pytest.raises(UserError, match="is not finished"):
+        export(tmp_path / "run", tmp_path / "model.safetensors")
+
+
+def test_models_of_the_package(file, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path / "none")
+    with pytest.raises(UserError, match=r"unknown pre-trained model 'model'\. None comes with this version"):
+        shipped("model")
+    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path)
+    assert shipped_names() == ["model"]
+    assert shipped("model") == file
+    with pytest.raises(UserError, match=r"'mdel'\. Did you mean 'model'\? Known: model\."):
+        shipped("mdel")
+    embeddings = joao.load("model", device="cpu").transform(UNSEEN)
+    np.testing.assert_array_equal(embeddings, load_run(run, device="cpu").embed(UNSEEN).numpy())
+
+
+def test_every_model_of_the_package_loads():
+    for name in shipped_names():
+        assert joao.load(name, device="cpu").history_
+    assert exporting.PRETRAINED.is_dir()
+
+
+def test_features_are_kept(file):
+    assert Run.open(file).info.features == Features.fixed_on(GRAPHS)

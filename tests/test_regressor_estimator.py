@@ -1,0 +1,179 @@
+"""JOAORegressor, and JOAOClassifier with several tasks, behave as scikit-learn's estimators do."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
+from sklearn.utils import estimator_checks
+
+import joao
+from joao.data.synthetic import random_graphs
+from joao.experiment import initial
+from joao.finetuning import finetune
+from joao.recipe import make_recipe
+from joao.training.finetune import Finetune
+
+NAN = np.nan
+OPTIONS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "device": "cpu"}
+BARE = {"classes": None, "class_names": ()}
+GRAPHS = dataclasses.replace(random_graphs(40, mean_nodes=6, seed=1), **BARE)
+UNSEEN = dataclasses.replace(random_graphs(9, mean_nodes=6, seed=2), **BARE)
+SIZES = np.diff(GRAPHS.first_node) * 10.0
+TASKS = np.stack([np.arange(40) % 2, SIZES > 60, np.arange(40) % 3 == 0], axis=1).astype(float)
+TASKS[::5, 0] = NAN
+
+
+def how(balanced):
+    return Finetune(epochs=3, batch_size=16, learning_rate=0.01, patience=20, balanced=balanced, standardise=True)
+
+
+def by_the_library(values, names, kind, balanced):
+    start = initial(make_recipe({"training": {"seed": 0}}), GRAPHS, device="cpu")
+    labelled = dataclasses.replace(GRAPHS, targets=np.asarray(values, dtype=np.float32), target_names=names)
+    return finetune(start, labelled, how(balanced), kind=kind, split="random", device="cpu").predict(UNSEEN).numpy()
+
+
+def test_numbers_are_those_of_the_library():
+    model = joao.JOAORegressor(**OPTIONS).fit(GRAPHS, SIZES)
+    predicted = model.predict(UNSEEN)
+    assert predicted.shape == (9,)
+    np.testing.assert_array_equal(predicted, by_the_library(SIZES[:, None], ("0",), "numbers", False)[:, 0])
+    truth = np.diff(UNSEEN.first_node) * 10.0
+    assert model.score(UNSEEN, truth) == pytest.approx(r2_score(truth, predicted))
+    assert is_regressor(model)
+    assert len(model.history_) == 3
+    assert model.encoder_ is model.finetuned_.trained.encoder
+
+
+def test_several_numbers_with_gaps():
+    values = np.stack([SIZES, np.where(np.arange(40) % 4, SIZES**2, NAN)], axis=1)
+    model = joao.JOAORegressor(**OPTIONS).fit(GRAPHS, values)
+    assert model.predict(UNSEEN).shape == (9, 2)
+    np.testing.assert_array_equal(model.predict(UNSEEN), by_the_library(values, ("0", "1"), "numbers", False))
+
+
+def test_zeros_and_ones_are_numbers_to_a_regressor():
+    model = joao.JOAORegressor(**OPTIONS).fit(GRAPHS, TASKS[:, 2])
+    assert model.finetuned_.kind == "numbers"
+
+
+@pytest.mark.parametrize("weight", ["balanced", None])
+def test_several_tasks_are_those_of_the_library(weight):
+    model = joao.JOAOClassifier(**OPTIONS, class_weight=weight).fit(GRAPHS, TASKS)
+    probabilities = model.predict_proba(UNSEEN)
+    expected = by_the_library(TASKS, ("0", "1", "2"), "binary", weight == "balanced")
+    np.testing.assert_array_equal(probabilities, expected)
+    np.testing.assert_array_equal(model.predict(UNSEEN), probabilities > 0.5)
+    assert model.classes_.tolist() == ["0", "1", "2"]
+
+
+def test_columns_of_a_table_name_the_tasks():
+    table = pd.DataFrame(TASKS, columns=["x", "y", "z"])
+    model = joao.JOAOClassifier(**OPTIONS).fit(GRAPHS, table)
+    assert model.finetuned_.tasks == ("x", "y", "z")
+    twice = joao.JOAOClassifier(**OPTIONS).fit(GRAPHS, pd.DataFrame(TASKS, columns=["x", "x", "z"]))
+    assert twice.finetuned_.tasks == ("0", "1", "2")
+    np.testing.assert_array_equal(model.predict_proba(UNSEEN), twice.predict_proba(UNSEEN))
+
+
+def test_without_y_the_graphs_bring_their_labels():
+    tasks = dataclasses.replace(GRAPHS, targets=TASKS.astype(np.float32), target_names=("a", "b", "c"))
+    given = joao.JOAOClassifier(**OPTIONS).fit(GRAPHS, TASKS).predict_proba(UNSEEN)
+    np.testing.assert_array_equal(joao.JOAOClassifier(**OPTIONS).fit(tasks).predict_proba(UNSEEN), given)
+    assert joao.JOAORegressor(**OPTIONS).fit(tasks).predict(UNSEEN).shape == (9, 3)
+
+
+@pytest.mark.parametrize(("kind", "y"), [(joao.JOAORegressor, SIZES), (joao.JOAOClassifier, TASKS)])
+def test_saved_loaded_and_cloned(kind, y, tmp_path):
+    model = kind(**OPTIONS, random_state=4).fit(GRAPHS, y)
+    model.save(tmp_path / "tuned")
+    loaded = kind.load(tmp_path / "tuned", device="cpu")
+    np.testing.assert_array_equal(loaded.predict(UNSEEN), model.predict(UNSEEN))
+    assert loaded.get_params() == model.get_params()
+    np.testing.assert_array_equal(clone(loaded).fit(GRAPHS, y).predict(UNSEEN), model.predict(UNSEEN))
+    other = joao.JOAOClassifier if kind is joao.JOAORegressor else joao.JOAORegressor
+    with pytest.raises(joao.UserError, match=rf"tuned: predicts \w+, not \w+. Load it with {kind.__name__}.load"):
+        other.load(tmp_path / "tuned")
+
+
+def test_smiles_that_are_no_molecules():
+    """Labels go with the rows they stand in; a row without a molecule has no prediction."""
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "CCCC", "c1ccncc1", "CCCl", "CCCCCO"] * 3
+    with_gaps = [*smiles[:5], "C1CC(", *smiles[5:], None]
+    values = np.array([len(each) for each in smiles], dtype=float)
+    of_rows = [*values[:5], 1e6, *values[5:], NAN]
+    small = joao.JOAO(encoder={"name": "molecule_gin", "width": 8, "layers": 2}, epochs=1, device="cpu").fit(smiles)
+    clean = joao.JOAORegressor(small, **OPTIONS).fit(smiles, values)
+    for y in (of_rows, np.array(of_rows), pd.Series(of_rows)):
+        with pytest.warns(joao.JoaoNotice, match="2 of 26 rows are no molecules and are left out"):
+            model = joao.JOAORegressor(small, **OPTIONS).fit(with_gaps, y)
+        np.testing.assert_array_equal(model.predict(smiles), clean.predict(smiles))
+    with pytest.warns(joao.JoaoNotice, match="have rows of NaN"):
+        predicted = model.predict(["CCO", "nonsense", "CCN"])
+    np.testing.assert_array_equal(predicted[[0, 2]], model.predict(["CCO", "CCN"]))
+    assert np.isnan(predicted[1])
+    classifier = joao.JOAOClassifier(small, **OPTIONS).fit(smiles, values > 4)
+    with pytest.warns(joao.JoaoNotice, match="have rows of NaN"):
+        assert np.isnan(classifier.predict_proba(["CCO", "nonsense"])).any(axis=1).tolist() == [False, True]
+    with (
+        pytest.warns(joao.JoaoNotice, match="have rows of NaN"),
+        pytest.raises(joao.UserError, match="row 1 is no molecule, so it has no class"),
+    ):
+        classifier.predict(["CCO", "nonsense"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "message"),
+    [
+        (joao.JOAORegressor, SIZES[:-1], r"y must be a label or a row of labels for each of 40 graphs, got .* \(39,\)"),
+        (joao.JOAORegressor, np.zeros((40, 2, 2)), r"got an array of shape \(40, 2, 2\)"),
+        (joao.JOAORegressor, ["heavy"] * 40, "y must be numbers, NaN where not measured"),
+        (joao.JOAORegressor, np.full(40, NAN), "no graph has a label of 0"),
+        (joao.JOAORegressor, np.ones(40), "no task has different numbers among the 32 graphs"),
+        (joao.JOAORegressor, np.where(np.arange(40) == 7, np.inf, 1), r"y\[7\] of task 0 is infinite"),
+        (joao.JOAORegressor, None, "no graph has a label. Label some in the file or, in Python, give y"),
+        (joao.JOAOClassifier, TASKS + 0.5, "graph 0 has 0.5 for task 1; a classifier of tasks takes 0, 1 and NaN"),
+        (joao.JOAOClassifier, TASKS[:-1], r"for each of 40 graphs, got an array of shape \(39, 3\)"),
+        (joao.JOAOClassifier, TASKS * 0, "no task has 0 and 1 among"),
+        (joao.JOAOClassifier, np.full((40, 2), "yes"), "y must be numbers"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_told(kind, y, message):
+    with pytest.raises(joao.UserError, match=message) as told:
+        kind(**OPTIONS).fit(GRAPHS, y)
+    assert "\n" not in str(told.value)
+
+
+def test_wrong_params_and_what_is_not_fitted():
+    with pytest.raises(joao.UserError, match=r"JOAORegressor: epochs must be a whole number, got 2\.5"):
+        joao.JOAORegressor(epochs=2.5).fit(GRAPHS, SIZES)
+    with pytest.raises(joao.UserError, match="JOAORegressor: pretrained must be a fitted JOAO"):
+        joao.JOAORegressor(3).fit(GRAPHS, SIZES)
+    for use in ("history_", "chosen_epoch_", "encoder_"):
+        with pytest.raises(NotFittedError):
+            getattr(joao.JOAORegressor(), use)
+    with pytest.raises(NotFittedError):
+        joao.JOAORegressor().predict(GRAPHS)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_no_attributes_set_in_init",
+        "check_parameters_default_constructible",
+        "check_get_params_invariance",
+        "check_set_params",
+        "check_estimator_repr",
+        "check_estimator_cloneable",
+        "check_mixin_order",
+        "check_valid_tag_types",
+        "check_estimator_tags_renamed",
+    ],
+)
+def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
+    getattr(estimator_checks, check)("JOAORegressor", joao.JOAORegressor())
