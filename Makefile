@@ -1,12 +1,13 @@
-# Everything a newcomer needs: `make quickstart` and `make test`. Both are safe to repeat.
+# Everything a newcomer needs: `make setup`, `make quickstart` and `make test`. All are safe to repeat.
 PYTHON ?= python3
 BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help quickstart test slow lint fix clean
+.PHONY: help setup quickstart test slow lint fix clean
 
 help:
+	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
@@ -18,6 +19,8 @@ help:
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,molecules]'
 	@touch .venv/installed
+
+setup: .venv/installed
 
 quickstart: .venv/installed
 	@echo "Pre-training on the data set inside the package ..."

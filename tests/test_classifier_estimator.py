@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone, is_classifier
@@ -110,6 +111,53 @@ def test_labels_of_any_kind(pretrained, fitted, words, dtype, tmp_path):
     loaded = joao.JOAOClassifier.load(tmp_path / "tuned", device="cpu")
     assert loaded.classes_.tolist() == model.classes_.tolist()
     assert loaded.predict(UNSEEN).tolist() == model.predict(UNSEEN).tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "gap", "make"),
+    [
+        ([0.0, 1.0], np.nan, np.array),
+        ([0, 1], None, list),
+        (["no", "yes"], np.nan, list),  # numpy alone would make text of it
+        (["no", "yes"], "", np.array),
+        ([0, 1], pd.NA, lambda y: pd.Series(y, dtype=object, index=range(7, 31))),
+    ],
+)
+def test_graphs_without_a_label_are_left_out(pretrained, words, gap, make):
+    without = np.arange(24) % 5 == 1
+    y = make([gap if out else words[number] for number, out in zip(CLASSES, without, strict=True)])
+    model = joao.JOAOClassifier(pretrained, **OPTIONS).fit(GRAPHS, y)
+    labelled = [GRAPHS[number] for number in np.flatnonzero(~without)]
+    expected = joao.JOAOClassifier(pretrained, **OPTIONS).fit(labelled, np.array(words)[CLASSES[~without]])
+    np.testing.assert_array_equal(model.predict_proba(UNSEEN), expected.predict_proba(UNSEEN))
+    assert model.classes_.tolist() == words
+    assert model.classes_.dtype == np.array(words).dtype
+    assert model.score(GRAPHS, y) == np.mean(model.predict(labelled) == np.array(words)[CLASSES[~without]])
+    with pytest.raises(joao.UserError, match="y has no label"):
+        model.score(GRAPHS, [gap] * 24)
+
+
+def test_a_score_weighs_graphs_as_asked(fitted):
+    y, weights = np.where(np.arange(24) == 3, np.nan, CLASSES), np.arange(24.0)
+    known = np.arange(24) != 3
+    expected = accuracy_score(CLASSES[known], fitted.predict(GRAPHS)[known], sample_weight=weights[known])
+    assert fitted.score(GRAPHS, y, sample_weight=weights) == pytest.approx(expected)
+    with pytest.raises(joao.UserError, match=r"24 graphs have sample_weight of shape \(5,\)"):
+        fitted.score(GRAPHS, y, sample_weight=weights[:5])
+
+
+def test_no_graphs_have_no_predictions(fitted):
+    assert fitted.predict_proba([]).shape == (0, 2)
+    assert fitted.predict([]).shape == (0,)
+
+
+def test_notices_point_at_the_line_of_the_user():
+    model = joao.JOAOClassifier(**OPTIONS).fit(random_graphs(8, mean_nodes=6, num_node_labels=2))
+    unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
+    for use in (model.predict, model.predict_proba):
+        with pytest.warns(joao.JoaoNotice, match="node labels were not seen") as told:
+            use(unseen)
+        assert [each.filename for each in told] == [__file__]
 
 
 def test_without_y_the_graphs_bring_their_labels(pretrained, fitted):
@@ -255,8 +303,10 @@ def test_unknown_node_labels_are_told_of():
     [
         (CLASSES[:-1], "y must be one label for each of 24 graphs, got 23 labels"),
         (0, r"y must be one label for each of 24 graphs, got an array of shape \(\)"),
-        (np.where(np.arange(24) == 5, np.nan, CLASSES), r"y\[5\] is nan, neither a whole number nor text"),
-        ([None, *CLASSES[1:]], r"y\[0\] is None, neither a whole number nor text"),
+        (np.full(24, np.nan), "y has no label: all of it is NaN, None or empty text"),
+        ([None, ""] * 12, "y has no label: all of it is NaN, None or empty text"),
+        ([None, 0.5, *CLASSES[2:]], r"y\[1\] is 0.5, neither a whole number nor text"),
+        (["a", *CLASSES[1:]], "y has numbers and text"),
         (CLASSES + 0.5, r"y\[0\] is 0.5, neither a whole number nor text"),
         (np.array(["a", *CLASSES[1:]], dtype=object), "y has numbers and text"),
         (np.zeros(24), "one class only among 24 graphs"),

@@ -36,6 +36,15 @@ def test_the_readme_shows_the_overviews_of_the_records():
     assert table_lines(results) == [line for page in pages for line in table_lines(page.read_text(encoding="utf-8"))]
 
 
+def test_every_make_target_of_the_readme_exists_and_is_explained():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.findall(r"(?:^|`)make\b *([a-z]*)", README, re.MULTILINE)
+    assert "setup" in named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        assert re.search(rf'@echo ".*\bmake {target} ', makefile), target
+
+
 @pytest.fixture(scope="module")
 def few_label_records():
     from joao.reproduce.semi_supervised import grid, read_record

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -466,7 +467,8 @@ def test_molecules_are_embedded_row_by_row():
     recipe = model.trained_.recipe
     assert (recipe.features, recipe.training.batch_size, recipe.training.learning_rate) == ("atoms", 256, 0.001)
     alone = {text: model.transform([text])[0] for text in ("CCO", "C")}
-    notice = r"molecules: 2 of 4 rows are no molecules and have rows of NaN; the first: row 1, 'C1CC': not SMILES\."
+    first = r"row 1 \(from 0\), 'C1CC': not SMILES\."
+    notice = f"molecules: 2 of 4 rows are no molecules and have rows of NaN; the first: {first}"
     with pytest.warns(joao.JoaoNotice, match=notice):
         found = model.transform(["C", "C1CC", "CCO", None])
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False, True]
@@ -484,3 +486,48 @@ def test_graphs_are_no_molecules():
     model = joao.JOAO(epochs=1, encoder=SMALL, device="cpu").fit(MOLECULES)
     with pytest.raises(joao.UserError, match="these are no molecules; the encoder was trained on molecules"):
         model.transform(GRAPHS)
+
+
+def test_no_graphs_have_no_rows(fitted):
+    width = fitted.transform(GRAPHS).shape[1]
+    for nothing in ([], (), np.array([]), joao.read(GRAPHS)[:0]):
+        assert fitted.transform(nothing).shape == (0, width)
+    for nothing in ([], joao.read(GRAPHS)[:0]):
+        with pytest.raises(joao.UserError, match="no graphs in it"):
+            joao.JOAO().fit(nothing)
+
+
+def test_a_table_is_told_which_column_to_give(fitted):
+    table = pd.DataFrame({"weight": [46.0], "SMILES": ["CCO"]})
+    with pytest.raises(joao.UserError, match=r"a table \(DataFrame\) is not a list of graphs. .* give df\['SMILES'\]"):
+        joao.JOAO().fit(table)
+    with pytest.raises(joao.UserError, match=r"give df\['weight'\]"):
+        fitted.transform(table[["weight"]])
+
+
+@pytest.mark.parametrize("smiles", ["CCO", "C/C=C/C", "C" * 300])
+def test_one_smiles_is_not_taken_for_a_name(fitted, smiles, monkeypatch):
+    pytest.importorskip("rdkit")
+    monkeypatch.setattr("joao.data._download.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
+    for use in (joao.JOAO().fit, fitted.transform):
+        with pytest.raises(joao.UserError, match=r"Give a list: \['C") as told:
+            use(smiles)
+        assert "\n" not in str(told.value)
+
+
+def test_a_file_may_be_called_like_a_molecule(fitted, tmp_path, monkeypatch):
+    (tmp_path / "CCO").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(joao.UserError, match="CCO: a folder without"):
+        fitted.transform("CCO")
+    with pytest.raises(joao.UserError, match="no such"):  # no molecule either
+        fitted.transform("nowhere.csv")
+
+
+def test_notices_point_at_the_line_of_the_user():
+    directed = [nx.DiGraph([(0, 1), (1, 2)]), nx.DiGraph([(0, 1), (0, 2)])] * 2
+    model = joao.JOAO(epochs=1, batch_size=4, device="cpu")
+    for use in (model.fit, model.transform, model.fit_transform):
+        with pytest.warns(joao.JoaoNotice, match="missing reverse directions") as told:
+            use(directed)
+        assert {each.filename for each in told} == {__file__}

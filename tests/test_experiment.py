@@ -440,6 +440,12 @@ def test_own_modules_are_copied():
     assert not same_tensors(learned, before)
 
 
+def test_an_encoder_without_vectors_of_nodes_is_refused_where_they_are_needed():
+    message = r"NodeSum gives no vectors of nodes\. Use gin, res_gcn, or molecule_gin for molecules\."
+    with pytest.raises(UserError, match=message):
+        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", own=OwnParts(encoder=NodeSum(4)))
+
+
 def test_own_encoder_is_needed_at_load(tmp_path):
     trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
     with pytest.raises(UserError, match=r"trained with its owner's encoder\. Load it in Python"):
@@ -463,13 +469,16 @@ MASKING = [{"name": "attribute_mask", "fill": "token"}, "node_drop", "edge_pertu
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast):
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])  # of node numbers; large molecules need the second
+def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast, dtype):
+    ends = {"source": GRAPHS.source.astype(dtype), "target": GRAPHS.target.astype(dtype)}
+    molecules = dataclasses.replace(MOLECULES, **ends)
     parts = {"encoder": {"name": "molecule_gin", "width": 8, "layers": 2}, "augmentations": MASKING}
-    trained = pretrain(small("joaov2", parts, epochs=3), MOLECULES, device="cpu", fast=fast)
+    trained = pretrain(small("joaov2", parts, epochs=3), molecules, device="cpu", fast=fast)
     assert trained.info.features.rule == "atoms"
     assert (trained.info.num_features, trained.info.num_edge_features) == (2, 2)
     assert trained.info.fast == fast
-    embeddings = trained.embed(MOLECULES)
+    embeddings = trained.embed(molecules)
     other_bonds = dataclasses.replace(MOLECULES, edge_attr=3 - MOLECULES.edge_attr)
     changed = (trained.embed(other_bonds) != embeddings).any(dim=1).numpy()
     assert (changed == (np.diff(MOLECULES.first_edge) > 0)).all()

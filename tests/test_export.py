@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -111,15 +112,49 @@ def test_half_precision_is_of_matrices_alone(run, tmp_path):
 
 def test_a_matrix_too_large_for_half_precision_stays_as_it_is(run, tmp_path):
     folder = tmp_path / "large"
-    folder.mkdir()
-    for path in run.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(run, folder)
     weights = load_file(run / "weights.safetensors")
     weights["encoder.mlps.0.0.weight"][0, 0] = 70000.0  # the largest number of half precision is 65504
     save_file(weights, folder / "weights.safetensors")
     stored = load_file(export(folder, tmp_path / "large.safetensors", half=True).file)
     assert stored["encoder.mlps.0.0.weight"].tolist()[0][0] == 70000
     assert stored["encoder.mlps.0.2.weight"].dtype == torch.float16
+
+
+@pytest.mark.parametrize("where", [np.s_[:], np.s_[3], np.s_[:, 3]])
+def test_a_matrix_too_small_for_half_precision_stays_as_it_is(where, run, tmp_path):
+    folder = tmp_path / "small"
+    shutil.copytree(run, folder)
+    weights = load_file(run / "weights.safetensors")
+    weights["encoder.mlps.0.2.weight"][where] *= 1e-6
+    weights["encoder.mlps.1.0.weight"][3, 3] = 1e-9  # one number in a row of others
+    weights["encoder.mlps.1.2.weight"][3] = 0
+    save_file(weights, folder / "weights.safetensors")
+    stored = load_file(export(folder, tmp_path / "small.safetensors", half=True).file)
+    assert torch.equal(stored["encoder.mlps.0.2.weight"], weights["encoder.mlps.0.2.weight"])
+    for name in ("0.0", "1.0", "1.2"):
+        assert stored[f"encoder.mlps.{name}.weight"].dtype == torch.float16
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_half_precision_is_not_forgotten(half, run, tmp_path):
+    first = export(run, tmp_path / "first.safetensors", half=True)
+    second = export(first.file, tmp_path / "second.safetensors", half=half)
+    third = export(second.file, tmp_path / "third.safetensors")
+    assert first.half_change == second.half_change == third.half_change > 0
+    assert third.card.read_text() == first.card.read_text().replace("first.safetensors", "third.safetensors")
+    before, after = load_file(first.file), load_file(third.file)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert value.dtype == after[name].dtype
+        assert torch.equal(value, after[name])
+
+
+def test_a_damaged_half_change_is_refused_in_one_line(run, tmp_path):
+    file = export(run, tmp_path / "half.safetensors", half=True).file
+    changed(file, "half_change", lambda text: "much")
+    with pytest.raises(UserError, match=r"half.safetensors: is damaged \(half_change: .*'much'\)"):
+        export(file, tmp_path / "again.safetensors")
 
 
 def test_an_exported_file_can_be_exported_again(file, tmp_path):
@@ -141,7 +176,7 @@ def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
     assert "labels of synthetic and predicts a class (0, 1): 16 graphs to learn from, 4 others to choose" in card
     accuracy = before.scores["validation"]["accuracy"]
     assert (
-        f"Score on the validation graphs, which chose the epoch and are therefore no test: accuracy {accuracy:.3f}."
+        f"Score on the validation graphs, which chose the epoch and are therefore no test: accuracy {accuracy:.4g}."
         in card
     )
     assert "was not measured on graphs that it had not seen" in card
@@ -156,6 +191,54 @@ def test_numbers_are_predicted_by_a_regressor(run, tmp_path):
     assert isinstance(loaded, joao.JOAORegressor)
     np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tmp_path / "sizes", device="cpu").predict(UNSEEN))
     assert "predicts numbers (0)" in file.with_suffix(".md").read_text()
+
+
+def test_numbers_of_a_small_unit_outlive_half_precision(run, tmp_path):
+    sizes = np.diff(GRAPHS.first_node).astype(np.float32) * 1e-9
+    joao.JOAORegressor(run, epochs=5, device="cpu").fit(GRAPHS, sizes).save(tmp_path / "small")
+    exported = export(tmp_path / "small", tmp_path / "small.safetensors", half=True)
+    whole, half = (joao.load(each, device="cpu").predict(UNSEEN) for each in (tmp_path / "small", exported.file))
+    assert whole.std() > 0
+    assert np.abs(half - whole).max() < 0.05 * whole.std()
+    stored, weights = load_file(exported.file), load_file(tmp_path / "small" / "weights.safetensors")
+    kept = [name for name in weights if name.startswith("classifier.")]
+    assert kept
+    for name in kept:
+        assert torch.equal(stored[name], weights[name])
+    rmse = load_finetuned(tmp_path / "small", device="cpu").scores["validation"]["rmse"]
+    assert f"rmse {rmse:.4g}," in exported.card.read_text()
+    assert float(f"{rmse:.4g}") > 0
+
+
+@pytest.mark.parametrize("name", ["run", "tuned", "sizes"])
+def test_weights_are_read_once(name, run, tuned, tmp_path, monkeypatch):
+    sizes = np.diff(GRAPHS.first_node).astype(np.float32)
+    joao.JOAORegressor(run, epochs=1, device="cpu").fit(GRAPHS, sizes).save(tmp_path / "sizes")
+    folder = {"run": run, "tuned": tuned, "sizes": tmp_path / "sizes"}[name]
+    read, weights = [], Run.weights
+    monkeypatch.setattr(Run, "weights", lambda self: read.append(self.folder) or weights(self))
+    file = export(folder, tmp_path / "model.safetensors").file
+    joao.load(file, device="cpu")
+    joao.load(folder, device="cpu")
+    assert read == [folder, file, folder]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: None, "has no classifier"),
+        (lambda text: text[:-9], "finetune.json: is damaged"),
+        (lambda text: "[]", "finetune.json: is damaged"),
+        (lambda text: json.dumps({**json.loads(text), "kind": "songs"}), "predicts songs, which this version"),
+        (lambda text: json.dumps({**json.loads(text), "format": 99}), "format 99 is newer"),
+    ],
+)
+def test_a_changed_record_of_fine_tuning_is_refused_in_one_line(change, message, tuned, tmp_path):
+    file = export(tuned, tmp_path / "tuned.safetensors").file
+    changed(file, "finetune.json", change)
+    with pytest.raises(UserError, match=message) as refusal:
+        joao.load(file, device="cpu")
+    assert "\n" not in str(refusal.value)
 
 
 def test_an_encoder_has_no_classifier(file):
@@ -297,6 +380,23 @@ def test_a_changed_file_is_refused_in_one_line(name, change, message, file):
         load_run(file, device="cpu")
     assert str(file) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_flipped_bytes_of_weights_are_noticed(run, file, tuned, tmp_path):
+    for name, path in (
+        ("plain", file),
+        ("half", export(run, tmp_path / "half.safetensors", half=True).file),
+        ("tuned", export(tuned, tmp_path / "tuned.safetensors").file),
+    ):
+        whole = path.read_bytes()
+        place = len(whole) - 400
+        flipped = bytes(byte ^ 1 for byte in whole[place : place + 4])
+        path.write_bytes(whole[:place] + flipped + whole[place + 4 :])
+        with pytest.raises(UserError, match="is damaged: its weights are not those that were written") as refusal:
+            joao.load(path, device="cpu")
+        assert str(path) in str(refusal.value), name
+        changed(path, "joao.checksum", lambda text: None)  # as files of an earlier version are
+        joao.load(path, device="cpu")
 
 
 def test_a_cut_or_foreign_file_is_refused_in_one_line(file, tmp_path):

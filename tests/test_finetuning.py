@@ -1,5 +1,6 @@
 """Fine-tuning: what is predicted, what stays as it was, what a folder keeps, and what is refused."""
 
+import copy
 import dataclasses
 import json
 
@@ -15,9 +16,10 @@ from joao.errors import UserError
 from joao.evaluation.labels import hold_out
 from joao.experiment import OwnParts, initial, load_run, pretrain, untrained
 from joao.finetuning import FILE, FORMAT, finetune, load_finetuned
-from joao.randomness import numpy_generator
+from joao.randomness import numpy_generator, torch_generator
 from joao.recipe import make_recipe
 from joao.training.finetune import Finetune
+from joao.training.model import calibrate, embed
 
 GRAPHS = random_graphs(36, mean_nodes=6, num_classes=3, seed=1)
 UNSEEN = random_graphs(9, mean_nodes=7, num_classes=3, seed=2)
@@ -76,7 +78,10 @@ def test_probabilities_are_a_softmax_of_standardised_embeddings(finetuned, folde
 
 def test_embeddings_are_standardised_over_the_graphs_that_are_learned_from(trained, finetuned):
     learn, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(0, "validation"))
-    before = trained.embed(GRAPHS)[learn].double().numpy()
+    encoder, store = copy.deepcopy(trained.encoder), trained.store(GRAPHS)
+    draws = torch_generator(0, "fine-tuning calibration")
+    calibrate(encoder, store, HOW.batch_size, draws, torch.from_numpy(learn))
+    before = embed(encoder, store)[learn].double().numpy()
     np.testing.assert_allclose(finetuned.classifier.shift.numpy(), before.mean(axis=0), rtol=1e-4, atol=1e-5)
     assert (finetuned.info.num_train, finetuned.info.num_validation) == (len(learn), len(choose)) == (29, 7)
 

@@ -75,6 +75,7 @@ def test_scores_are_those_of_the_held_out_graphs(found):
     graphs, labels, split = by_hand(GRAPHS, found.kind)
     for name, part in (("validation", split.validation), ("test", split.test)):
         predicted, truth = found.predict(graphs.subset(part)).numpy(), labels[part]
+        mean = np.nanmean(labels[split.train], axis=0)
         for task, column in zip(found.tasks, range(2), strict=True):
             measured = ~np.isnan(truth[:, column])
             figures = found.scores[name]["tasks"][task]
@@ -82,7 +83,8 @@ def test_scores_are_those_of_the_held_out_graphs(found):
                 expected = {"roc_auc": roc_auc_score(truth[measured, column], predicted[measured, column])}
             else:
                 errors = predicted[measured, column] - truth[measured, column]
-                expected = {"rmse": np.sqrt((errors**2).mean()), "mae": np.abs(errors).mean()}
+                of_mean = np.sqrt(((truth[measured, column] - mean[column]) ** 2).mean())
+                expected = {"rmse": np.sqrt((errors**2).mean()), "mae": np.abs(errors).mean(), "rmse_of_mean": of_mean}
             assert figures == pytest.approx({**expected, "labels": int(measured.sum())}, rel=1e-4)
     info = found.info
     assert (info.num_train, info.num_validation, info.num_test) == tuple(map(len, vars(split).values()))
@@ -99,6 +101,22 @@ def test_the_kept_epoch_has_the_score_that_chose_it(found):
         deviation = np.nanstd(labels[split.train], axis=0)
         errors = [found.scores["validation"]["tasks"][name]["rmse"] for name in found.tasks]
         assert found.chosen_epoch.validation_score == pytest.approx(-np.mean(errors / deviation), rel=1e-4)
+
+
+def test_outputs_are_scored_before_they_are_rounded_to_probabilities(trained):
+    """Of outputs so large that most probabilities above one half are 1."""
+    how = Finetune(epochs=3, batch_size=20, learning_rate=30.0, frozen=True, standardise=True)
+    found = tuned(trained, how=how)
+    graphs, labels, split = by_hand(GRAPHS, "binary")
+    for name, part in (("validation", split.validation), ("test", split.test)):
+        held_out, truth = graphs.subset(part), labels[part]
+        by_kind = {}
+        for kind, values in (("outputs", found.predict_logits(held_out)), ("rounded", found.predict(held_out))):
+            columns = ((truth[:, n], values[:, n], ~np.isnan(truth[:, n])) for n in range(2))
+            by_kind[kind] = np.mean([roc_auc_score(y[measured], s[measured]) for y, s, measured in columns])
+        assert found.scores[name]["roc_auc"] == pytest.approx(by_kind["outputs"], abs=1e-9)
+        assert by_kind["outputs"] != by_kind["rounded"]
+    assert found.chosen_epoch.validation_score == pytest.approx(found.scores["validation"]["roc_auc"], abs=1e-9)
 
 
 def test_labels_are_counted(found):

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils import estimator_checks
 
 import joao
@@ -68,7 +69,77 @@ def test_several_tasks_are_those_of_the_library(weight):
     expected = by_the_library(TASKS, ("0", "1", "2"), "binary", weight == "balanced")
     np.testing.assert_array_equal(probabilities, expected)
     np.testing.assert_array_equal(model.predict(UNSEEN), probabilities > 0.5)
-    assert model.classes_.tolist() == ["0", "1", "2"]
+    assert model.classes_.tolist() == [0, 1]
+    assert model.finetuned_.tasks == ("0", "1", "2")
+
+
+def test_the_score_of_tasks_is_the_share_of_measured_labels_that_are_right():
+    model = joao.JOAOClassifier(**OPTIONS).fit(GRAPHS, TASKS)
+    right, labels = 0, 0
+    for truth, predicted in zip(TASKS, model.predict(GRAPHS), strict=True):
+        for label, guess in zip(truth, predicted, strict=True):
+            labels += not np.isnan(label)
+            right += label == guess
+    assert 0 < right < labels == 112
+    assert model.score(GRAPHS, TASKS) == pytest.approx(right / labels)
+    with pytest.raises(joao.UserError, match="y has 2 columns; 3 tasks were learned"):
+        model.score(GRAPHS, TASKS[:, :2])
+
+
+@pytest.mark.parametrize(("kind", "y"), [(joao.JOAORegressor, SIZES), (joao.JOAOClassifier, TASKS[:, 1])])
+def test_a_single_task_is_predicted_in_the_shape_it_was_given_in(kind, y, tmp_path):
+    model = kind(**OPTIONS).fit(GRAPHS, y[:, None])
+    assert model.predict(UNSEEN).shape == (9, 1)
+    assert model.score(GRAPHS, y[:, None]) == model.score(GRAPHS, y)
+    # A folder does not tell: it may be of the command line, whose labels are a column of a table.
+    model.save(tmp_path / "tuned")
+    loaded = kind.load(tmp_path / "tuned", device="cpu")
+    np.testing.assert_array_equal(loaded.predict(UNSEEN), model.predict(UNSEEN)[:, 0])
+    assert loaded.score(GRAPHS, y) == model.score(GRAPHS, y)
+
+
+@pytest.mark.parametrize("gap", [NAN, None, ""])
+def test_numbers_that_were_not_measured_are_left_out(gap):
+    without = np.arange(40) % 7 == 2
+    y = [gap if out else size for size, out in zip(SIZES, without, strict=True)]
+    model = joao.JOAORegressor(**OPTIONS).fit(GRAPHS, y)
+    expected = by_the_library(np.where(without, NAN, SIZES)[:, None], ("0",), "numbers", False)[:, 0]
+    np.testing.assert_array_equal(model.predict(UNSEEN), expected)
+    truth = r2_score(SIZES[~without], model.predict(GRAPHS)[~without])
+    assert model.score(GRAPHS, y) == pytest.approx(truth)
+
+
+def test_the_score_of_several_numbers_is_their_mean():
+    values = np.stack([SIZES, np.where(np.arange(40) % 4, SIZES**2, NAN), np.where(np.arange(40), NAN, 1)], axis=1)
+    model = joao.JOAORegressor(**OPTIONS).fit(GRAPHS, values)
+    predicted, weights = model.predict(GRAPHS), np.arange(40.0)
+    known = np.arange(40) % 4 > 0
+    of_task = [
+        r2_score(SIZES, predicted[:, 0], sample_weight=weights),
+        r2_score(SIZES[known] ** 2, predicted[known, 1], sample_weight=weights[known]),
+    ]  # a single label has no R2
+    assert model.score(GRAPHS, values, sample_weight=weights) == pytest.approx(np.mean(of_task))
+    with pytest.raises(joao.UserError, match="one label of each task at most"):
+        model.score(GRAPHS[:1], values[:1])
+
+
+def test_cross_validation_with_smiles_that_are_no_molecules():
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "C1CC(", "CCCC", "c1ccncc1", "CCCl", "CCCCCO", "CO"] * 4
+    numbers = np.array([len(each) if each != "CO" else NAN for each in smiles])
+    start = joao.JOAO(encoder={"name": "molecule_gin", "width": 8, "layers": 2}, epochs=1, device="cpu").fit(smiles[:3])
+    for model, y in (
+        (joao.JOAORegressor(start, **OPTIONS), numbers),
+        (joao.JOAOClassifier(start, **OPTIONS), np.where(np.isnan(numbers), NAN, numbers > 4)),
+    ):
+        with pytest.warns(joao.JoaoNotice, match="are left out") as told:
+            scores = cross_val_score(model, smiles, y, cv=KFold(2), error_score="raise")
+        assert {each.filename for each in told} == {__file__}
+        half, rest = range(18), range(18, 36)
+        with pytest.warns(joao.JoaoNotice, match="are left out"):
+            fitted = clone(model).fit([smiles[i] for i in rest], y[rest])
+        known = [i for i in half if smiles[i] not in ("C1CC(", "CO")]
+        assert scores[0] == fitted.score([smiles[i] for i in known], y[known])
 
 
 def test_columns_of_a_table_name_the_tasks():
@@ -109,6 +180,7 @@ def test_smiles_that_are_no_molecules():
     of_rows = [*values[:5], 1e6, *values[5:], NAN]
     small = joao.JOAO(encoder={"name": "molecule_gin", "width": 8, "layers": 2}, epochs=1, device="cpu").fit(smiles)
     clean = joao.JOAORegressor(small, **OPTIONS).fit(smiles, values)
+    assert clean.finetuned_.info.split == "random"
     for y in (of_rows, np.array(of_rows), pd.Series(of_rows)):
         with pytest.warns(joao.JoaoNotice, match="2 of 26 rows are no molecules and are left out"):
             model = joao.JOAORegressor(small, **OPTIONS).fit(with_gaps, y)
@@ -122,7 +194,7 @@ def test_smiles_that_are_no_molecules():
         assert np.isnan(classifier.predict_proba(["CCO", "nonsense"])).any(axis=1).tolist() == [False, True]
     with (
         pytest.warns(joao.JoaoNotice, match="have rows of NaN"),
-        pytest.raises(joao.UserError, match="row 1 is no molecule, so it has no class"),
+        pytest.raises(joao.UserError, match=r"row 1 \(from 0\) is no molecule, so it has no class"),
     ):
         classifier.predict(["CCO", "nonsense"])
 
@@ -133,7 +205,7 @@ def test_smiles_that_are_no_molecules():
         (joao.JOAORegressor, SIZES[:-1], r"y must be a label or a row of labels for each of 40 graphs, got .* \(39,\)"),
         (joao.JOAORegressor, np.zeros((40, 2, 2)), r"got an array of shape \(40, 2, 2\)"),
         (joao.JOAORegressor, ["heavy"] * 40, "y must be numbers, NaN where not measured"),
-        (joao.JOAORegressor, np.full(40, NAN), "no graph has a label of 0"),
+        (joao.JOAORegressor, np.full(40, NAN), "y has no label: all of it is NaN"),
         (joao.JOAORegressor, np.ones(40), "no task has different numbers among the 32 graphs"),
         (joao.JOAORegressor, np.where(np.arange(40) == 7, np.inf, 1), r"y\[7\] of task 0 is infinite"),
         (joao.JOAORegressor, None, "no graph has a label. Label some in the file or, in Python, give y"),

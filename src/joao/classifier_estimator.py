@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 
 from joao.data.base import Dataset, plain_label, shown
 from joao.errors import UserError
 from joao.estimator import JOAO
-from joao.finetuned_estimator import FinetunedEstimator, as_numbers, task_names
+from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, as_numbers, is_gap, task_names
 from joao.finetuning import Finetuned
 from joao.training.finetune import Finetune
 
@@ -22,7 +23,8 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     """Learns the classes of graphs from few labels, starting from an encoder that was pre-trained without any.
 
     Graphs are as for :class:`joao.JOAO`. Some of those it is fitted on are held out and choose the epoch. Labels ``y``
-    are a class for each graph, or a row for each graph with 0, 1 or NaN (not measured) for each of several tasks.
+    are a class for each graph, or a row for each graph with 0, 1 or NaN (not measured) for each of several tasks. NaN,
+    None or empty text is no class: such a graph is left out.
 
     Args:
         pretrained: a fitted :class:`joao.JOAO`, which is left as it is, or the folder of a run; None starts from
@@ -34,14 +36,16 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         frozen: whether the encoder stays as it is and only the linear layer behind it learns.
         class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
             task) or None.
-        validation_share: of the graphs, held out to choose the epoch.
+        validation_share: of the graphs, held out at random to choose the epoch; of molecules, too, where
+            ``joao finetune`` on tasks holds out whole scaffolds and, to test, a further part.
         random_state: seed of everything random; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
         fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
 
     Attributes:
-        classes_: the labels, ascending; probabilities are in this order. Of several tasks, their names.
+        classes_: the labels, ascending; probabilities are in this order. Of tasks, 0 and 1; the names of the tasks are
+            ``finetuned_.tasks``.
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
@@ -92,16 +96,37 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return self._predicted(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """``(G,)`` the most probable class of each graph; of tasks ``(G, T)``, 1 where it is more probable than 0."""
+        """``(G,)`` the most probable class of each graph; of tasks ``(G, T)``, 1 where it is more probable than 0.
+
+        Of a single task ``(G,)``, unless it was fitted to ``y`` of shape ``(G, 1)``.
+        """
         probabilities = self.predict_proba(X)
         unknown = np.flatnonzero(np.isnan(probabilities[:, 0]))
         if len(unknown):
             raise UserError(
-                f"JOAOClassifier: row {unknown[0]} is no molecule, so it has no class. Leave it out, or use "
+                f"JOAOClassifier: row {unknown[0]} (from 0) is no molecule, so it has no class. Leave it out, or use "
                 "predict_proba, which has rows of NaN."
             )
+        return self._most_probable(probabilities)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy: the share of graphs whose class is told right; of tasks, of all labels that were measured.
+
+        Graphs without a label count for nothing, nor do SMILES that are no molecules, of which a warning tells.
+        """
+        dataset, y, weights = self._to_score(X, y, sample_weight)
+        predicted = self._most_probable(self._predicted_of(dataset))
         if self.finetuned_.kind == "binary":
-            return (probabilities > 0.5).astype(np.int64)
+            labels = self._labels_of_tasks(dataset, y)
+            is_right = predicted.reshape(labels.shape) == labels
+            weight_of_label = weights[:, None] * ~np.isnan(labels)
+            return float(np.average(is_right, weights=weight_of_label))
+        labels, graphs = _of_each(dataset, y)
+        return float(accuracy_score(labels, predicted[graphs], sample_weight=weights[graphs]))
+
+    def _most_probable(self, probabilities: NDArray[np.float32]) -> NDArray[Any]:
+        if self.finetuned_.kind == "binary":
+            return self._as_y((probabilities > 0.5).astype(np.int64))
         predicted: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return predicted
 
@@ -110,22 +135,23 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             values = as_numbers(dataset, y)
             names = task_names(y, values.shape[1])
             return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
-        given = np.asarray(y)
-        if given.shape != (len(dataset),):
-            shape = f"{len(given)} labels" if given.ndim == 1 else f"an array of shape {given.shape}"
-            raise UserError(f"{dataset.name}: y must be one label for each of {len(dataset)} graphs, got {shape}.")
-        names = tuple(map(str, _values(given, dataset.name)))
-        return replace(dataset, classes=np.unique(given, return_inverse=True)[1], class_names=names)
+        labels, graphs = _of_each(dataset, y)
+        present, numbers = np.unique(labels, return_inverse=True)
+        classes = np.full(len(dataset), -1)
+        classes[graphs] = numbers
+        return replace(dataset, classes=classes, class_names=tuple(map(str, _plain(present))))
 
     def _kind(self, dataset: Dataset) -> str:
         return "binary" if dataset.classes is None and dataset.targets is not None else "classes"
 
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
-        if y is None or finetuned.kind == "binary":
-            self.finetuned_, self.classes_ = finetuned, np.array(finetuned.classes or finetuned.tasks)
-            return
-        self.classes_ = np.unique(np.asarray(y))  # of the type that they were given in
-        self.finetuned_ = replace(finetuned, classes=_values(self.classes_, finetuned.info.data))
+        if finetuned.kind == "binary":
+            self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
+        elif y is None:
+            self.finetuned_, self.classes_ = finetuned, np.array(finetuned.classes)
+        else:
+            self.classes_ = np.unique(_labels(y, finetuned.info.data)[0])
+            self.finetuned_ = replace(finetuned, classes=_plain(self.classes_))
 
     def _is_balanced(self) -> bool:
         if self.class_weight not in ("balanced", None):
@@ -137,14 +163,31 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return {"class_weight": "balanced" if how.balanced else None}
 
 
-def _values(y: NDArray[Any], place: str) -> tuple[int | str, ...]:
-    """The values that labels have: whole numbers or text, ascending."""
-    labels = set()
-    for number, value in enumerate(y.tolist()):
+def _of_each(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The labels in ``y``, which has one place for each graph, and the numbers of the graphs that have them."""
+    if np.shape(y) != (len(dataset),):
+        shape = f"{len(y)} labels" if np.ndim(y) == 1 else f"an array of shape {np.shape(y)}"
+        raise UserError(f"{dataset.name}: y must be one label for each of {len(dataset)} graphs, got {shape}.")
+    return _labels(y, dataset.name)
+
+
+def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The labels that are no gaps, of the type that they were given in, and which they are."""
+    given = as_array(y)
+    known = {number: value for number, value in enumerate(given.tolist()) if not is_gap(value)}
+    if not known:
+        raise UserError(NO_LABEL.format(place))
+    types = set()
+    for number, value in known.items():
         label = plain_label(value)
         if label is None:
             raise UserError(f"{place}: y[{number}] is {shown(value)}, neither a whole number nor text.")
-        labels.add(label)
-    if len({type(label) for label in labels}) > 1:
+        types.add(type(label))
+    if len(types) > 1:
         raise UserError(f"{place}: y has numbers and text. Make all labels the one or the other.")
-    return tuple(sorted(labels))
+    graphs = np.array([*known])
+    return (np.array([*known.values()]) if given.dtype == object else given[graphs]), graphs
+
+
+def _plain(labels: NDArray[Any]) -> tuple[int | str, ...]:
+    return tuple(label for label in map(plain_label, labels.tolist()) if label is not None)

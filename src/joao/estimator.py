@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import secrets
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,9 +21,12 @@ from torch import nn
 
 from joao.augmentations import Augmentation
 from joao.catalogue import snake_case
-from joao.data import read
-from joao.data.base import Dataset, shown
+from joao.data import listing, read
+from joao.data.base import Dataset, offsets_of, shown
 from joao.data.features import Features
+from joao.data.molecules import featurise, featuriser
+from joao.data.smiles import SMILES_NAMES
+from joao.data.sources import WELL_KNOWN
 from joao.encoders import Encoder
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
@@ -30,6 +35,10 @@ from joao.pair_table import PairTable
 from joao.policies import POLICIES
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.training.pretrain import EpochMetrics
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+_NO_GRAPHS = Dataset("graphs", offsets_of(_NOTHING), offsets_of(_NOTHING), source=_NOTHING, target=_NOTHING)
+_NOT_THE_USERS = ("joao", "sklearn", "joblib")
 
 
 class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -40,7 +49,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl``, ``uniform``, ``gae``
-            (also called ``edge_pred``), ``infomax`` or ``context_pred``.
+            (also called ``edge_pred``), ``infomax``, ``context_pred`` or, for molecules, ``attr_masking``.
         features: how node features are made, see :mod:`joao.data.features`.
         augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
             own, all five for contrastive methods.
@@ -130,7 +139,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> NDArray[np.float32]:
         """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on.
 
-        A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning.
+        A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning. No graphs have no rows.
         """
         check_is_fitted(self)
         dataset = graphs_of(X, may_be_empty=True)
@@ -262,17 +271,25 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
-    """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes."""
+    """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes.
+
+    Where they ``may_be_empty``, an empty list is none, and what cannot be read has a row all the same.
+    """
+    _refuse_tables_and_single_smiles(X)
+    if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
+        return X if isinstance(X, Dataset) else _NO_GRAPHS
     dataset = read(X)
-    first = "; ".join(f"row {each.row}, {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
+    first = "; ".join(f"row {each.row} (from 0), {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
+    if not len(dataset) and not first:
+        raise UserError(f"{dataset.name}: no graphs in it.")
     if not len(dataset) and not may_be_empty:
         cure = "Give SMILES, or a name or path by itself, not in a list."
         raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {cure}")
     for notice in dataset.notices:
-        warnings.warn(notice, JoaoNotice, stacklevel=3)
+        tell(notice)
     if first and X is not dataset:
         what = "have rows of NaN" if may_be_empty else "are left out"
-        warnings.warn(f"{dataset.failure_notice} and {what}; the first: {first}.", JoaoNotice, stacklevel=3)
+        tell(f"{dataset.failure_notice} and {what}; the first: {first}.")
     return dataset
 
 
@@ -280,7 +297,27 @@ def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:
     """Tells the caller of a method of an estimator about labels of nodes that were not there in training."""
     unknown = features.unknown_labels(dataset)
     if unknown:
-        warnings.warn(f"{dataset.name}: {unknown} node labels were not seen in training.", JoaoNotice, stacklevel=3)
+        tell(f"{dataset.name}: {unknown} node labels were not seen in training.")
+
+
+def tell(notice: str) -> None:
+    """Warns, at the line outside of this package and scikit-learn that everything began with."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(notice, JoaoNotice, stacklevel=level)
+
+
+def _refuse_tables_and_single_smiles(X: Any) -> None:
+    """Tells of two things that look like graphs to who gives them, and of which no reader would say so."""
+    columns = [str(name) for name in getattr(X, "columns", ())]
+    if columns:
+        named = next((name for name in columns if name.casefold() in SMILES_NAMES), columns[0])
+        raise UserError(f"a table ({type(X).__name__}) is not a list of graphs. Of a table df give df[{named!r}].")
+    if not isinstance(X, str) or X in WELL_KNOWN or os.path.exists(os.path.expanduser(X)) or X in listing():
+        return
+    if featuriser() is not None and not featurise([X]).failures:
+        raise UserError(f"{shown(X)} is a molecule, and no data set or file has this name. Give a list: [{shown(X)}].")
 
 
 def _stand_in(own: nn.Module) -> str:

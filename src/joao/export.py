@@ -24,17 +24,18 @@ from joao.errors import UserError, nearest
 from joao.estimator import JOAO
 from joao.experiment import Trained, load_run
 from joao.files import check_new, write_file
-from joao.finetuning import FILE, load_finetuned
+from joao.finetuning import FILE, kind_predicted, load_finetuned
 from joao.graphs import GraphStore
 from joao.provenance import shortened
 from joao.randomness import numpy_generator
 from joao.regressor_estimator import JOAORegressor
 from joao.reporting.model_card import model_card
-from joao.run import FILE_FORMAT, FILE_FORMAT_KEY, Run, read_text
+from joao.run import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
 from joao.training.model import embed
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 CARD = "card.md"
+HALF_CHANGE = "half_change"
 
 
 @dataclass(frozen=True)
@@ -61,26 +62,29 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
     Args:
         run: its folder, or a file made earlier.
         out: to be written, ``.safetensors``; the card has the same name and ``.md``.
-        half: whether to keep matrices in half precision. Vectors, of which there are few numbers, stay as they are:
-            the variances among them may be too small or too large for it.
+        half: whether to keep the encoder's matrices in half precision, as those of a file made so are in any case.
+            Vectors, of which there are few numbers, stay as they are: the variances among them may be too small or too
+            large for it. So does the linear layer that predicts, whose numbers have the unit of the labels.
     """
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors.")
     for path in (out, out.with_suffix(".md")):
         check_new(path)
     opened = Run.open(run)
-    trained = load_run(run, device="cpu")
-    finetuned = load_finetuned(run, device="cpu") if trained.info.finetuned_on else None
+    finetuned = load_finetuned(run, device="cpu") if opened.info.finetuned_on else None
+    trained = load_run(run, device="cpu") if finetuned is None else finetuned.trained
     weights = {name: value.contiguous() for name, value in trained.weights.items() if not name.startswith("heads.")}
-    change = None
-    if half:
-        weights = {name: _halved(value) for name, value in weights.items()}
-        change = _change(trained, weights)
+    change = _earlier_change(run)
+    if half or change is not None:
+        weights = {name: _halved(value) if name.startswith("encoder.") else value for name, value in weights.items()}
+        change = _change(trained, weights) if change is None else change
     card = model_card(out.name, trained, finetuned=finetuned, half_change=change)
     texts = {
         FILE_FORMAT_KEY: str(FILE_FORMAT),
+        CHECKSUM_KEY: checksum(weights),
         "recipe.toml": replace(opened.recipe, data=shortened(opened.recipe.data)).toml(),
         CARD: card,
+        **({} if change is None else {HALF_CHANGE: repr(change)}),
         **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},
     }
     content = _ordered(save(weights, texts))
@@ -102,7 +106,7 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
         path = shipped(str(model))
     if not Run.open(path).info.finetuned_on:
         return JOAO.load(path, device=device)
-    if load_finetuned(path, device="cpu").kind in JOAORegressor.kinds:
+    if kind_predicted(path) in JOAORegressor.kinds:
         return JOAORegressor.load(path, device=device)
     return JOAOClassifier.load(path, device=device)
 
@@ -131,11 +135,27 @@ def _ordered(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
+def _earlier_change(run: Path) -> float | None:
+    """Of a file made with half precision, by how much that changed an embedding at most."""
+    text = read_text(run, HALF_CHANGE) if run.is_file() else None
+    try:
+        return None if text is None else float(text)
+    except ValueError as error:
+        raise UserError(f"{run}: is damaged ({HALF_CHANGE}: {error}).") from error
+
+
 def _halved(value: Tensor) -> Tensor:
+    r"""A matrix in half precision, if that changes no row and no column by more than :math:`2^{-11}` of its length.
+
+    This is the most that rounding changes a number, unless it is beyond the range of half precision or so near 0 that
+    fewer digits are left.
+    """
     if value.dtype != torch.float32 or value.dim() < 2:
         return value
-    half = value.half()
-    return half if bool(half.isfinite().all()) else value
+    half, exact = value.half(), value.flatten(1).double()
+    error = half.flatten(1).double() - exact
+    is_close = [bool((error.norm(dim=dim) <= 2**-11 * exact.norm(dim=dim)).all()) for dim in (0, 1)]
+    return half if all(is_close) else value
 
 
 @torch.no_grad()

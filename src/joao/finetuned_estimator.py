@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import warnings
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,25 +17,31 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.data.base import Dataset, shown
-from joao.errors import JoaoNotice, UserError
-from joao.estimator import JOAO, graphs_of, warn_of_unknown_labels
+from joao.errors import UserError
+from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
 from joao.experiment import OwnParts, Trained, initial, load_run
 from joao.finetuning import Finetuned, finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 LOADED = "the run before fine-tuning"
+NO_LABEL = "{}: y has no label: all of it is NaN, None or empty text. Fill some in."
 
 
 class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """Fine-tunes the encoder of a run, or of a fitted :class:`joao.JOAO`.
 
+    The graphs that choose the epoch are drawn at random, also of molecules; ``joao finetune`` splits molecules with
+    tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
+
     Attributes:
         kinds: of labels that it predicts, see :mod:`joao.finetuning`.
+        y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
     kinds: tuple[str, ...]
     finetuned_: Finetuned
+    y_has_rows_: bool
 
     def __init__(
         self,
@@ -65,18 +71,21 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.fast = fast
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along."""
+        """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along.
+
+        A graph whose label is NaN, None or empty text is left out.
+        """
         name, how = type(self).__name__, self._settings()
         dataset = graphs_of(X)
         if y is not None:
-            y = y if X is dataset else _of_graphs(dataset, y)
+            y = y if X is dataset else of_graphs(dataset, y)
             dataset = self._labelled(dataset, y)
         drawn = secrets.randbelow(2**31) if self.random_state is None else self.random_state
         seed = checked(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
             notice = f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch."
-            warnings.warn(notice, JoaoNotice, stacklevel=2)
+            tell(notice)
         finetuned = finetune(
             start,
             dataset,
@@ -90,6 +99,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             fast=self.fast,
         )
         self._keep(finetuned, y)
+        self.y_has_rows_ = y is not None and np.ndim(y) == 2
         return self
 
     @property
@@ -139,6 +149,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             **cls._more_params(how),
         )
         loaded._keep(finetuned, None)
+        loaded.y_has_rows_ = False
         return loaded
 
     def __sklearn_clone__(self) -> Self:
@@ -180,11 +191,37 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """``(G, C)`` see :meth:`joao.finetuning.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
         check_is_fitted(self)
         dataset = graphs_of(X, may_be_empty=True)
+        predicted = self._predicted_of(dataset)
+        return predicted if X is dataset else dataset.in_rows(predicted)
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
+        """The graphs that could be read, and their part of the labels and weights."""
+        check_is_fitted(self)
+        dataset = graphs_of(X)
+        if X is not dataset:
+            y, sample_weight = of_graphs(dataset, y), of_graphs(dataset, sample_weight)
+        weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weights.shape != (len(dataset),):
+            raise UserError(f"{dataset.name}: {len(dataset)} graphs have sample_weight of shape {weights.shape}.")
+        return dataset, y, weights
+
+    def _labels_of_tasks(self, dataset: Dataset, y: Any) -> NDArray[np.float32]:
+        """``(G, T)`` labels of the tasks that were learned, to compare predictions with."""
+        labels, num_tasks = as_numbers(dataset, y), len(self.finetuned_.tasks)
+        if labels.shape[1] != num_tasks:
+            raise UserError(f"{dataset.name}: y has {labels.shape[1]} columns; {num_tasks} tasks were learned.")
+        return labels
+
+    def _predicted_of(self, dataset: Dataset) -> NDArray[np.float32]:
         predicted = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
         if len(dataset):
             predicted = self.finetuned_.predict(dataset).numpy()
         warn_of_unknown_labels(dataset, self.finetuned_.trained.info.features)
-        return predicted if X is dataset else dataset.in_rows(predicted)
+        return predicted
+
+    def _as_y(self, values: NDArray[Any]) -> NDArray[Any]:
+        """``(G, T)`` values of tasks, or ``(G,)`` of a single one, unless it was given in rows."""
+        return values[:, 0] if values.shape[1] == 1 and not self.y_has_rows_ else values
 
     def _settings(self) -> Finetune:
         names = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
@@ -219,11 +256,28 @@ def _default(seed: int, kind: str) -> Recipe:
     return make_recipe({"training": {"seed": seed}}, place="JOAO", kind=kind)
 
 
-def _of_graphs(dataset: Dataset, y: Any) -> Any:
+def of_graphs(dataset: Dataset, y: Any) -> Any:
     """Of labels for all rows of a source, those of the rows that gave a graph."""
-    if not dataset.failures or np.shape(y)[:1] != (len(dataset) + len(dataset.failures),):
+    rows = dataset.row_of_graph
+    if rows is None or not dataset.failures or np.shape(y)[:1] != (len(dataset) + len(dataset.failures),):
         return y
-    return y.iloc[dataset.row_of_graph] if hasattr(y, "iloc") else np.asarray(y)[dataset.row_of_graph]
+    if isinstance(y, list | tuple):
+        return [y[row] for row in rows]
+    return y.iloc[rows] if hasattr(y, "iloc") else np.asarray(y)[rows]
+
+
+def as_array(y: Any) -> NDArray[Any]:
+    """Labels as they are: of a list, numpy would make text of all that stands beside text, also of NaN."""
+    given = np.asarray(y)
+    return np.asarray(y, dtype=object) if given.dtype.kind == "U" and isinstance(y, list | tuple) else given
+
+
+def is_gap(value: object) -> bool:
+    """Whether it stands for a label that is not there: None, NaN, that of pandas, or empty text."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    gap = getattr(sys.modules.get("pandas"), "NA", None)
+    return value is None or value is gap or value == ""
 
 
 def task_names(y: Any, num_tasks: int) -> tuple[str, ...]:
@@ -233,9 +287,9 @@ def task_names(y: Any, num_tasks: int) -> tuple[str, ...]:
 
 
 def as_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
-    """``(G, T)`` labels; NaN, also None, where not measured."""
+    """``(G, T)`` labels; NaN, also None or empty text, where not measured."""
     try:
-        values = np.asarray(y, dtype=np.float32)
+        values = np.asarray(_with_nan(y), dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise UserError(f"{dataset.name}: y must be numbers, NaN where not measured ({error}).") from error
     if values.ndim == 1:
@@ -248,4 +302,14 @@ def as_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
     if np.isinf(values).any():
         row, task = np.argwhere(np.isinf(values))[0]
         raise UserError(f"{dataset.name}: y[{row}] of task {task} is infinite, or beyond 32 bits.")
+    if np.isnan(values).all():
+        raise UserError(NO_LABEL.format(dataset.name))
     return values
+
+
+def _with_nan(y: Any) -> Any:
+    """Labels with NaN for any other gap; others than numbers stay as they are."""
+    given = as_array(y)
+    if given.dtype.kind not in "OU":
+        return given
+    return np.array([np.nan if is_gap(value) else value for value in given.flat], dtype=object).reshape(given.shape)

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from joao.data.base import Dataset
 from joao.errors import UserError
-from joao.evaluation.splits import SHARES, split_graphs, usual_split
-from joao.evaluation.tasks import check_learnable, kind_of, task_figures, with_tasks
+from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
+from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, task_figures, with_tasks
 from joao.experiment import OwnParts, Trained, initial, load_run, set_weights
 from joao.provenance import command, machine, versions
 from joao.randomness import seeded
@@ -65,6 +65,7 @@ class FinetuneInfo:
         command: that started it.
         split, test_share, num_test: how the graphs were parted, and how many were tested on, once, at the end.
         labels_per_task: how many graphs have a label of each task; of ``binary`` ones, a 0 and a 1.
+        learned_per_task: of ``numbers``, mean and deviation of the labels that were learned from.
     """
 
     data: str
@@ -85,6 +86,7 @@ class FinetuneInfo:
     test_share: float = 0.0
     num_test: int = 0
     labels_per_task: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    learned_per_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,34 +137,45 @@ class Finetuned:
 
     def predict(self, dataset: Dataset) -> Tensor:
         """``(G, C)`` probabilities of classes, rows that sum to 1; of a 1 in each task; or numbers in their units."""
-        outputs = self.predict_logits(dataset)
+        return self.in_units(self.predict_logits(dataset))
+
+    def in_units(self, outputs: Tensor) -> Tensor:
+        """What :meth:`predict` makes of outputs ``(G, C)``."""
         if self.kind == "numbers":
             return outputs
         return outputs.softmax(dim=1) if self.kind == "classes" else outputs.sigmoid()
 
-    def score(self, predicted: Tensor, dataset: Dataset) -> dict[str, Any] | None:
-        """How good predictions ``(G, C)`` for ``dataset`` are by its own labels; None where it has none of these.
+    def score(self, outputs: Tensor, dataset: Dataset) -> dict[str, Any] | None:
+        """How good outputs ``(G, C)`` for ``dataset`` are by its own labels; None where it has none of these.
 
         Of classes the ``accuracy``, of tasks see :func:`joao.evaluation.tasks.task_figures`.
+
+        Args:
+            outputs: of :meth:`predict_logits`. Probabilities rank graphs likewise, but those near 1 are rounded to it.
+            dataset: the graphs.
         """
         if self.kind == "classes":
-            accuracy = self.accuracy(predicted, dataset)
+            accuracy = self.accuracy(outputs, dataset)
             return None if accuracy is None else {"accuracy": accuracy}
         places = [place for place, name in enumerate(self.tasks) if name in dataset.target_names]
         if dataset.targets is None or not places:
             return None
         names = [self.tasks[place] for place in places]
         labels = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
-        return None if np.isnan(labels).all() else task_figures(self.kind, predicted.numpy()[:, places], labels, names)
+        if np.isnan(labels).all():
+            return None
+        known = self.info.learned_per_task  # empty in older folders
+        learned = [known[name] for name in names] if known else None
+        return task_figures(self.kind, outputs.numpy()[:, places], labels, names, learned)
 
-    def accuracy(self, probabilities: Tensor, dataset: Dataset) -> float | None:
-        """The share of the graphs with a label that ``probabilities`` ``(G, C)`` of classes are right about.
+    def accuracy(self, outputs: Tensor, dataset: Dataset) -> float | None:
+        """The share of the graphs with a label that outputs or probabilities ``(G, C)`` of classes are right about.
 
         None where the data has no labels, or other classes than were learned.
         """
         if dataset.classes is None or not set(dataset.class_names) <= set(self.class_names):
             return None
-        predicted = np.array(self.class_names)[probabilities.argmax(dim=1).numpy()]
+        predicted = np.array(self.class_names)[outputs.argmax(dim=1).numpy()]
         return float((predicted == dataset.labels)[dataset.classes >= 0].mean())
 
     def save(self, folder: Path) -> None:
@@ -197,6 +210,7 @@ def finetune(
     precision: str = "32-true",
     fast: bool | None = None,
     on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
+    on_notice: Callable[[str], None] = lambda notice: None,
 ) -> Finetuned:
     """Fine-tunes a copy of the encoder of ``trained`` on the labels of ``dataset``.
 
@@ -217,10 +231,16 @@ def finetune(
         precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``.
         fast: whether to train on padded batches; None: on a GPU, where possible.
         on_epoch: told what each epoch showed.
+        on_notice: told, before the first epoch, what of the labels or the split may not be as it was meant.
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
+    wanted = kind
     dataset, kind, targets = _labelled(dataset, kind, tasks)
+    notices = [
+        notice_of_split(dataset, test_share) if split is None else None,
+        notice_of_numbers(dataset) if kind == "numbers" and wanted is None else None,
+    ]
     split = usual_split(dataset) if split is None else split
     usual = SHARES.get(split, (0.0, 0.0))
     validation_share = usual[0] if validation_share is None else validation_share
@@ -228,6 +248,8 @@ def finetune(
     parts = split_graphs(dataset, split, validation_share, test_share, seed)
     if kind != "classes":
         check_learnable(dataset, kind, parts.train)
+    for notice in filter(None, notices):
+        on_notice(notice)
     fabric = make_fabric(device, precision)
     if from_scratch:
         if "encoder" in trained.info.own:
@@ -244,8 +266,10 @@ def finetune(
         seed=seed,
     )
     fit = fitting.fit(torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch)
+    learned_per_task: dict[str, list[float]] = {}
     if isinstance(targets, NumberTargets):
         targets.put_units(fitting.classifier.linear, fitting.settled[0])
+        learned_per_task = dict(zip(dataset.target_names, fitting.settled[0].T.tolist(), strict=True))
     info = FinetuneInfo(
         data=dataset.name,
         fingerprint=fingerprint,
@@ -265,6 +289,7 @@ def finetune(
         test_share=test_share,
         num_test=len(parts.test),
         labels_per_task=_labels_per_task(dataset, kind),
+        learned_per_task=learned_per_task,
     )
     finetuned = Finetuned(
         _moved(trained, fitting.classifier, info),
@@ -278,23 +303,15 @@ def finetune(
     )
     held_out = {"validation": parts.validation, "test": parts.test}
     looked_at = {name: dataset.subset(graphs) for name, graphs in held_out.items() if len(graphs)}
-    scores = {name: finetuned.score(finetuned.predict(graphs), graphs) for name, graphs in looked_at.items()}
+    scores = {name: finetuned.score(finetuned.predict_logits(graphs), graphs) for name, graphs in looked_at.items()}
     return replace(finetuned, scores=scores)
 
 
 def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Finetuned:
     """A fine-tuned run, from its folder or the file it was exported to, ready to predict."""
     trained = load_run(folder, device=device, own=own)
-    path, text = folder / FILE, read_text(folder, FILE)
-    if text is None:
-        raise UserError(f"{folder}: has no classifier; make one with 'joao finetune {folder} DATA --out FOLDER'.")
+    path, (kind, fields) = folder / FILE, _kind_and_fields(folder)
     try:
-        fields = json.loads(text)
-        if fields["format"] > FORMAT:
-            raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
-        kind = str(fields.get("kind", "classes"))
-        if kind not in KINDS:
-            raise UserError(f"{path}: predicts {kind}, which this version of joao does not know.")
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
         tasks = tuple(str(each) for each in fields.get("tasks", ()))
         how = Finetune(**checked_options(Finetune, fields["settings"], f"{path}: settings"))
@@ -304,7 +321,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None =
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
         scores = dict(fields.get("scores", {}))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
@@ -314,6 +331,30 @@ def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None =
     set_weights(classifier, weights, folder)
     classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
     return Finetuned(trained, classifier, classes, how, fit, info, kind, tasks, scores)
+
+
+def kind_predicted(folder: Path) -> str:
+    """``classes``, ``binary`` or ``numbers``: what a fine-tuned run predicts, without its weights."""
+    return _kind_and_fields(folder)[0]
+
+
+def _kind_and_fields(folder: Path) -> tuple[str, dict[str, Any]]:
+    """What is predicted, and all that ``finetune.json`` says."""
+    path, text = folder / FILE, read_text(folder, FILE)
+    if text is None:
+        raise UserError(f"{folder}: has no classifier; make one with 'joao finetune {folder} DATA --out FOLDER'.")
+    try:
+        fields = json.loads(text)
+        version, kind = fields["format"], str(fields.get("kind", "classes"))
+        if version > FORMAT:
+            raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
+    if kind not in KINDS:
+        raise UserError(f"{path}: predicts {kind}, which this version of joao does not know.")
+    return kind, fields
 
 
 def _labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:

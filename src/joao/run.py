@@ -10,12 +10,13 @@
 =========================  =========================================================================================
 
 The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
-other files, by their names, as metadata.
+other files, by their names, as metadata. Among these is a checksum of the weights, which older files do not have.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
+from joao.data.base import as_bytes
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
 from joao.errors import UserError
@@ -39,6 +41,7 @@ from joao.training.pretrain import EpochMetrics
 FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
+CHECKSUM_KEY = "joao.checksum"
 
 
 @dataclass(frozen=True)
@@ -206,11 +209,11 @@ class Run:
             raise UserError(f"{self.folder}: is not finished. Go on with 'joao pretrain --resume {self.folder}'.")
         if self.folder.is_dir():
             return _read_tensors(self.folder / "weights.safetensors")
+        weights, told = _read_tensors(self.folder), _metadata(self.folder).get(CHECKSUM_KEY)
+        if told is not None and told != checksum(weights):
+            raise UserError(f"{self.folder}: is damaged: its weights are not those that were written. Copy it again.")
         # What is kept in half precision is used in single.
-        return {
-            name: value.float() if value.dtype == torch.float16 else value
-            for name, value in _read_tensors(self.folder).items()
-        }
+        return {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
 
     def _write_info(self, info: RunInfo) -> None:
         write_json(self.folder / "run.json", dataclasses.asdict(info))
@@ -229,6 +232,15 @@ def read_text(run: Path, name: str) -> str | None:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is damaged ({error}).") from error
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
+        digest.update(as_bytes(value.detach().cpu().numpy()))
+    return digest.hexdigest()
 
 
 def check_new_folder(folder: Path) -> None:

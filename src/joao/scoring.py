@@ -25,6 +25,11 @@ OnFold = Callable[[int, float], None]
 
 def classes_of(dataset: Dataset) -> NDArray[np.int64]:
     """The classes, which a score needs."""
+    if dataset.classes is None and dataset.targets is not None:
+        raise UserError(
+            f"{dataset.name}: has tasks, not classes. Tasks of tables are scored by 'joao finetune --frozen', on "
+            "molecules that it holds out."
+        )
     if dataset.classes is None:
         raise UserError(f"{dataset.name}: has no graph labels, so nothing can be scored. 'joao embed' needs none.")
     missing = int((dataset.classes < 0).sum())
@@ -34,6 +39,17 @@ def classes_of(dataset: Dataset) -> NDArray[np.int64]:
             "learns from some."
         )
     return dataset.classes
+
+
+def check_trained(trained: Trained) -> None:
+    """Refuses an encoder that has no untrained counterpart, or has learned from labels."""
+    if "encoder" in trained.info.own:
+        raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
+    if trained.info.finetuned_on:
+        raise UserError(
+            "evaluate: scores what was learned without labels, and this encoder was fine-tuned with some. Score the "
+            "run it came from; 'joao predict' uses this one."
+        )
 
 
 def evaluate(
@@ -52,14 +68,8 @@ def evaluate(
 
     ``on_fold`` is called ``(len(BASELINES) + 1) * len(partitions) * num_folds`` times.
     """
+    check_trained(trained)
     classes = classes_of(dataset)
-    if "encoder" in trained.info.own:
-        raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
-    if trained.info.finetuned_on:
-        raise UserError(
-            "evaluate: scores what was learned without labels, and this encoder was fine-tuned with some. Score the "
-            "run it came from; 'joao predict' uses this one."
-        )
     if shuffle_labels:
         classes = shuffled(classes, seed=0)
     started = time.perf_counter()

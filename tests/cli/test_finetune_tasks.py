@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from joao.data import read
 from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.splits import split_graphs
 from joao.finetuning import load_finetuned
 
 pytest.importorskip("rdkit")
@@ -71,7 +72,7 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     split = scaffold_split([SMILES[n] for n in labelled])
     sizes = [len(part) for part in split]
     said = outcome.out.splitlines()
-    assert said[0] == "mine: 51 molecules with labels of 2 tasks, from the pre-trained encoder."
+    assert said[0] == "mine: 51 molecules with labels of 2 tasks (odd, third), from the pre-trained encoder."
     assert said[1].startswith(
         f"Learned from {sizes[0]} molecules; {sizes[1]} others chose epoch {found.fit.chosen} of 3"
     )
@@ -131,15 +132,19 @@ def test_numbers(joao, run):
     assert (found.kind, found.info.num_train, found.info.num_validation, found.info.num_test) == ("numbers", 33, 12, 15)
     test = found.scores["test"]
     assert said[3] == (
-        f"Test RMSE and MAE {test['rmse']:.4g} and {test['mae']:.4g}, on 15 molecules drawn at random, looked at once."
+        f"Test RMSE {test['rmse']:.4g} (predicting the mean {test['tasks']['size']['rmse_of_mean']:.4g}), MAE "
+        f"{test['mae']:.4g}, on 15 molecules drawn at random, looked at once."
     )
     outcome = joao("predict", "tuned", "mine.csv", "--out", "all.csv")
     header, *lines = rows("all.csv")
     assert header == ["graph", "size"]
-    errors = np.array([float(line[1]) for line in lines]) - [float(size) for size in SIZES]
+    sizes = np.array([float(size) for size in SIZES])
+    errors = np.array([float(line[1]) for line in lines]) - sizes
+    learned = sizes[split_graphs(read(SMILES), "random", 0.2, 0.25, seed=0).train].mean()
+    of_mean = np.sqrt(((sizes - learned) ** 2).mean())
     assert outcome.out.splitlines()[1] == (
-        f"RMSE and MAE on the labels of mine: {np.sqrt((errors**2).mean()):.4g} and {np.abs(errors).mean():.4g}. "
-        "It was fine-tuned on these graphs: new ones may do worse."
+        f"RMSE on the labels of mine: {np.sqrt((errors**2).mean()):.4g} (predicting the mean {of_mean:.4g}), MAE "
+        f"{np.abs(errors).mean():.4g}. It was fine-tuned on these graphs: new ones may do worse."
     )
 
 
@@ -154,6 +159,98 @@ def test_json(joao, run):
     told = json.loads(joao("predict", "tuned", "mine.csv", "--out", "all.csv", "--json").out)
     assert (told["graphs"], told["blank"], told["fine_tuned_on"]) == (60, 0, True)
     assert 0 <= told["scores"]["tasks"]["odd"]["roc_auc"] <= 1
+
+
+def test_tasks_of_a_packed_file_are_chosen_as_those_of_a_table(joao, run):
+    write_table("mine.csv", odd=labels(2), size=SIZES, third=labels(3))
+    assert joao("pack", "mine.csv", "--out", "mine.safetensors").code == 0
+    for number, source in enumerate(("mine.csv", "mine.safetensors")):
+        outcome = joao("finetune", run, source, "--tasks", "third,odd", "--out", f"tuned{number}", "--epochs", 1)
+        assert outcome.code == 0, outcome.err
+    table, packed = (load_finetuned(Path(f"tuned{number}"), device="cpu") for number in range(2))
+    assert table.tasks == packed.tasks == ("third", "odd")
+    assert table.scores == packed.scores
+    outcome = joao("finetune", run, "mine.safetensors", "--tasks", "add", "--out", "tuned")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "joao: mine: no task 'add'. Did you mean 'odd'? Known: odd, size, third.\n",
+    )
+
+
+def test_a_task_with_a_comma_in_its_name(joao, run):
+    columns = {"odd, third": labels(2), "odd": labels(3), "third": labels(4)}
+    write_table("mine.csv", **columns)
+    assert joao("pack", "mine.csv", "--out", "mine.safetensors").code == 0
+    cases = [
+        (["--tasks", "odd, third"], ("odd, third",)),
+        (["--tasks", "third,odd"], ("third", "odd")),
+        (["--task", "odd, third", "--task", "third"], ("odd, third", "third")),
+        (["--tasks", "third", "--task", "odd, third"], ("third", "odd, third")),
+    ]
+    for number, (options, tasks) in enumerate(cases):
+        for source in ("mine.csv", "mine.safetensors"):
+            out = f"{source}-{number}"
+            outcome = joao("finetune", run, source, *options, "--out", out, "--epochs", 1, "--quiet")
+            assert outcome.code == 0, outcome.err
+            assert load_finetuned(Path(out), device="cpu").tasks == tasks
+    outcome = joao("finetune", run, "mine.csv", "--task", "third,odd", "--out", "tuned")
+    assert (outcome.code, "no column 'third,odd'" in outcome.err) == (2, True)
+    outcome = joao("finetune", run, "nowhere.csv", "--tasks", "odd", "--out", "tuned")
+    assert (outcome.code, outcome.err) == (2, "joao: nowhere.csv: no such file or folder.\n")
+
+
+def test_packed_without_smiles_is_split_at_random_with_a_notice(joao, run):
+    write_table("mine.csv", odd=labels(2))
+    assert joao("pack", "mine.csv", "--out", "bare.safetensors", "--no-smiles").code == 0
+    assert joao("pack", "mine.csv", "--out", "full.safetensors", "--no-smiles", "--scaffolds").code == 0
+    notice = "bare: no SMILES or scaffolds in it: split at random, without a test; pack it with --scaffolds."
+    for name, options, expected in (
+        ("bare", [], f"joao: note: {notice}\n"),
+        ("bare", ["--split", "random"], ""),
+        ("full", [], ""),
+    ):
+        out = f"{name}{len(options)}"
+        outcome = joao("finetune", run, f"{name}.safetensors", "--out", out, "--epochs", 1, *options)
+        assert (outcome.code, outcome.err) == (0, expected)
+
+
+def test_yes_and_no_as_minus_one_and_one_are_told(joao, run):
+    write_table("mine.csv", y=[str(n % 2 * 2 - 1) for n in range(60)])
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
+    notice = "mine: y holds only -1 and 1: learned as numbers; write 0 and 1 for yes and no."
+    assert (outcome.code, outcome.err) == (0, f"joao: note: {notice}\n")
+    assert load_finetuned(Path("tuned"), device="cpu").kind == "numbers"
+
+
+def test_a_run_of_other_graphs_is_told_in_one_line(joao, mutag_run):
+    write_table("mine.csv", odd=labels(2))
+    outcome = joao("finetune", mutag_run, "mine.csv", "--out", "tuned")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("joao: mine: 2 columns of node labels; the features expect 1. Bring graphs like ")
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_tasks_are_not_evaluated_but_fine_tuned(joao, run, mutag_tuned):
+    write_table("mine.csv", odd=labels(2))
+    outcome = joao("evaluate", run, "mine.csv")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("joao: mine: has tasks, not classes. Tasks of tables are scored by 'joao finetune --")
+    outcome = joao("evaluate", mutag_tuned, "nowhere.csv")
+    assert outcome.code == 2
+    assert outcome.err.startswith("joao: evaluate: scores what was learned without labels, and this encoder was fine-")
+
+
+def test_predictions_do_not_need_all_columns_to_be_numbers(joao, run):
+    write_table("mine.csv", odd=labels(2), note=["1"] * 59 + ["see text"])
+    outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.startswith("joao: note: mine: column 'note' is left out as a task: line 61 has 'see text', ")
+    assert load_finetuned(Path("tuned"), device="cpu").tasks == ("odd",)
+    write_table("new.csv", odd=[">1" if n == 9 else "1" for n in range(60)])
+    outcome = joao("predict", "tuned", "new.csv", "--out", "p.csv")
+    assert outcome.code == 0
+    assert outcome.err.startswith("joao: note: new: column 'odd' is left out as a task: line 11 has '>1', ")
+    assert len(rows("p.csv")) == 61
 
 
 def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):

@@ -1,5 +1,6 @@
 """Every command says what it takes, at once, and what to type next."""
 
+import inspect
 import re
 import shlex
 import subprocess
@@ -8,7 +9,10 @@ import sys
 import pytest
 import typer
 
+import joao as package
 from joao.cli.main import app
+from joao.export import shipped_names
+from joao.recipe import METHODS
 
 
 def commands(group, before=()):
@@ -32,6 +36,22 @@ def test_help_names_every_argument_and_says_what_it_is(joao, name):
         shown = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.metavar
         assert shown in outcome.out
         assert getattr(parameter, "help", None), f"{shown} has no help"
+
+
+def test_every_method_is_named(joao):
+    (option,) = (each for each in COMMANDS["pretrain",].params if "--method" in each.opts)
+    for described in (option.help, inspect.getdoc(package.JOAO).partition("method:")[2].partition("features:")[0]):
+        assert {name for name in METHODS if re.search(rf"\b{name}\b", described)} == set(METHODS)
+
+
+def test_export_says_whether_models_come_along(joao):
+    text = " ".join(joao("export", "--help").out.split())
+    assert ("No trained model comes with this version" in text) == (not shipped_names())
+
+
+@pytest.mark.parametrize("command", ["finetune", "predict", "evaluate", "export"])
+def test_a_run_may_be_its_export(joao, command):
+    assert "or its export." in joao(command, "--help").out
 
 
 def test_no_arguments_are_a_cry_for_help(joao):
@@ -67,8 +87,6 @@ def test_listing_data_does_not_wait_for_torch():
 
 
 def test_the_version(joao):
-    import joao as package
-
     assert joao("--version").out == f"joao {package.__version__}\n"
 
 

@@ -169,11 +169,10 @@ def test_ways_to_write_the_same_table(joao, run, tmp_path, content, suffix):
         ),
         (
             "a.csv.gz",
-            gzip.compress(b"smiles\n" + b"CCO\n" * 500)[:-12],
+            gzip.compress(b"smiles\n" + b"CCO\n" * 500, mtime=0)[:-12],
             "a.csv.gz: cannot be read (Compressed file ended",
         ),
         ("a.smi.gz", b"CCO\n", "a.smi.gz: cannot be read (Not a gzipped file"),
-        ("a.csv", b"smiles,x\nC,1\nC,two\n", "a.csv:3: column 'x': 'two' is not a number that a label can be."),
         ("a.csv", b"smiles\n\xff\n", "a.csv:2: not text in UTF-8 (byte 0xff)."),
         ("a.csv", b"smiles,x\nC\n", "a.csv:2: 1 cells where the header has 2."),
     ],
@@ -186,6 +185,19 @@ def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, 
     assert outcome.err.startswith(f"joao: {message}")
     assert len(outcome.err.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_nobody_asked_for_stop_nothing(joao, tmp_path):
+    (tmp_path / "a.csv").write_text("smiles,x,y\nC,1,0\nCC,>10,1\nCCO,2,0\n")
+    note = "joao: note: a: column 'x' is left out as a task: line 3 has '>10', not a number that a label can be.\n"
+    for command in (["pretrain", "a.csv", "--out", "r", *QUICK], ["embed", "r", "a.csv", "--out", "e.csv"]):
+        outcome = joao(*command)
+        assert (outcome.code, outcome.err) == (0, note)
+    assert len(rows("e.csv")) == 4
+    assert list(json.loads(joao("data", "a.csv", "--json").out)["tasks"]) == ["y"]
+    outcome = joao("data", "a.csv", "--task", "x")
+    assert outcome.code == 2
+    assert outcome.err.startswith("joao: a.csv:3: column 'x': '>10' is not a number that a label can be.")
 
 
 def test_a_table_described(joao, table):
@@ -251,6 +263,11 @@ def test_packed_with_scaffolds_a_table_is_split_without_smiles(joao, tmp_path):
     packed = read(tmp_path / "r.safetensors")
     assert packed.smiles == ()
     assert packed.groups.tolist() == [number // 2 for number in range(20)]
+    outcome = joao("pack", "r.safetensors", "r.safetensors", "--out", "twice.safetensors")
+    assert outcome.err == (
+        "joao: note: twice: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES.\n"
+    )
+    assert read(tmp_path / "twice.safetensors").groups is None
     outcome = joao("pack", "MUTAG", "--scaffolds", "--out", tmp_path / "m.safetensors")
     assert outcome.code == 2
     assert "--scaffolds needs molecules with their SMILES" in outcome.err

@@ -1,5 +1,6 @@
 """Oracle: sets of pairs, built by a loop."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -165,6 +166,22 @@ def test_there_is_no_graph_beyond_the_last(which):
         random_graphs(5, mean_nodes=4)[which]
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.int64])
+def test_the_fingerprint_does_not_depend_on_the_type_of_node_numbers(dtype, monkeypatch):
+    """It is kept in records: that of the graphs themselves must never change."""
+    dataset = random_graphs(7, mean_nodes=5)
+    digest = hashlib.sha256()
+    for array in (dataset.first_node, dataset.first_edge, dataset.source, dataset.target, dataset.node_labels):
+        digest.update(array.tobytes())
+    expected = (digest.update(b"none" * 2), digest.hexdigest()[:16])[1]
+    other = replace(dataset, source=dataset.source.astype(dtype), target=dataset.target.astype(dtype))
+    assert dataset.source.dtype == np.int32
+    assert other.fingerprint == expected
+    monkeypatch.setattr(base, "_EDGES_AT_ONCE", 5)
+    assert replace(other).fingerprint == expected
+    assert replace(other, source=dataset.target).fingerprint != expected
+
+
 def test_degrees_are_those_of_a_plain_count(monkeypatch):
     dataset = random_graphs(7, mean_nodes=5)
     counted = [0] * dataset.num_nodes
@@ -172,5 +189,5 @@ def test_degrees_are_those_of_a_plain_count(monkeypatch):
         for edge in range(dataset.first_edge[graph], dataset.first_edge[graph + 1]):
             counted[dataset.first_node[graph] + dataset.target[edge]] += 1
     assert dataset.degrees.tolist() == counted
-    monkeypatch.setattr(base, "_GRAPHS_AT_ONCE", 3)
+    monkeypatch.setattr(base, "GRAPHS_AT_ONCE", 3)
     assert replace(dataset).degrees.tolist() == counted

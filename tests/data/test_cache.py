@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import hypothesis.extra.numpy as numpy_strategies
 import networkx
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from joao import atoms
 from joao.data import Features, cache, make_store, read, sources
 from joao.data.base import make_dataset
 from joao.data.synthetic import random_graphs
@@ -265,6 +267,18 @@ def test_other_readers_read_anew(source, monkeypatch, kept_only):
         kept_only(source)
     read(source)
     kept_only(source)
+
+
+@pytest.mark.parametrize("module", [atoms, sources])
+def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
+    before, read_bytes = cache._hash_of_readers(), Path.read_bytes
+    assert before == cache._READERS
+
+    def changed(path):
+        return read_bytes(path) + (b"#" if path.samefile(module.__file__) else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", changed)
+    assert cache._hash_of_readers() != before
 
 
 def test_one_file_by_two_names_has_two_names(tmp_path):

@@ -36,6 +36,14 @@ def test_labels_not_seen_before_are_zero_and_counted(known, later):
     assert features.unknown_labels(other) == 3
 
 
+def test_labels_in_other_columns_are_not_counted_but_refused():
+    features = Features.fixed_on(star(node_labels=np.array([3, 5, 5, 3])))
+    other = star(node_labels=np.array([[3, 5, 5, 4], [1, 1, 2, 1]]).T)
+    assert features.unknown_labels(other) == 0
+    with pytest.raises(UserError, match="2 columns of node labels; the features expect 1"):
+        features.columns(other)
+
+
 def test_attributes_are_standardised_by_the_first_data_set():
     values = np.array([[1.0, 0, 5], [3, 1, 5], [5, 1, 5], [7, 0, 5]])
     features = Features.fixed_on(star(node_attributes=values))

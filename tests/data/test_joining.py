@@ -10,6 +10,7 @@ from joao.data.base import Failure
 from joao.data.joining import joined
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
+from joao.reporting._rows import rows_of_source
 
 FIRST = random_graphs(5, mean_nodes=4, seed=1, num_edge_attributes=2)
 SECOND = random_graphs(3, mean_nodes=6, seed=2, num_edge_attributes=2)
@@ -41,10 +42,11 @@ def test_classes_and_tasks_go_by_their_names():
     assert whole.graph_names == ("",) * 5 + ("x", "y", "z") + ("",) * 3
 
 
-def test_groups_are_kept_where_all_have_them():
+def test_groups_of_different_data_sets_are_not_mixed():
+    """Number 0 is one scaffold here and another one there."""
     first, second = replace(FIRST, groups=np.arange(5)), replace(SECOND, groups=np.array([0, 9, 9]))
-    assert joined([first, second]).groups.tolist() == [0, 1, 2, 3, 4, 0, 9, 9]
-    assert joined([first, SECOND]).groups is None
+    assert joined([first, second]).groups is None
+    assert joined([first], "alone").groups.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_rows_count_through_all_sources():
@@ -52,6 +54,19 @@ def test_rows_count_through_all_sources():
     whole = joined([FIRST, failed, failed])
     assert whole.row_of_graph.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12]
     assert whole.failures == (Failure(6, "x", "why", "n", 9), Failure(10, "x", "why", "n", 9))
+
+
+def test_rows_of_parts_are_those_of_the_parts():
+    failures = (Failure(1, "x", "why"), Failure(3, "y", "why"))
+    failed = replace(SECOND, row_of_graph=np.array([0, 2, 4]), failures=failures)
+    assert failed[[1, 2]].row_of_graph is None
+    whole = joined([failed[[1, 2]], failed])
+    assert whole.row_of_graph.tolist() == [0, 1, 2, 4, 6]
+    assert [failure.row for failure in whole.failures] == [3, 5]
+    values = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(whole.in_rows(values), [0, 1, 2, np.nan, 3, np.nan, 4])
+    assert [row[0] for row in rows_of_source(whole, [[""]] * 5)] == [str(row) for row in range(7)]
+    assert [row[1] for row in rows_of_source(failed[[1, 2]], [["a"], ["b"]])] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

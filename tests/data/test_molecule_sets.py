@@ -61,7 +61,9 @@ def test_repeated_molecules_are_kept():
 
 def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
     assert len(read(["MUTAG"])) == 0
-    with pytest.raises(UserError, match=r"none of 1 texts is a molecule; row 0, 'MUTAG': not SMILES. .* not in a list"):
+    with pytest.raises(
+        UserError, match=r"none of 1 texts is a molecule; row 0 \(from 0\), 'MUTAG': not SMILES. .* not in a list"
+    ):
         joao.JOAO().fit(["MUTAG"])
     with pytest.raises(UserError, match=r"graphs\[1\] is a int, not a graph|graphs\[0\] is text"):
         read(["C", 3])
@@ -97,4 +99,4 @@ def test_without_rdkit_it_says_what_to_install(tmp_path):
     (tmp_path / "a.smi").write_text("C\n")
     program = f"import sys; sys.modules['rdkit'] = None; import joao; joao.read({str(tmp_path / 'a.smi')!r})"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert told.stderr.strip().endswith("UserError: rdkit is not installed: pip install 'joao[molecules]'")
+    assert told.stderr.strip().endswith("UserError: rdkit is not installed: pip install '.[molecules]'")

@@ -3,6 +3,7 @@
 import builtins
 import csv
 import gzip
+import hashlib
 import lzma
 import os
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.molecules import Failure, Molecules, featurise
+from joao.data.molecules import FEATURISER, Failure, Molecules, featurise
 from joao.errors import UserError
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -131,6 +132,19 @@ def test_a_molecule_written_out_by_hand():
     ]  # fmt: skip
     assert {molecules.atoms.dtype, molecules.bonds.dtype, molecules.source.dtype} == {np.dtype(np.uint8)}
     assert repr(molecules) == "Molecules(1 molecules, 7 atoms, 0 failures)"
+
+
+CODES = {1: "e34e2b72e7439888"}  # by the number of the featuriser
+
+
+def test_other_codes_have_another_number():
+    """Encoders, packed files and copies tell by FEATURISER whose codes they have: raise it where this fails."""
+    smiles = ["N[C@H](O)/C=C/C#N", "C[C@@H](F)Cl", r"F\C=C/Br", "c1ccccc1S(=O)(=O)O", "[Na+].[Cl-]", "*[Pt]", "[2H]O"]
+    made = featurise(smiles)
+    digest = hashlib.sha256(made.atoms.tobytes() + made.bonds.tobytes())
+    for array in (made.first_node, made.first_edge, made.source, made.target):
+        digest.update(array.astype(np.int64).tobytes())
+    assert CODES.get(FEATURISER) == digest.hexdigest()[:16]
 
 
 def test_odd_molecules_are_as_by_loop():

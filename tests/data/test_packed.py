@@ -168,6 +168,152 @@ def test_what_somebody_made_up_is_refused_before_memory_is_taken(molecules, tmp_
             read(path)
 
 
+def write_made_up(path, dataset, change):
+    """A file whose checksum is right, of a data set that no reader gives."""
+    made = packed._packed
+
+    def changed(given):
+        about, arrays = made(given)
+        change(about, arrays)
+        return about, arrays
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "_packed", changed)
+        write_packed(path, dataset)
+
+
+def setting(name, values, dtype=None):
+    """Another array; ``dtype`` is that in memory."""
+
+    def change(about, arrays):
+        arrays[name] = np.array(values)
+        about["types"][name] = dtype or arrays[name].dtype.str
+
+    return change
+
+
+def saying(**values):
+    return lambda about, arrays: about.update(values)
+
+
+def leaving_out(*names):
+    def change(about, arrays):
+        for name in names:
+            del arrays[name]
+
+    return change
+
+
+ORDER = "its edges are not in order"
+LEAVES = "an edge leaves its graph"
+FORM = "not of the form it should have"
+NO_TEXT = "its kind or a name is not one"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setting("source", [-1, 0, 2, 1]), LEAVES),
+        (setting("source", [-1000000, 0, 2, 1]), LEAVES),
+        (setting("target", [-1, 1, 1, 2]), LEAVES),
+        (setting("source", [3, 0, 2, 1]), LEAVES),
+        (setting("source", [0, 0, 2, 1]), "an edge is a loop"),
+        (setting("source", [1, 2, 0, 1]), ORDER),
+        (setting("target", [2, 1, 1, 0]), ORDER),
+        (setting("source", [1, 0, 0, 1]), ORDER),  # an edge twice
+        (setting("source", [1.0, 0, 2, 1]), FORM),
+        (setting("source", [[1, 0, 2, 1]]), FORM),
+        (setting("source", [1, 0, 2]), FORM),
+        (setting("source", np.array([1, 0, 2, 1], np.uint8), "|O"), FORM),
+        (setting("node_labels", np.array([[5, 0], [5, 4], [7, 0], [1, 0]], np.uint8)), "of no known kind"),
+        (setting("edge_attr", np.array([[0, 3]] * 4, np.uint8)), "of no known kind"),
+        (setting("edge_attr", np.array([[0, 0]] * 4, np.float32)), "atoms or bonds are not there"),
+        (setting("classes", [0, 1]), "a class has no name"),
+        (setting("classes", [-2, -1]), "a class has no name"),
+        (setting("classes", [-1, -1, -1]), FORM),
+        (setting("targets", np.zeros(2, np.float32)), FORM),
+        (setting("targets", np.zeros((2, 2))), FORM),
+        (setting("source", np.array([1, 0, 2, 1], np.uint8), ">i8"), FORM),
+        (setting("targets", np.zeros((2, 3), np.float32)), "as many names as tasks"),
+        (setting("row_of_graph", [0, 10**9]), "its rows do not fit together"),
+        (setting("row_of_graph", [2, 0]), "its rows do not fit together"),
+        (setting("row_of_graph", [0, 1]), "its rows do not fit together"),
+        (leaving_out("row_of_graph"), "its rows do not fit together"),
+        (setting("failures_row", [1.5]), "a row is no whole number"),
+        (leaving_out("failures_text", "failures_text_lengths"), "a part of the failures is not there"),
+        (leaving_out("failures_text_lengths"), "is damaged"),
+        (setting("groups", [[0], [1]]), FORM),
+        (setting("first_node", [4, 0]), "an impossible size"),
+        (setting("first_node", [5, -1]), "an impossible size"),
+        (setting("first_edge", [5, -1]), "an impossible size"),
+        (setting("first_node", [3.0, 1.0]), "an impossible size"),
+        (setting("first_edge", [4]), "its arrays do not fit together"),
+        (setting("smiles_lengths", [7]), "as many names or SMILES"),
+        (saying(kind="whatever"), NO_TEXT),
+        (saying(name=5), NO_TEXT),
+        (saying(target_names="ab"), NO_TEXT),
+        (saying(featuriser={"a": 1}), NO_TEXT),
+        (saying(target_names=["a", 2]), NO_TEXT),
+        (saying(target_names=["a"]), "as many names as tasks"),
+        (saying(notices=5), "is damaged"),
+        (saying(classes=[0, 0]), "is damaged"),
+    ],
+)
+def test_what_no_reader_gives_is_refused(molecules, change, message, tmp_path):
+    write_made_up(tmp_path / "a.safetensors", molecules, change)
+    with pytest.raises(UserError, match=rf"a\.safetensors: is damaged \(.*{message}|{message} \(") as told:
+        read(tmp_path / "a.safetensors")
+    assert "\n" not in str(told.value)
+
+
+def test_degrees_of_another_graph_are_refused(tmp_path):
+    """They stand in for the targets; here they sum to as many edges, but not of each graph."""
+    edges = np.array([1, 0, 1, 0], dtype=np.int32), np.array([0, 1, 0, 1], dtype=np.int32)
+    dataset = Dataset("two pairs", np.array([0, 2, 4]), np.array([0, 2, 4]), *edges)
+    path = tmp_path / "a.safetensors"
+    write_packed(path, dataset)
+    assert read(path).target.tolist() == [0, 1, 0, 1]
+    for degrees in ([1, 2, 0, 1], [2, 2, 0, 0], [1, 1, 1], [3, -1, 1, 1]):
+        write_made_up(path, dataset, lambda about, arrays, d=degrees: arrays.update(degrees=np.array(d)))
+        with pytest.raises(UserError, match="nodes and edges do not fit together"):
+            read(path)
+
+
+def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkeypatch, assert_equal):
+    dataset = random_graphs(7, mean_nodes=4, num_edge_attributes=1)
+    molecules = replace(dataset, node_labels=np.zeros((dataset.num_nodes, 2), np.uint8), kind="molecules")
+    molecules = replace(molecules, edge_attr=np.zeros((len(dataset.source), 2), np.uint8))
+    path = tmp_path / "a.safetensors"
+    for at_once in (1, 3, 7, 100):
+        monkeypatch.setattr(packed, "GRAPHS_AT_ONCE", at_once)
+        write_packed(path, molecules)
+        assert_equal(read(path), molecules)
+        with_edges = np.flatnonzero(np.diff(dataset.first_edge))
+        assert 0 < len(with_edges) < 7  # one without any, too
+        for graph in with_edges:
+            first, last = dataset.first_edge[graph : graph + 2]
+            order = np.arange(len(dataset.source))
+            order[[first, last - 1]] = last - 1, first
+            swapped = replace(molecules, source=dataset.source[order], target=dataset.target[order])
+            write_packed(path, swapped)
+            with pytest.raises(UserError, match="its edges are not in order"):
+                read(path)
+
+
+def test_a_fingerprint_is_not_believed(molecules, tmp_path):
+    write_made_up(tmp_path / "a.safetensors", molecules, saying(fingerprint="f" * 16))
+    assert read(tmp_path / "a.safetensors").fingerprint == molecules.fingerprint
+
+
+def test_text_labels_must_be_text(tmp_path):
+    dataset = random_graphs(2, mean_nodes=3)
+    dataset = replace(dataset, node_labels=np.array(["C", "N"])[dataset.node_labels % 2])
+    points = np.full((dataset.num_nodes, 1, 1), 1 << 30)
+    write_made_up(tmp_path / "a.safetensors", dataset, lambda about, arrays: arrays.update(node_labels=points))
+    with pytest.raises(UserError, match="a label is no text"):
+        read(tmp_path / "a.safetensors")
+
+
 def test_it_is_read_without_rdkit(molecules, tmp_path):
     write_packed(tmp_path / "a.safetensors", molecules)
     program = (

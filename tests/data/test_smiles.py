@@ -149,11 +149,6 @@ def test_a_smi_file_with_a_header_has_tasks(write):
         ("smiles,y,y\nC,1,1\n", r":1: column 'y' is there twice"),
         ("smiles,y\nC,1\nO\n", r":3: 1 cells where the header has 2"),
         ("smiles,y\nC,1\n\nO,1,2\n", r":4: 3 cells where the header has 2"),
-        ("smiles,y\nC,1\nO,\nN,active\n", r":4: column 'y': 'active' is not a number .* Mend or empty the cell"),
-        ('smiles,"z\ny"\nC,1\nO,inf\n', r":4: column 'z y': 'inf' is not a number"),
-        ("smiles,y\nC,1\nO,1e39\n", r":3: column 'y': '1e39' is not a number that a label can be"),
-        ("smiles,y\nC,1\nO,1_0\n", r":3: column 'y': '1_0' is not a number"),
-        ("smiles,y\nC,1\nO,-inf\n", r":3: column 'y': '-inf' is not a number"),
         ('smiles,y\nC,"1"x\n', r":2: not a table with commas"),
         (b"smiles,y\nC,\xff\n", r":2: not text in UTF-8 \(byte 0xff\)"),
     ],
@@ -162,6 +157,21 @@ def test_faults_are_told_with_their_line(write, text, message):
     with pytest.raises(UserError, match=message) as told:
         read_smiles(write(text))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("num_before", [1, 3000])
+@pytest.mark.parametrize("cell", ["active", ">10", "inf", "-inf", "1e39", "1_0"])
+def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(write, cell, num_before):
+    path = write('smiles,"z\ny",x\n' + "C,1,2\n" * num_before + f"O,,\nN,{cell},\nN,0,5\n")
+    table = read_smiles(path)
+    line = num_before + 4  # the header takes two
+    assert (table.tasks, table.ignored) == (("x",), ("z y",))
+    assert table.spoiled == {"z y": f"line {line} has '{cell}', not a number that a label can be"}
+    assert len(table) == len(table.labels) == num_before + 3
+    assert cells(table)[-3:] == [[None], [None], [5]]
+    assert read_smiles(path, tasks=["x"]).spoiled == {}
+    with pytest.raises(UserError, match=rf":{line}: column 'z y': '{cell}' is not a number .* Mend or empty the cell"):
+        read_smiles(path, tasks=["x", "z y"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from joao.data import _download, listing, read
+from joao.data import _download, listing, read, sources
 from joao.data.sources import WELL_KNOWN
 from joao.errors import UserError
 
@@ -84,6 +84,7 @@ def server(monkeypatch):
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         monkeypatch.setattr(_download, "ADDRESS", f"http://127.0.0.1:{running.server_port}/{{name}}.zip")
+        monkeypatch.setattr(sources, "WELL_KNOWN", ("FAR", "MUTAG"))
         yield offered
         running.shutdown()
         thread.join()
@@ -106,13 +107,13 @@ def test_a_download_cut_short_leaves_nothing(server, write_tu, tmp_path):
 
 
 def test_an_unknown_name_is_told_with_the_nearest_and_a_place_for_a_copy(server, tmp_path):
-    with pytest.raises(UserError, match=r"^MUTGA: no such data set .* answered 404 .*") as told:
+    with pytest.raises(UserError, match=r"^MUTGA: no such data set .* is no well-known one.*") as told:
         read("MUTGA")
     assert "Did you mean 'MUTAG'?" in str(told.value)
     assert "ROOT/MUTGA.zip, with ROOT given by JOAO_DATA or --data-root" in str(told.value)
     assert "\n" not in str(told.value)
     with pytest.raises(UserError, match=rf"no such data set under {tmp_path}, and .* answered 404"):
-        read("QQQQQQ", root=tmp_path)
+        read("FAR", root=tmp_path)
 
 
 def test_without_a_network_the_reason_is_told():
@@ -177,3 +178,10 @@ def test_a_root_that_is_no_folder_is_told(monkeypatch):
 def test_listing_and_reading_do_not_wait_for_torch():
     program = "import sys, joao.data as d; d.listing(); d.read('MUTAG'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_name_that_is_not_well_known_is_never_told_to_a_server(server, monkeypatch):
+    server["CCO"] = b"asked for"
+    monkeypatch.setattr(_download, "download", lambda _: pytest.fail("asked a server"))
+    with pytest.raises(UserError, match=r"CCO: no such data set .*, and it is not looked for elsewhere"):
+        read("CCO")

@@ -6,6 +6,9 @@ import torch
 from joao.atoms import BOND_TYPES, CHIRALITIES, ELEMENTS
 from joao.encoders import MoleculeGin
 from joao.errors import UserError
+from joao.graphs import GraphStore
+from joao.padded import stack
+from joao.padded_store import PaddedStore
 
 
 @pytest.fixture
@@ -97,6 +100,21 @@ def test_dropout_is_for_training_alone(batch):
     encoder.eval()
     assert torch.equal(encoder(batch), encoder(batch))
     assert (encoder.encode_nodes(batch) != 0).all()
+
+
+def test_dropout_reaches_padded_views(make_batch, as_atoms):
+    torch.manual_seed(1)
+    alone = as_atoms(make_batch([(1, [])] * 40))  # single atoms: an embedding is its atom's vector
+    edges = torch.zeros(41, dtype=torch.long)
+    store = GraphStore(alone.x, alone.source, alone.target, torch.arange(41), edges, alone.edge_attr)
+    views = stack([PaddedStore(store).batch(torch.arange(40), 45, 3)] * 2)
+    encoder = MoleculeGin(width=50, dropout=0.5)
+    embeddings = encoder.encode_padded(views)
+    share = (embeddings == 0).float().mean()
+    assert 0.4 < share < 0.6
+    assert not torch.equal(embeddings[0], embeddings[1])
+    encoder.eval()
+    assert (encoder.encode_padded(views) != 0).all()
 
 
 @pytest.mark.parametrize("options", [{"dropout": 1.0}, {"dropout": -0.1}])

@@ -12,7 +12,7 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import hold_out
 from joao.evaluation.scaffolds import scaffold_split
-from joao.evaluation.splits import split_graphs, usual_split
+from joao.evaluation.splits import notice_of_split, split_graphs, usual_split
 from joao.randomness import numpy_generator
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -77,6 +77,11 @@ def test_the_usual_split():
     grouped = dataclasses.replace(packed, groups=np.arange(60) // 3)
     kinds = [usual_split(each) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
     assert kinds == ["random", "random", "scaffold", "random", "scaffold"]
+    notices = [notice_of_split(each, None) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
+    name = packed.name
+    expected = f"{name}: no SMILES or scaffolds in it: split at random, without a test; pack it with --scaffolds."
+    assert notices == [None, None, None, expected, None]
+    assert notice_of_split(packed, 0.1) == expected.replace(", without a test", "")
 
 
 def test_groups_known_beforehand_stand_in_for_scaffolds():

@@ -9,7 +9,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_sco
 
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
-from joao.evaluation.tasks import check_learnable, kind_of, task_figures, with_tasks
+from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, task_figures, with_tasks
 
 NAN = np.nan
 NAMES = ("toxic", "active", "weight")
@@ -63,6 +63,28 @@ def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
 
 
 @pytest.mark.parametrize(
+    ("column", "notice"),
+    [
+        ([-1, 1, NAN, 1, -1], "a holds only -1 and 1: learned as numbers; write 0 and 1 for yes and no."),
+        (
+            [2, 1, 3, 1, 2],
+            "a holds only 1, 2 and 3: learned as numbers; for classes, write a column of 0 and 1 for each.",
+        ),
+        ([-1, 1, 0.5, 1, 1], None),
+        ([100, 200, 300, 100, 200], None),
+        ([7, 7, NAN, 7, 7], None),
+    ],
+)
+def test_numbers_that_look_like_classes_are_told(column, notice):
+    other = [2.5, 0, 1, 3, 4]
+    for values, names in (([column], "a"), ([other, column], "ba")):
+        expected = None if notice is None else f"synthetic: {notice}"
+        assert notice_of_numbers(with_targets(np.array(values).T, names)) == expected
+    if notice is not None:
+        assert " (1 more tasks are like it): " in notice_of_numbers(with_targets(np.array([column, column]).T, "ab"))
+
+
+@pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
         (
@@ -109,6 +131,20 @@ def test_figures_are_those_of_scikit_learn(kind):
         task: len(each[0]) for task, each in measured.items()
     }
     assert found["labels"] == sum(len(each[0]) for each in measured.values())
+    json.dumps(found, allow_nan=False)
+
+
+def test_numbers_stand_beside_the_mean_of_what_was_learned_from():
+    labels = np.array([[1, 100], [3, NAN], [5, 300]], dtype=np.float32)
+    predicted = np.array([[2, 100], [3, 0], [5, 340]], dtype=np.float32)
+    found = task_figures("numbers", predicted, labels, "ab", [(2, 4), (150, 50)])
+    errors = {"a": np.sqrt(1 / 3), "b": np.sqrt(1600 / 2)}
+    of_mean = {"a": np.sqrt((1 + 1 + 9) / 3), "b": np.sqrt((50**2 + 150**2) / 2)}
+    for task in "ab":
+        assert found["tasks"][task]["rmse"] == pytest.approx(errors[task])
+        assert found["tasks"][task]["rmse_of_mean"] == pytest.approx(of_mean[task])
+    assert found["rmse_in_deviations"] == pytest.approx((errors["a"] / 4 + errors["b"] / 50) / 2)
+    assert found["rmse_of_mean_in_deviations"] == pytest.approx((of_mean["a"] / 4 + of_mean["b"] / 50) / 2)
     json.dumps(found, allow_nan=False)
 
 

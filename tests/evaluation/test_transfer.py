@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from joao.data.synthetic import random_graphs
 from joao.encoders import MoleculeGin
 from joao.evaluation.labels import Split
 from joao.evaluation.transfer import score_seeds
+from joao.randomness import derived_seed
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import BinaryTargets, roc_auc
 
@@ -44,23 +45,31 @@ def make(molecules):
     return make
 
 
-def test_scores_are_those_of_fits_one_by_one_at_the_chosen_and_at_the_last_epoch(make, molecules):
+def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(make, molecules):
     finetuning = make(epochs=4, learning_rate=0.01)
-    starts = {seed: finetuning.start_of(seed) for seed in (3, 8)}
+    starts = {seed: finetuning.start_of(seed) for seed in range(6)}
     found = score_seeds(finetuning, SPLIT, starts)
-    again = score_seeds(finetuning, SPLIT, starts)
-    assert found == again
-    assert [score.seed for score in found] == [3, 8]
-    assert found[0] != replace(found[1], seed=3)
+    assert found == score_seeds(finetuning, SPLIT, starts)
+    assert [score.seed for score in found] == [*range(6)]
+    early = [score for score in found if score.epoch < 4]
+    assert any(score.test != score.last_test for score in early)
+    train, validation, test = (torch.from_numpy(part) for part in (SPLIT.train, SPLIT.validation, SPLIT.test))
     labels = torch.from_numpy(molecules.targets[SPLIT.test])
-    for score in found:
-        one = make(epochs=score.epoch, learning_rate=0.01)  # stopped there, the chosen epoch is the last one
-        (alone,) = score_seeds(one, SPLIT, {score.seed: one.start_of(score.seed)})
-        assert alone.last_test == score.test
-        with torch.no_grad():
-            logits = one.logits(torch.from_numpy(SPLIT.test))
-        assert score.test == pytest.approx(float(roc_auc(logits, labels).mean()))
+    for score in early[:3]:
+        for epochs, expected in ((score.epoch, score.test), (4, score.last_test)):
+            one = make(epochs=epochs, learning_rate=0.01)  # without validation the last epoch is kept
+            one.fit(train, validation[:0], derived_seed(score.seed, "transfer"), start=one.start_of(score.seed))
+            with torch.no_grad():
+                assert expected == pytest.approx(float(roc_auc(one.logits(test), labels).mean()))
+        assert score.validation is not None
         assert 0 <= score.validation <= 1
+
+
+def test_every_seed_has_batches_of_its_own(make):
+    finetuning = make(epochs=2, learning_rate=0.01)
+    same = finetuning.start_of(0)
+    first, second = score_seeds(finetuning, SPLIT, {0: same, 1: same})
+    assert replace(first, seed=1) != second
 
 
 def test_test_labels_choose_nothing(make, molecules):
@@ -78,5 +87,6 @@ def test_seeds_side_by_side_give_what_they_give_one_after_another(make):
         finetuning = make(fast=fast, epochs=2, learning_rate=1e-5)  # small steps, as rounding grows with them
         scores.append(score_seeds(finetuning, SPLIT, {seed: finetuning.start_of(seed) for seed in (0, 1, 2)}))
     assert finetuning.is_fast is False
+    assert len({score.test for score in scores[0]}) == 3
     for one, other in zip(*scores, strict=True):
-        assert (one.seed, one.test, one.last_test) == pytest.approx((other.seed, other.test, other.last_test))
+        assert astuple(one) == pytest.approx(astuple(other))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joao.errors import UserError
 from joao.evaluation.statistics import gain_over_seeds
 from joao.reporting.results import write_transfer
 from joao.reporting.transfer import HEADER, cells_of, overview, rows
@@ -18,7 +19,7 @@ def record(method, test, last=None, dataset="bbbp", corpus=None, split_hash="sam
     }
 
 
-ZINC = {"molecules": 1234567, "data": "zinc"}
+ZINC = {"molecules": 1234567, "data": "zinc", "fingerprint": "a"}
 RECORDS = [
     record("none", [0.60, 0.70], [0.5, 0.6]),
     record("joao", [0.70, 0.76], [0.8, 0.7], corpus=ZINC),
@@ -36,7 +37,7 @@ def test_a_row_by_hand():
     assert forest.last_mean is None
     line = dict(zip(HEADER, cells_of(joao), strict=True))
     assert line["paper"] == "70.2 ± 1.0"
-    assert line["difference"] == "+2.78"
+    assert line["last epoch less paper"] == "+4.78"
     assert line["corpus"] == "1,234,567 molecules of zinc, 2 epochs"
     assert dict(zip(HEADER, cells_of(forest), strict=True))["last epoch"] == ""
 
@@ -44,6 +45,12 @@ def test_a_row_by_hand():
 def test_scores_on_another_split_are_not_compared():
     _, joao = rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other", corpus=ZINC)])
     assert joao.gain is None
+
+
+def test_encoders_of_different_molecules_are_not_put_into_one_table():
+    other = record("infomax", [0.7], corpus={**ZINC, "fingerprint": "b", "data": "mine"})
+    with pytest.raises(UserError, match="pre-trained on different molecules: zinc, mine"):
+        rows([*RECORDS, other])
 
 
 def test_the_average_is_of_lines_that_have_every_data_set():

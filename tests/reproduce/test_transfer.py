@@ -2,12 +2,21 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from joao.data import read
+from joao.data.features import Features, make_store
 from joao.errors import UserError
+from joao.evaluation.fingerprints import fingerprints
+from joao.evaluation.forest import forest_score
+from joao.evaluation.labels import Split
+from joao.evaluation.scaffolds import scaffold_split
+from joao.experiment import initial, load_run
+from joao.randomness import derived_seed
 from joao.reproduce import transfer as reproduce
 from joao.reproduce.transfer import (
     Cell,
@@ -20,6 +29,8 @@ from joao.reproduce.transfer import (
     pretrain_missing,
     read_record,
 )
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.targets import BinaryTargets
 
 pytest.importorskip("rdkit")
 GRID = reproduce.grid()
@@ -49,8 +60,7 @@ def short(monkeypatch):
     grid["recipe"]["training"] |= {"epochs": 1, "batch_size": 16}
     grid["finetuning"] |= {"epochs": 2}
     monkeypatch.setattr(reproduce, "grid", lambda: grid)
-    monkeypatch.setattr(reproduce, "NUM_TREES", 5)
-    monkeypatch.setattr("joao.evaluation.forest.NUM_TREES", 5)
+    monkeypatch.setitem(reproduce.FOREST, "n_estimators", 5)
     return grid
 
 
@@ -88,7 +98,7 @@ def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
     published = {"epochs": 100, "batch_size": 32, "learning_rate": 0.001, "dropout": 0.5}
     assert finetuning_of(Cell("bbbp", "none")) == {"seeds": [*range(10)], **published}
     assert finetuning_of(Cell("muv", "joao")) == {"seeds": [0, 1, 2], **published, "epochs": 30, "batch_size": 256}
-    assert finetuning_of(Cell("hiv", "ecfp")) == {"seeds": [0, 1, 2], "trees": 100}
+    assert finetuning_of(Cell("hiv", "ecfp")) == {"seeds": [0, 1, 2], **reproduce.FOREST}
 
 
 def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
@@ -112,6 +122,74 @@ def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
     assert found["ecfp"]["scores"] != found["joao_ecfp"]["scores"]
 
 
+def by_hand(short, root, start_of):
+    """The scores of seeds 0 and 1 on bace, fitted one by one; ``start_of`` makes the encoder of a seed."""
+    dataset = read("bace", root)
+    parts = [torch.from_numpy(part) for part in scaffold_split(dataset.smiles)]
+    scores = {"validation": [], "test": [], "last_test": [], "epoch": []}
+    for seed in (0, 1):
+        encoder = start_of(seed, dataset.subset(np.sort(torch.cat(parts[:2]).numpy())))
+        encoder.dropout = 0.5
+        store = make_store(dataset, Features.fixed_on(dataset))
+        how = Finetune(epochs=2, batch_size=32, learning_rate=0.001)
+        finetuning = Finetuning(store, BinaryTargets(torch.from_numpy(dataset.targets)), encoder, how, seed=seed)
+        fit = finetuning.fit(parts[0], parts[1], derived_seed(seed, "transfer"))
+        scores["epoch"].append(fit.chosen)
+        scores["validation"].append(fit.epochs[fit.chosen - 1].validation_score)
+        scores["test"].append(finetuning.score(parts[2]))
+        finetuning.to_last()
+        scores["last_test"].append(finetuning.score(parts[2]))
+    return scores
+
+
+def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
+    list(pretrain_missing(["joao"], tmp_path, source=None, data_root=root, device="cpu"))
+    (done,) = compute_missing([Cell("bace", "joao")], tmp_path / "records", tmp_path, data_root=root, device="cpu")
+    record = read_record(done.path(tmp_path / "records"))
+    expected = by_hand(short, root, lambda seed, known: load_run(tmp_path / "joao", device="cpu").encoder)
+    assert {name: record["scores"][name] for name in expected} == expected
+    assert record["fine-tuned"] == "one after another"
+    assert record["corpus"]["fingerprint"] == reproduce.corpus(None, root).fingerprint
+    assert len(record["corpus"]["weights"]) == 16
+
+
+def test_a_cell_without_pre_training_by_hand(short, root):
+    def start_of(seed, known):
+        recipe = cell_recipe("none")
+        return initial(replace(recipe, training=replace(recipe.training, seed=seed)), known, device="cpu").encoder
+
+    record = reproduce.compute(Cell("bace", "none"), read("bace", root), None, device="cpu")
+    expected = by_hand(short, root, start_of)
+    assert {name: record["scores"][name] for name in expected} == expected
+
+
+def test_the_forests_by_hand(short, root, tmp_path):
+    list(pretrain_missing(["joao_ecfp"], tmp_path, source=None, data_root=root, device="cpu"))
+    trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
+    split = Split(*scaffold_split(dataset.smiles))
+    counts = fingerprints(dataset.smiles).astype(np.float32)
+    both = np.concatenate([counts, trained.embed(dataset).numpy()], axis=1)
+    for method, columns, given in (("ecfp", counts, None), ("joao_ecfp", both, trained)):
+        record = reproduce.compute(Cell("bace", method), dataset, given, device="cpu")
+        assert record["scores"]["test"] == [forest_score(columns, dataset.targets, split, seed) for seed in (0, 1)]
+
+
+def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_starts_again(short, root, tmp_path):
+    def pretrained(source=None):
+        return list(pretrain_missing(["infomax"], tmp_path / "e", source=source, data_root=root, device="cpu"))
+
+    assert pretrained() == ["infomax"]
+    with pytest.raises(UserError, match=r"infomax: was pre-trained on other molecules, zinc_moses\+zinc250k"):
+        pretrained("bace")
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
+        (tmp_path / "e" / "infomax" / name).unlink(missing_ok=True)
+    info = tmp_path / "e" / "infomax" / "run.json"
+    # As a process that was killed early leaves it.
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"finished": False}))
+    assert pretrained() == ["infomax"]
+    assert (tmp_path / "e" / "infomax" / "weights.safetensors").exists()
+
+
 def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path):
     cell = Cell("bbbp", "none")
     list(compute_missing([cell], tmp_path, tmp_path, data_root=root, device="cpu"))
@@ -120,6 +198,11 @@ def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path)
     short["recipe"]["training"]["epochs"] = 3
     with pytest.raises(UserError, match="was made by another recipe than none on bbbp has now"):
         is_done(cell, tmp_path)
+    short["finetuning"]["dropout"] = 0.5
+    short["recipe"]["encoder"]["width"] = 9
+    with pytest.raises(UserError, match="was made by another recipe than none on bbbp has now"):
+        is_done(cell, tmp_path)
+    short["recipe"]["encoder"]["width"] = 8
     with pytest.raises(UserError, match="was pre-trained by another recipe than infomax has now"):
         list(pretrain_missing(["infomax"], tmp_path / "encoders", source=None, data_root=root, device="cpu"))
 

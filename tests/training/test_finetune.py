@@ -403,9 +403,12 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_graphs(make, store, classes):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_standardised_embeddings_of_the_training_graphs_begin_with_mean_0_and_deviation_1(make, store, encoder, frozen):
     fitting = make(encoder, standardise=True, frozen=frozen, epochs=1, learning_rate=1e-9)
-    begun = copy.deepcopy(fitting.classifier.encoder).eval()
+    begun = copy.deepcopy(fitting.classifier.encoder)
     for graphs in (TRAIN, TEST):  # anew for every fit
         fitting.fit(graphs, VALIDATION)
+        if not frozen:
+            calibrate(begun, store, 6, torch_generator(0, "fine-tuning calibration"), graphs)
+        begun.eval()
         with torch.no_grad():
             embeddings = (begun(store.batch(graphs)) - fitting.classifier.shift) / fitting.classifier.scale
         torch.testing.assert_close(embeddings.mean(0), torch.zeros(embeddings.shape[1]), rtol=0, atol=1e-5)
@@ -414,6 +417,15 @@ def test_standardised_embeddings_of_the_training_graphs_begin_with_mean_0_and_de
         assert spread.any()
         torch.testing.assert_close(deviation[spread], torch.ones(int(spread.sum())), rtol=0, atol=1e-4)
         assert not deviation[~spread].any()  # a column without spread is shifted, not divided by 0
+
+
+def test_normalisation_that_is_not_settled_does_not_make_the_first_steps_explode(make):
+    fitting = make("gin", standardise=True, epochs=1, learning_rate=1e-9)
+    for norm in fitting.classifier.encoder.norms:  # as a pre-training of a few steps may leave it
+        norm.running_mean.fill_(3)
+        norm.running_var.fill_(1e4)
+    fitting.start = fitting.state()
+    assert fitting.fit(TRAIN, VALIDATION).epochs[0].loss < 3
 
 
 def test_without_standardisation_embeddings_are_as_they_are(make):

@@ -1,5 +1,6 @@
 """Losses and scores against scikit-learn, numpy and loops; what is not measured has no say in them."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets, Targets, roc_auc
 
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 F, G, T = 3, 12, 4
 
 
@@ -139,6 +140,32 @@ def test_a_curve_by_hand():
     # Ones at 1 and 2, zeros at 0, 1 and 3: the one at 1 beats one zero and ties with one, the one at 2 beats two.
     outputs, labels = torch.tensor([[1.0, 2, 0, 1, 3, 9]]).T, torch.tensor([[1.0, 1, 0, 0, 0, NAN]]).T
     assert roc_auc(outputs, labels).tolist() == [(1.5 + 2) / 6]
+
+
+def test_infinite_outputs_are_numbers_like_others():
+    """By the definition, pair by pair; graphs without a label stand between."""
+    values = [-INF, -INF, -1.0, 0.0, INF, INF]
+    for labels in itertools.product([0.0, 1.0, NAN], repeat=len(values)):
+        ones, zeros = ([s for s, y in zip(values, labels, strict=True) if y == label] for label in (1, 0))
+        if ones and zeros:
+            wins = sum((one > zero) + (one == zero) / 2 for one in ones for zero in zeros)
+            found = roc_auc(torch.tensor([values]).T, torch.tensor([labels]).T)
+            assert found.tolist() == [pytest.approx(wins / (len(ones) * len(zeros)), abs=1e-12)]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_task_with_an_output_that_is_no_number_has_no_curve(place):
+    labels = torch.tensor([[0.0, 1, 0, 1, NAN, NAN], [1, 0, 0, 1, 1, NAN]]).T.contiguous()
+    outputs = torch.tensor([[0.0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]).T.contiguous()
+    whole = roc_auc(outputs, labels)
+    outputs[place, 0] = NAN
+    found = roc_auc(outputs, labels)
+    measured = place < 4
+    assert found[0].isnan() if measured else found[0] == whole[0]
+    assert found[1] == whole[1]
+    targets, graphs = BinaryTargets(labels), torch.arange(6).unsqueeze(0)
+    score = targets.scores(outputs.unsqueeze(0), graphs, settled(targets, graphs, False)).item()
+    assert math.isnan(score) if measured else score == whole.mean()
 
 
 @pytest.mark.parametrize("balanced", [False, True])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or its export.")],
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Labelled graphs; the run's own.")] = None,
     out: Annotated[Path | None, typer.Option(help="Record to write.", show_default="RUN/evaluation.json")] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
@@ -46,8 +46,10 @@ def evaluate(
         check_new(out)
     output = Output(quiet, as_json)
     from joao.experiment import load_run
+    from joao.scoring import check_trained
 
     trained = load_run(run, device=device)
+    check_trained(trained)
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)
     check_new(record_path)

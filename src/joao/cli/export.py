@@ -9,13 +9,18 @@ from joao.cli._shared import AsJson, Output, Quiet, free_path, quoted
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or its export.")],
     out: Annotated[Path, typer.Option(help="File to write, .safetensors; must not exist yet.")],
-    half: Annotated[bool, typer.Option("--half", help="Keep matrices in half precision: half the size.")] = False,
+    half: Annotated[
+        bool, typer.Option("--half", help="Keep the encoder's matrices in half precision: half the size.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make one file of a run, to be passed on: weights, recipe and what is needed to use them; and a model card."""
+    """Make one file of a run, to be passed on: weights, recipe and what is needed to use them; and a model card.
+
+    No trained model comes with this version of joao: make one of your own.
+    """
     from joao.export import export
 
     output = Output(quiet, as_json)

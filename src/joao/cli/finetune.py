@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or its export.")],
     source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of graphs with labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
     smiles: SmilesColumn = None,
@@ -37,10 +38,13 @@ def finetune(
         list[str] | None,
         typer.Option(
             "--tasks",
-            "--task",
             metavar="COLUMNS",
-            help="Of a table: columns of labels to learn, with commas between; by default all that hold numbers.",
+            help="Columns of labels to learn, with commas between; by default all that hold numbers.",
         ),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="COLUMN", help="One of them, as it is called, commas and all; again for more."),
     ] = None,
     split: Annotated[
         str | None,
@@ -96,6 +100,7 @@ def finetune(
 
     check_new_folder(out)
     output = Output(quiet, as_json)
+    from joao.data.sources import header_of, is_table
     from joao.experiment import load_run
     from joao.finetuning import finetune
     from joao.training.device import check_precision
@@ -105,8 +110,12 @@ def finetune(
     how = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
     trained = load_run(run, device=device)
-    named = [name.strip() for given in tasks or () for name in given.split(",") if name.strip()]
+    tasks, task = tasks or [], task or []
+    of_table = bool(tasks or task) and is_table(source, data_root)  # whose other columns are not even read
+    named = _named(tasks, task, header_of(source, data_root)) if of_table else []
     dataset = read_data(source, data_root, output, columns_of(smiles, identifiers, named))
+    if not of_table:
+        named = _named(tasks, task, dataset.target_names)
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
         output.notice(f"{run}: has learned these labels before, also those that choose the epoch.")
     unknown = trained.info.features.unknown_labels(dataset)
@@ -124,6 +133,7 @@ def finetune(
                 trained,
                 dataset,
                 how,
+                tasks=named,
                 split=split,
                 validation_share=validation_share,
                 test_share=test_share,
@@ -133,6 +143,7 @@ def finetune(
                 precision=precision,
                 fast=fast,
                 on_epoch=on_epoch,
+                on_notice=output.notice,
             )
         except KeyboardInterrupt:
             raise Interrupted("interrupted. Nothing was written; --epochs or --patience make it shorter.") from None
@@ -141,6 +152,12 @@ def finetune(
     output.result(_summary(out, finetuned))
     predictions = free_path(Path("predictions.csv"))
     output.say(f"Next: joao predict {quoted(out)} {quoted(source)} --out {predictions}")
+
+
+def _named(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The tasks that were named: ``task`` as they are, ``tasks`` parted at commas unless one is known as a whole."""
+    parted = [name.strip() for given in tasks for name in ([given] if given in known else given.split(","))]
+    return [name for name in [*parted, *task] if name]
 
 
 def _tell(finetuned: Finetuned, graphs: str, output: Output) -> None:
@@ -185,7 +202,9 @@ def _labels(finetuned: Finetuned) -> str:
     if finetuned.kind == "classes":
         return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
     if len(finetuned.tasks) > 1:
-        return f" of {len(finetuned.tasks)} tasks"
+        from joao.evaluation.tasks import listed
+
+        return f" of {len(finetuned.tasks)} tasks ({listed(finetuned.tasks)})"
     counts = info.labels_per_task[finetuned.tasks[0]]
     return f" of {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")
 

@@ -64,6 +64,10 @@ def pack(
                 dataset.smiles, jobs=all_cores(), on_chunk=lambda done: bar.add(done, len(dataset))
             )
         dataset = replace(dataset, groups=numbers)
+    elif dataset.groups is None and any(each.groups is not None for each in read):
+        output.notice(
+            f"{dataset.name}: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES."
+        )
     write_packed(out, without_texts(dataset) if no_smiles else dataset)
     size = out.stat().st_size
     output.result(

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that 'joao finetune' wrote.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A run that 'joao finetune' finished, or its export.")
+    ],
     source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of the graphs.")],
     out: Annotated[Path, typer.Option(help="File to write, .csv or .npz; must not exist yet.")],
     smiles: SmilesColumn = None,
@@ -53,12 +55,13 @@ def predict(
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
     dataset = read_data(source, data_root, output, columns, then="have blank rows")
-    predicted = finetuned.predict(dataset)
+    outputs = finetuned.predict_logits(dataset)
+    predicted = finetuned.in_units(outputs)
     unknown = finetuned.trained.info.features.unknown_labels(dataset)
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
-    scores = finetuned.score(predicted, dataset)
+    scores = finetuned.score(outputs, dataset)
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
     _report(out, finetuned, dataset, scores, fitted_on, output)
     if out.suffix == ".npz":

@@ -38,7 +38,11 @@ def pretrain(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an unfinished run.")] = None,
     method: Annotated[
-        str | None, typer.Option(help="joao (default), joaov2, graphcl, uniform, gae, infomax or context_pred.")
+        str | None,
+        typer.Option(
+            help="joao (default), joaov2, graphcl, uniform, gae (or edge_pred), infomax, context_pred or, for "
+            "molecules, attr_masking."
+        ),
     ] = None,
     recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,
     settings: Annotated[

@@ -16,7 +16,8 @@ from joao.errors import UserError
 
 Array = NDArray[np.generic]
 
-_GRAPHS_AT_ONCE = 1 << 16
+GRAPHS_AT_ONCE = 1 << 16
+_EDGES_AT_ONCE = 1 << 20
 
 
 class Failure(NamedTuple):
@@ -60,9 +61,10 @@ class Dataset:
         kind: ``graphs``, or ``molecules``: then ``node_labels`` are atoms and ``edge_attr`` bonds, in bytes, as
             :mod:`joao.data.molecules` has them.
         smiles: of the molecules; empty for other graphs.
-        row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is; None where every row is one.
+        row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is, ascending; None where every row is
+            one.
         failures: the other rows.
-        groups: ``(G,)`` numbers of groups that a split need not part, such as the molecules of one scaffold, or None.
+        groups: ``(G,)`` numbers of groups that a scaffold split keeps together, or None.
         featuriser: of molecules, what made graphs of them, with its version.
         notices: what was changed on reading that its owner should know.
     """
@@ -120,9 +122,9 @@ class Dataset:
     def degrees(self) -> NDArray[np.int64]:
         """``(N,)`` number of neighbours of every node."""
         degrees = np.zeros(self.num_nodes, dtype=np.int64)
-        for first in range(0, len(self), _GRAPHS_AT_ONCE):  # so that no list of all edges is made
+        for first in range(0, len(self), GRAPHS_AT_ONCE):  # so that no list of all edges is made
             starts, edges = (
-                offsets[first : first + _GRAPHS_AT_ONCE + 1] for offsets in (self.first_node, self.first_edge)
+                offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (self.first_node, self.first_edge)
             )
             node = np.repeat(starts[:-1] - starts[0], np.diff(edges)) + self.target[edges[0] : edges[-1]]
             degrees[starts[0] : starts[-1]] = np.bincount(node, minlength=int(starts[-1] - starts[0]))
@@ -132,8 +134,11 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of the graphs and their node and edge data, classes left out; equal graphs, equal hash."""
         digest = hashlib.sha256()
-        for part in (self.first_node, self.first_edge, self.source, self.target):
-            digest.update(as_bytes(part))
+        for offsets in (self.first_node, self.first_edge):
+            digest.update(as_bytes(offsets))
+        for ends in (self.source, self.target):  # whatever type holds them
+            for first in range(0, len(ends), _EDGES_AT_ONCE):
+                digest.update(as_bytes(ends[first : first + _EDGES_AT_ONCE].astype(np.int32, copy=False)))
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
             digest.update(b"none" if data is None else as_bytes(data))
         return digest.hexdigest()[:16]
@@ -168,7 +173,7 @@ class Dataset:
         return tuple(names[row] for row in range(len(names)))
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
-        """The graphs numbered ``graphs`` ``(g,)``, in that order; rows that gave none are not in it."""
+        """The graphs numbered ``graphs`` ``(g,)``, in that order: its rows are these, one each."""
         nodes = _ranges(self.first_node, graphs)
         edges = _ranges(self.first_edge, graphs)
         return replace(
@@ -184,7 +189,7 @@ class Dataset:
             graph_names=tuple(self.graph_names[graph] for graph in graphs) if self.graph_names else (),
             targets=None if self.targets is None else self.targets[graphs],
             smiles=tuple(self.smiles[graph] for graph in graphs) if self.smiles else (),
-            row_of_graph=None if self.row_of_graph is None else self.row_of_graph[graphs],
+            row_of_graph=None,
             groups=None if self.groups is None else self.groups[graphs],
             failures=(),
         )

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from joao import atoms
 from joao.data.base import Dataset
 from joao.data.molecules import featuriser
 from joao.data.packed import pieces_of, read_if
@@ -35,7 +36,7 @@ _READ_FROM_FOLDERS = ("*.txt", "raw/*.txt", "*.graphml")
 
 def _hash_of_readers() -> bytes:
     digest = hashlib.sha256(np.__version__.encode())
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(atoms.__file__)):
         digest.update(file.name.encode() + b"/" + file.read_bytes())
     return digest.digest()
 

@@ -112,8 +112,11 @@ class Features:
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
     def unknown_labels(self, dataset: Dataset) -> int:
-        """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns."""
-        if not self.vocabulary or dataset.node_labels is None:
+        """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns.
+
+        0 where it has other columns: :meth:`columns` refuses these.
+        """
+        if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)
         return sum(int((~np.isin(column, np.asarray(known))).sum()) for column, known in columns)
@@ -158,12 +161,17 @@ def make_store(dataset: Dataset, features: Features) -> GraphStore:
     """Packs the graphs of ``dataset``, with ``features`` on their nodes, for batching."""
     return GraphStore(
         x=features.columns(dataset),
-        source=torch.from_numpy(dataset.source),
-        target=torch.from_numpy(dataset.target),
+        source=_node_numbers(dataset.source),
+        target=_node_numbers(dataset.target),
         first_node=torch.from_numpy(dataset.first_node),
         first_edge=torch.from_numpy(dataset.first_edge),
         edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr),
     )
+
+
+def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
+    """As they are; torch can do nothing with numbers of 16 bits without a sign."""
+    return torch.from_numpy(numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers)
 
 
 def _best_available(dataset: Dataset) -> str:

@@ -18,8 +18,8 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     """The graphs of all ``datasets``, in order. Their nodes and edges must be described alike.
 
     Classes and tasks are those of all, by their names; a graph has no label of a task that its data set does not have.
-    Names of graphs are kept where any has one, SMILES and groups where all have them; groups of one number are one.
-    Rows of the sources, and rows that gave no graph, count through all of them.
+    Names of graphs are kept where any has one, SMILES where all have them. Groups are not: of two data sets, the same
+    number says nothing. Rows of the sources, and rows that gave no graph, count through all of them.
     """
     first = datasets[0]
     if len(datasets) == 1:
@@ -54,9 +54,6 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
         smiles=_texts([dataset.smiles for dataset in datasets]) if all(dataset.smiles for dataset in datasets) else (),
         row_of_graph=_rows([_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)])
         if has_rows
-        else None,
-        groups=_rows([dataset.groups for dataset in datasets])
-        if all(dataset.groups is not None for dataset in datasets)
         else None,
         failures=tuple(
             failure._replace(row=failure.row + shift)

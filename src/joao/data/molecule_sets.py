@@ -37,9 +37,12 @@ class Work:
 def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
     """Reads the molecules of a table; it must have one that RDKit can read."""
     table = read_smiles(path, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks)
-    notices = []
-    if table.ignored and columns.tasks is None:
-        notices = [f"{table.name}: columns without numbers are left out: {', '.join(table.ignored)}."]
+    notices = [
+        f"{table.name}: column {shown(column)} is left out as a task: {why}." for column, why in table.spoiled.items()
+    ]
+    without = [column for column in table.ignored if column not in table.spoiled]
+    if without and columns.tasks is None:
+        notices.append(f"{table.name}: columns without numbers are left out: {', '.join(without)}.")
     dataset = make_molecules(table.name, table.smiles, table.identifiers, work)
     if not len(dataset):
         first = dataset.failures[0]

@@ -21,9 +21,10 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
-from joao.data.base import Array, Dataset, Failure, as_bytes, offsets_of
+from joao.data.base import GRAPHS_AT_ONCE, Array, Dataset, Failure, as_bytes, offsets_of
 from joao.errors import UserError
 from joao.files import write_file
 
@@ -49,6 +50,18 @@ _TYPES = {
 }
 # fmt: on
 _CODES = {dtype: code for code, dtype in _TYPES.items()}
+# A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
+_FORMS = {
+    "source": ("edge", "iu", 1),
+    "target": ("edge", "iu", 1),
+    "node_labels": ("node", "iuU", 2),
+    "node_attributes": ("node", "f", 2),
+    "edge_attr": ("edge", "fu", 2),
+    "classes": ("graph", "i", 1),
+    "targets": ("graph", "f", 2),
+    "row_of_graph": ("graph", "i", 1),
+    "groups": ("graph", "i", 1),
+}
 
 
 def write_packed(path: Path, dataset: Dataset) -> None:
@@ -90,7 +103,7 @@ def read_packed(path: Path) -> Dataset:
         raise UserError(f"{path}: cannot be read ({error}).") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path}: is damaged ({shortly(error)}). Copy or pack it again.") from error
 
 
@@ -100,7 +113,7 @@ def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
         with _opened(path) as stream:
             metadata, entries = _header(stream)
             return _read(stream, metadata, entries) if extra.items() <= metadata.items() else None
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -199,62 +212,107 @@ def _packed(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
     """The reverse of :func:`_packed`; the arrays may be written to."""
-    fingerprint, types, _ = about.pop("fingerprint"), about.pop("types"), about.pop("counts")
+    types, *_ = (about.pop(name) for name in ("types", "fingerprint", "counts"))  # the last two are for other readers
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
     failures: dict[str, Any] = {
         name: arrays.pop(f"failures_{name}") for name in Failure._fields if f"failures_{name}" in arrays
     }
+    if len(failures) not in (0, len(Failure._fields)):
+        raise ValueError("a part of the failures is not there")
     for name, column in failures.items():
-        lengths = arrays.pop(f"failures_{name}_lengths", None)
-        failures[name] = column.tolist() if lengths is None else _texts(column, lengths)
+        is_number = name in ("row", "line")
+        if is_number and column.dtype.kind not in "iu":
+            raise ValueError("a row is no whole number")
+        failures[name] = column.tolist() if is_number else _texts(column, arrays.pop(f"failures_{name}_lengths"))
     values["failures"] = tuple(Failure(*row) for row in zip(*failures.values(), strict=True))
     for name in _TEXTS:
         values[name] = _texts(arrays.pop(name), arrays.pop(f"{name}_lengths")) if name in arrays else ()
-    sizes, num_edges = arrays.pop("first_node"), arrays.pop("first_edge")
-    values["first_node"], values["first_edge"] = offsets_of(sizes), offsets_of(num_edges)
+    for name, least in (("first_node", 1), ("first_edge", 0)):
+        sizes = arrays.pop(name)
+        values[name] = offsets_of(sizes)
+        if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or np.diff(values[name]).min() < least:
+            raise ValueError("a graph has an impossible size")
+    if len(values["first_node"]) != len(values["first_edge"]):
+        raise ValueError("its arrays do not fit together")
     degrees = arrays.pop("degrees").astype(np.int64) if "degrees" in arrays else None
     if degrees is not None:
-        if (len(degrees), degrees.sum()) != (sizes.sum(), len(arrays["source"])):
+        first_node = values["first_node"]
+        is_right = len(degrees) == first_node[-1] and degrees.min() >= 0
+        if not is_right or (offsets_of(degrees)[first_node] != values["first_edge"]).any():
             raise ValueError("nodes and edges do not fit together")
-        number = np.arange(len(degrees)) - np.repeat(values["first_node"][:-1], sizes)
+        number = np.arange(len(degrees)) - np.repeat(first_node[:-1], np.diff(first_node))
         arrays["target"] = np.repeat(number.astype(types["target"]), degrees)
     for name, array in arrays.items():
         is_text = types[name][1] == "U"
         values[name] = _from_code_points(array, types[name]) if is_text else array.astype(types[name], copy=False)
     dataset = Dataset(**values)
     _check(dataset)
-    # These would take a pass over all edges; they are known since those were packed.
-    vars(dataset)["fingerprint"] = fingerprint
     if degrees is not None:
-        vars(dataset)["degrees"] = degrees
+        vars(dataset)["degrees"] = degrees  # which would take a pass over all edges
     return dataset
 
 
 def _check(dataset: Dataset) -> None:
-    """A file that somebody else made must not send a kernel beyond the end of its memory."""
-    lengths = (
-        (len(dataset), (dataset.classes, dataset.targets, dataset.row_of_graph, dataset.groups)),
-        (len(dataset), (dataset.graph_names or None, dataset.smiles or None)),
-        (dataset.num_nodes, (dataset.node_labels, dataset.node_attributes)),
-        (int(dataset.first_edge[-1]), (dataset.source, dataset.target, dataset.edge_attr)),
-    )
-    sizes = np.diff(dataset.first_node)
-    if (
-        any(part is not None and len(part) != expected for expected, parts in lengths for part in parts)
-        or sizes.min() < 1
-    ):
-        raise ValueError("its arrays do not fit together")
-    last = np.repeat((sizes - 1).astype(dataset.source.dtype), np.diff(dataset.first_edge))
-    if (dataset.source > last).any() or (dataset.target > last).any():
-        raise ValueError("an edge leaves its graph")
+    """A file that somebody else made must be what a reader gives: kernels and splits rely on it."""
+    lists = (dataset.class_names, dataset.target_names, dataset.notices)
+    texts = (dataset.name, dataset.featuriser, *chain(*lists))
+    is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
+    if dataset.kind not in ("graphs", "molecules") or not is_text:
+        raise ValueError("its kind or a name is not one")
+    lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
+    for name, (of, kinds, num_axes) in _FORMS.items():
+        array = getattr(dataset, name)
+        if array is None:
+            continue
+        is_known = array.dtype.isnative and array.dtype.kind in kinds and array.dtype not in (np.float16, np.float64)
+        if not is_known or array.ndim != num_axes or len(array) != lengths[of]:
+            raise ValueError(f"{name}: not of the form it should have")
+    if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
+        raise ValueError("as many names or SMILES as graphs it should have")
+    _check_edges(dataset)
     if dataset.kind == "molecules":
         _check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
         _check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+    classes, num_classes = dataset.classes, len(dataset.class_names)
+    if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
+        raise ValueError("a class has no name")
+    if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
+        raise ValueError("as many names as tasks it should have")
+    _check_rows(dataset)
+
+
+def _check_edges(dataset: Dataset) -> None:
+    """Both ends are inside their graph and differ; sorted by target and then by source, no edge twice."""
+    for first in range(0, len(dataset), GRAPHS_AT_ONCE):  # so that no further list of all edges is made
+        nodes, edges = (
+            offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (dataset.first_node, dataset.first_edge)
+        )
+        source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
+        size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))
+        if any((ends >= size).any() or (ends < 0).any() for ends in (source, target)):
+            raise ValueError("an edge leaves its graph")
+        if (source == target).any():
+            raise ValueError("an edge is a loop")
+        is_behind = (target[1:] > target[:-1]) | ((target[1:] == target[:-1]) & (source[1:] > source[:-1]))
+        starts = edges[1:-1] - edges[0]
+        is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # edges of two graphs
+        if not is_behind.all():
+            raise ValueError("its edges are not in order")
 
 
 def _check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:
-    if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,) or (codes >= np.array(bounds)).any():
+    if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
+        raise ValueError("its atoms or bonds are not there")
+    if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(bounds)):
         raise ValueError("its atoms or bonds are of no known kind")
+
+
+def _check_rows(dataset: Dataset) -> None:
+    """Every row of the source is a graph, in order, or a failure."""
+    rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
+    failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
+    if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
+        raise ValueError("its rows do not fit together")
 
 
 def _narrow(array: Array) -> Array:
@@ -270,6 +328,8 @@ def _code_points(array: Array) -> NDArray[np.int64]:
 
 
 def _from_code_points(points: Array, dtype: str) -> NDArray[np.str_]:
+    if points.min(initial=0) < 0 or points.max(initial=0) > sys.maxunicode:
+        raise ValueError("a label is no text")
     text: NDArray[np.str_] = np.ascontiguousarray(points.astype(np.uint32)).view(dtype)[..., 0]
     return text
 
@@ -285,7 +345,7 @@ def _text_arrays(name: str, texts: tuple[str, ...]) -> dict[str, Array]:
 
 def _texts(data: NDArray[np.uint8], lengths: Array) -> tuple[str, ...]:
     ends = offsets_of(lengths)
-    if ends[-1] != len(data):
+    if data.dtype != np.uint8 or ends[-1] != len(data):
         raise ValueError("a text is too long or too short")
     whole, places = data.tobytes(), ends.tolist()
     if whole.isascii():  # then bytes are characters, and one decoding does for all

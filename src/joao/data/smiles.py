@@ -13,19 +13,20 @@ What a column is:
 
 - *the SMILES*, if it is called ``smiles`` or another of :data:`SMILES_NAMES`, in any case, or by the name given;
 - *the identifiers*, if it is called ``id``, ``name`` or another of :data:`IDENTIFIER_NAMES`, or by the name given;
-- *a task*, if the first of its cells that holds anything holds a number. Then all others must be numbers or empty.
-  ``na``, ``n/a``, ``nan``, ``null``, ``none`` and ``?`` count as empty: not measured;
-- *ignored* otherwise: text, a column that is empty throughout, one without a name, and a second one with SMILES
-  or identifiers by its name.
+- *a task*, if its cells are numbers or empty. ``na``, ``n/a``, ``nan``, ``null``, ``none`` and ``?`` count as empty:
+  not measured;
+- *ignored* otherwise: text, numbers with something else among them (``>10``), a column that is empty throughout, one
+  without a name, and a second one with SMILES or identifiers by its name.
 
-With ``tasks`` given these and no others are tasks, and the rest is ignored unread.
+With ``tasks`` given these and no others are tasks, a cell of theirs that is no number is an error, and the rest is
+ignored unread.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -64,6 +65,7 @@ class MoleculeTable:
         labels: ``(M, T)``, NaN where not measured.
         lines: ``(M,)`` of the file, counted from 1, on which each molecule stands.
         ignored: the names of the columns that were left out.
+        spoiled: of those that hold numbers up to some line, what is there instead.
     """
 
     name: str
@@ -73,6 +75,7 @@ class MoleculeTable:
     labels: NDArray[np.float32]
     lines: NDArray[np.int64]
     ignored: tuple[str, ...] = ()
+    spoiled: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"MoleculeTable({self.name!r}, {len(self)} molecules, {len(self.tasks)} tasks)"
@@ -90,7 +93,7 @@ def read_smiles(
         path: one of :data:`SUFFIXES`.
         smiles: the column of SMILES, where its name does not tell it.
         identifiers: the column of identifiers, where its name does not tell it.
-        tasks: the columns of labels; None takes all that hold numbers.
+        tasks: the columns of labels; None takes all that hold numbers and nothing else.
     """
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
@@ -184,6 +187,7 @@ class _Reader:
         self.smiles: list[str] = []
         self.identifiers: list[str] = []
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
+        self.spoiled: dict[str, str] = {}
         self.lines: list[NDArray[np.int64]] = []
 
     def add(self, rows: list[Row]) -> None:
@@ -201,34 +205,32 @@ class _Reader:
             self.identifiers += map(str.strip, by_column[self.identifier_column])
 
     def _add_labels(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> None:
-        """Numbers of a task; a column that turns out to hold text is ignored from now on."""
+        """Numbers of a task; a column that turns out to hold something else is ignored from now on, unless named."""
         if number not in self.labels:
             first = next((cell for cell in cells if not _is_empty(cell)), None)
             if first is None:
                 return
             if not self.is_given and _number(first) is None:
-                self.may_be_tasks.remove(number)
-                self.ignored.append(number)
+                self._ignore(number)
                 return
             self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
-        self.labels[number].append(self._numbers(number, cells, lines))
+        numbers = _numbers(cells)
+        if isinstance(numbers, int):
+            line, column, cell = lines[numbers], self.columns[number], shown(cells[numbers])
+            if self.is_given:
+                raise UserError(
+                    f"{self.path}:{line}: column {shown(column)}: {cell} is not a number that a label can be. "
+                    "Mend or empty the cell, or name the tasks without this column."
+                )
+            self.spoiled[column] = f"line {line} has {cell}, not a number that a label can be"
+            self._ignore(number)
+        else:
+            self.labels[number].append(numbers)
 
-    def _numbers(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> NDArray[np.float32]:
-        try:
-            values = np.array([float(cell or "nan") for cell in cells])
-            if "_" not in "".join(cells) and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
-                return values.astype(np.float32)
-        except ValueError:
-            pass
-        slowly = [math.nan if _is_empty(cell) else _number(cell) for cell in cells]
-        if None in slowly:
-            wrong = slowly.index(None)
-            column, cell = shown(self.columns[number]), shown(cells[wrong])
-            raise UserError(
-                f"{self.path}:{lines[wrong]}: column {column}: {cell} is not a number that a label can be. "
-                "Mend or empty the cell, or name the tasks without this column."
-            )
-        return np.array(slowly, dtype=np.float32)
+    def _ignore(self, number: int) -> None:
+        self.labels.pop(number, None)
+        self.may_be_tasks.remove(number)
+        self.ignored.append(number)
 
     def table(self) -> MoleculeTable:
         if not self.smiles:
@@ -249,10 +251,23 @@ class _Reader:
             labels=labels,
             lines=np.concatenate(self.lines),
             ignored=tuple(self._named(number) for number in sorted({*self.ignored, *nothing})),
+            spoiled=self.spoiled,
         )
 
     def _named(self, number: int) -> str:
         return self.columns[number] or f"column {number + 1}"
+
+
+def _numbers(cells: Sequence[str]) -> NDArray[np.float32] | int:
+    """The values of cells, or the place of the first that has none."""
+    try:
+        values = np.array([float(cell or "nan") for cell in cells])
+        if "_" not in "".join(cells) and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
+            return values.astype(np.float32)
+    except ValueError:
+        pass
+    slowly = [math.nan if _is_empty(cell) else _number(cell) for cell in cells]
+    return slowly.index(None) if None in slowly else np.array(slowly, dtype=np.float32)
 
 
 def _is_empty(cell: str) -> bool:

@@ -33,6 +33,7 @@ from typing import Any
 
 from joao.data import _download
 from joao.data._objects import from_objects
+from joao.data._text import table_rows
 from joao.data.base import Dataset
 from joao.data.cache import SMALLEST_TABLE, kept
 from joao.data.edge_list import read_edge_list
@@ -54,12 +55,16 @@ READERS: dict[str, Callable[[Path], Dataset]] = {
 }
 # fmt: off
 WELL_KNOWN = (
-    "AIDS", "BZR", "COIL-DEL", "COIL-RAG", "COLLAB", "COLORS-3", "COX2", "Cuneiform", "DBLP_v1", "DD",
-    "DHFR", "ENZYMES", "FRANKENSTEIN", "Fingerprint", "IMDB-BINARY", "IMDB-MULTI", "KKI", "Letter-high",
-    "Letter-low", "Letter-med", "MSRC_21", "MSRC_21C", "MSRC_9", "MUTAG", "Mutagenicity", "NCI1",
-    "NCI109", "OHSU", "PROTEINS", "PROTEINS_full", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "Peking_1",
-    "REDDIT-BINARY", "REDDIT-MULTI-12K", "REDDIT-MULTI-5K", "SYNTHETIC", "SYNTHETICnew", "Synthie",
-    "TRIANGLES", "deezer_ego_nets", "github_stargazers", "reddit_threads", "twitch_egos",
+    "AIDS", "BZR", "BZR_MD", "COIL-DEL", "COIL-RAG", "COLLAB", "COLORS-3", "COX2", "COX2_MD", "Cuneiform",
+    "DBLP_v1", "DD", "deezer_ego_nets", "DHFR", "DHFR_MD", "ENZYMES", "ER_MD", "facebook_ct1", "facebook_ct2",
+    "Fingerprint", "FIRSTMM_DB", "FRANKENSTEIN", "github_stargazers", "highschool_ct1", "highschool_ct2",
+    "IMDB-BINARY", "IMDB-MULTI", "infectious_ct1", "infectious_ct2", "KKI", "Letter-high", "Letter-low",
+    "Letter-med", "MCF-7", "MCF-7H", "MOLT-4", "MOLT-4H", "MSRC_21", "MSRC_21C", "MSRC_9", "MUTAG", "Mutagenicity",
+    "NCI-H23", "NCI-H23H", "NCI1", "NCI109", "OHSU", "OVCAR-8", "OVCAR-8H", "P388", "P388H", "PC-3", "PC-3H",
+    "Peking_1", "PROTEINS", "PROTEINS_full", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "REDDIT-BINARY",
+    "REDDIT-MULTI-12K", "REDDIT-MULTI-5K", "reddit_threads", "SF-295", "SF-295H", "SN12C", "SN12CH", "SW-620",
+    "SW-620H", "SYNTHETIC", "SYNTHETICnew", "Synthie", "TRIANGLES", "tumblr_ct1", "tumblr_ct2", "twitch_egos",
+    "TWITTER-Real-Graph-Partial", "UACC257", "UACC257H", "Yeast", "YeastH",
 )
 # fmt: on
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -89,7 +94,7 @@ def read(
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
         smiles: of a table of molecules, the column of SMILES, where its name does not tell.
         identifiers: the column of identifiers, likewise.
-        tasks: the columns of labels; None is all that hold numbers.
+        tasks: the columns of labels; None is all that hold numbers and nothing else.
         jobs: processes that make graphs of molecules. A script that asks for several must keep its own calls under
             ``if __name__ == "__main__":``.
         on_rows: told, while molecules are made, how many further ones are done, and of how many.
@@ -107,6 +112,19 @@ def read(
     if columns != Columns():
         raise UserError("columns can be named of tables of molecules, not of graphs in memory.")
     return source if isinstance(source, Dataset) else from_objects(source, work)
+
+
+def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
+    """Whether the columns of ``source``, a name or path, can be named."""
+    return _suffix(_path_of(source, root)) in TABLES
+
+
+def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
+    """The names of the columns of a table with commas; of any other ``source``, or where it is not there, none."""
+    path = _path_of(source, root)
+    if not (_suffix(path) or "").startswith(".csv") or not path.is_file():
+        return []
+    return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
 
 
 def _path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
@@ -170,6 +188,8 @@ def _downloaded(name: str, root: Path | None) -> Path:
     try:
         if close is not None and _bare(close) == _bare(name):
             raise UserError("a known one is spelled otherwise")
+        if name not in WELL_KNOWN:  # it may be anything, a structure that nobody else should see for instance
+            raise UserError("it is not looked for elsewhere, as it is no well-known one")
         return _download.download(name)
     except UserError as error:
         looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"

@@ -20,6 +20,14 @@ def usual_split(dataset: Dataset) -> str:
     return "scaffold" if is_known and dataset.classes is None else "random"
 
 
+def notice_of_split(dataset: Dataset, test_share: float | None) -> str | None:
+    """Says so where the usual split of molecules with tasks cannot be made."""
+    if dataset.kind != "molecules" or dataset.classes is not None or usual_split(dataset) == "scaffold":
+        return None
+    untested = "" if test_share else ", without a test"
+    return f"{dataset.name}: no SMILES or scaffolds in it: split at random{untested}; pack it with --scaffolds."
+
+
 def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_share: float, seed: int) -> Split:
     """Parts graphs that all have a label.
 

@@ -28,7 +28,7 @@ def with_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
     targets = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
     labelled = np.flatnonzero(~np.isnan(targets).all(axis=1))
     if not len(labelled):
-        raise UserError(f"{dataset.name}: no graph has a label of {_listed(names)}. Fill some in, or name other tasks.")
+        raise UserError(f"{dataset.name}: no graph has a label of {listed(names)}. Fill some in, or name other tasks.")
     dataset = dataset if len(labelled) == len(dataset) else dataset.subset(labelled)
     return replace(dataset, targets=targets[labelled], target_names=names)
 
@@ -53,7 +53,7 @@ def kind_of(dataset: Dataset, wanted: str | None = None) -> str:
         return "binary"
     if is_binary.any():
         yes_or_no, numbers = (
-            _listed([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
+            listed([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
             for wanted in (True, False)
         )
         raise UserError(
@@ -61,6 +61,21 @@ def kind_of(dataset: Dataset, wanted: str | None = None) -> str:
             "they cannot be learned together. Choose some with --tasks (tasks= in Python)."
         )
     return "numbers"
+
+
+def notice_of_numbers(dataset: Dataset) -> str | None:
+    """Says which tasks of ``numbers`` look as if they were classes: at most ten different whole numbers, up to 10."""
+    assert dataset.targets is not None
+    columns = zip(dataset.target_names, dataset.targets.T, strict=True)
+    found = [(name, np.unique(column[~np.isnan(column)])) for name, column in columns]
+    few = [(name, values) for name, values in found if 1 < len(values) <= 10 and _are_small_and_whole(values)]
+    if not few:
+        return None
+    name, values = few[0]
+    *others, last = [f"{value:g}" for value in values]
+    more = f" ({len(few) - 1} more tasks are like it)" if len(few) > 1 else ""
+    cure = "write 0 and 1 for yes and no" if len(values) == 2 else "for classes, write a column of 0 and 1 for each"
+    return f"{dataset.name}: {name} holds only {', '.join(others)} and {last}{more}: learned as numbers; {cure}."
 
 
 def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> None:
@@ -73,41 +88,59 @@ def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> No
         what = "0 and 1" if kind == "binary" else "different numbers"
         raise UserError(
             f"{dataset.name}: no task has {what} among the {len(train)} graphs to learn from "
-            f"({_listed(dataset.target_names)}). Label more graphs, or try another split or seed."
+            f"({listed(dataset.target_names)}). Label more graphs, or try another split or seed."
         )
 
 
-def task_figures(kind: str, predicted: Labels, labels: Labels, names: Sequence[str]) -> dict[str, Any]:
+def task_figures(
+    kind: str,
+    predicted: Labels,
+    labels: Labels,
+    names: Sequence[str],
+    learned: Sequence[Sequence[float]] | None = None,
+) -> dict[str, Any]:
     """How well tasks are predicted, each of them, and on average over those of which it can be told.
 
-    ``roc_auc`` of ``binary`` tasks needs both labels. ``numbers`` have ``rmse`` and ``mae``, in their own units. What
-    cannot be told is None.
+    ``roc_auc`` of ``binary`` tasks needs both labels. ``numbers`` have ``rmse`` and ``mae``, in their own units, and,
+    where it is known what was learned from, ``rmse_of_mean``, of always predicting the mean; of both RMSE there is the
+    average in units of each task's deviation, ``..._in_deviations``. What cannot be told is None.
 
     Args:
         kind: ``binary`` or ``numbers``.
         predicted: ``(G, T)`` anything that is higher for graphs more likely to be 1, or numbers.
         labels: ``(G, T)``, NaN where not measured.
         names: of the tasks.
+        learned: of each task of ``numbers``, mean and deviation of the labels learned from.
     """
     if kind == "binary":
         found = {"roc_auc": roc_auc(torch.from_numpy(predicted), torch.from_numpy(labels)).numpy()}
     else:
         errors = np.abs(predicted.astype(np.float64) - labels)
-        count = np.maximum((~np.isnan(errors)).sum(axis=0), 1)
-        nothing = np.where(np.isnan(errors).all(axis=0), np.nan, 0)
-        found = {
-            "rmse": np.sqrt(np.nansum(errors**2, axis=0) / count) + nothing,
-            "mae": np.nansum(errors, axis=0) / count + nothing,
-        }
+        found = {"rmse": np.sqrt(_column_means(errors**2)), "mae": _column_means(errors)}
+    averages = {name: _mean(values) for name, values in found.items()}
+    if kind == "numbers" and learned is not None:
+        mean, deviation = np.array(learned, dtype=np.float64).T
+        found["rmse_of_mean"] = np.sqrt(_column_means((labels - mean) ** 2))
+        averages |= {f"{name}_in_deviations": _mean(found[name] / deviation) for name in ("rmse", "rmse_of_mean")}
     measured = (~np.isnan(labels)).sum(axis=0)
     return {
-        **{name: _mean(values) for name, values in found.items()},
+        **averages,
         "labels": int(measured.sum()),
         "tasks": {
             task: {**{name: _told(values[place]) for name, values in found.items()}, "labels": int(measured[place])}
             for place, task in enumerate(names)
         },
     }
+
+
+def _are_small_and_whole(values: Labels) -> bool:
+    return bool((values == np.round(values)).all() and (np.abs(values) <= 10).all())
+
+
+def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over what is not NaN; NaN where all is."""
+    count = (~np.isnan(values)).sum(axis=0)
+    return np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
@@ -119,5 +152,6 @@ def _told(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first five names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

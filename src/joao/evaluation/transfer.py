@@ -21,17 +21,23 @@ class TransferScore:
     """What a seed showed.
 
     Attributes:
-        seed: of linear layer, batches and dropout.
+        seed: of linear layer and batches; side by side, the dropout of all seeds is drawn together.
         epoch: that the validation graphs chose, from 1 on.
-        validation, test: scores at that epoch.
+        validation, test: scores at that epoch; validation is None where its labels allow none.
         last_test: that of the last epoch, which the published tables have.
     """
 
     seed: int
     epoch: int
-    validation: float
+    validation: float | None
     test: float
     last_test: float
+
+
+def parts_of(split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[Part]:
+    """A fit for every seed, to the same graphs."""
+    train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
+    return [Part(train, validation, derived_seed(seed, "transfer"), start) for seed, start in starts.items()]
 
 
 def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[TransferScore]:
@@ -42,14 +48,10 @@ def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Seque
         split: of their numbers.
         starts: seed to weights, see :meth:`Finetuning.start_of`.
     """
-    train, validation, test = (torch.from_numpy(part) for part in (split.train, split.validation, split.test))
-    parts = [Part(train, validation, derived_seed(seed, "transfer"), start) for seed, start in starts.items()]
-    scores = []
-    for seed, fit in zip(starts, fit_all(finetuning, parts), strict=True):
-        chosen = fit.epochs[fit.chosen - 1]
+    test, scores = torch.from_numpy(split.test), []
+    for seed, fit in zip(starts, fit_all(finetuning, parts_of(split, starts)), strict=True):
+        validation = fit.epochs[fit.chosen - 1].validation_score
         at_chosen = finetuning.score(test)
         finetuning.to_last()
-        scores.append(
-            TransferScore(seed, fit.chosen, chosen.score("score"), at_chosen, last_test=finetuning.score(test))
-        )
+        scores.append(TransferScore(seed, fit.chosen, validation, at_chosen, last_test=finetuning.score(test)))
     return scores

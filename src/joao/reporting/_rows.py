@@ -1,23 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from joao.data.base import Dataset
 
 
-def rows_of_source(dataset: Dataset, cells: Sequence[Sequence[str]]) -> list[list[str]]:
+def rows_of_source(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     """A line for each row of the source, in its order: the graph's name or else the row's number, and its ``cells``.
 
     A row that gave no graph keeps its name or number, and its cells are empty.
 
     Args:
         dataset: whole, as it was read.
-        cells: of each graph, equally many.
+        cells: of each graph, equally many; taken when their line is.
     """
-    rows = range(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph.tolist()
-    names = dataset.graph_names or tuple(map(str, rows))
-    lines = {row: [name, *own] for row, name, own in zip(rows, names, cells, strict=True)}
-    width = len(cells[0]) if cells else 0
-    for failure in dataset.failures:
-        lines[failure.row] = [failure.name if dataset.graph_names else str(failure.row), *[""] * width]
-    return [lines[row] for row in sorted(lines)]
+    failures = {failure.row: failure.name for failure in dataset.failures}
+    names, remaining = iter(dataset.graph_names), iter(cells)
+    first = next(remaining, ())
+    remaining = chain([first], remaining)
+    for row in range(len(dataset) + len(failures)):
+        name = (failures[row] if row in failures else next(names)) if dataset.graph_names else str(row)
+        yield [name, *([""] * len(first) if row in failures else next(remaining))]

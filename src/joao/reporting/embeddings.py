@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from joao.data.base import Dataset
 from joao.reporting._rows import rows_of_source
+
+_ROWS_AT_ONCE = 1024
 
 
 def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
@@ -30,15 +34,23 @@ def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
     return buffer.getvalue()
 
 
-def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> str:
-    """A header, then a line for each row of the source: name or number, class where it has one, embedding or blanks."""
+def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
+    """A header, then a line for each row of the source: name or number, class where it has one, embedding or blanks.
+
+    In pieces: as text, all of it may be ten times as large as in numbers.
+    """
     own = [] if dataset.classes is None else ["class"]
-    labels = [[label] if own else [] for label in dataset.labels.tolist()]
-    cells = [
-        [*label, *(f"{value:.9g}" for value in row)] for label, row in zip(labels, embeddings.tolist(), strict=True)
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))])
-    writer.writerows(rows_of_source(dataset, cells))
-    return text.getvalue()
+    header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
+    lines = chain([header], rows_of_source(dataset, _cells(embeddings, dataset)))
+    while piece := list(islice(lines, _ROWS_AT_ONCE)):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(piece)
+        yield text.getvalue().encode()
+
+
+def _cells(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[list[str]]:
+    labels = None if dataset.classes is None else dataset.labels
+    for first in range(0, len(embeddings), _ROWS_AT_ONCE):
+        for number, row in enumerate(embeddings[first : first + _ROWS_AT_ONCE].tolist(), first):
+            own = [] if labels is None else [str(labels[number])]
+            yield [*own, *(f"{value:.9g}" for value in row)]

@@ -111,7 +111,7 @@ def _limits(trained: Trained, finetuned: Finetuned | None, half_change: float | 
         limits.append(f"Score on the {part} graphs{_PARTS.get(part, '')}: {_figures(figures)}.")
     if half_change is not None:
         limits.append(
-            "Matrices are kept in half precision. On 64 random graphs this changes embeddings by up to "
+            "Matrices of the encoder are kept in half precision. On 64 random graphs this changes embeddings by up to "
             f"{half_change:.2g} of their length."
         )
     limits.append(f"Licence of the data ({info.data}): to be filled in by whoever passes this file on.")
@@ -121,7 +121,7 @@ def _limits(trained: Trained, finetuned: Finetuned | None, half_change: float | 
 def _figures(figures: Mapping[str, Any] | None) -> str:
     """The means of a score, without those of single tasks."""
     means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}
-    return ", ".join(f"{name} {value:.3f}" for name, value in means.items()) or "none"
+    return ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
 
 
 def _origin(trained: Trained) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.paper import Published, transfer
 from joao.reporting.tables import NAMES, markdown, with_deviation
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
-    *("paper", "difference", "corpus"),
+    *("paper", "last epoch less paper", "corpus"),
 ]
 
 
@@ -45,7 +46,12 @@ class Row:
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells."""
+    """Summarises records of cells, whose encoders must have been pre-trained on the same molecules."""
+    corpora = {record["corpus"]["fingerprint"]: record["corpus"]["data"] for record in records if record["corpus"]}
+    if len(corpora) > 1:
+        raise UserError(
+            f"records: of encoders that were pre-trained on different molecules: {', '.join(corpora.values())}."
+        )
     by_cell = {(record["cell"]["dataset"], record["cell"]["method"]): record for record in records}
     result = []
     for (dataset, method), record in by_cell.items():
@@ -93,7 +99,7 @@ def cells_of(row: Row) -> list[str]:
     last = "" if row.last_mean is None else with_deviation(row.last_mean, row.last_std)
     gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
     paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
-    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
+    difference = f"{row.last_mean - row.paper.mean:+.2f}" if row.paper and row.last_mean is not None else ""
     scores = [with_deviation(row.mean, row.std), last, str(row.num_seeds)]
     return [row.dataset, row.name, *scores, gain, paper, difference, row.corpus]
 

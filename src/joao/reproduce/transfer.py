@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,14 @@ from joao.data import read
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.joining import joined
-from joao.encoders import MoleculeGin
+from joao.encoders import Encoder, MoleculeGin
 from joao.errors import UserError, nearest
 from joao.evaluation.fingerprints import fingerprints
-from joao.evaluation.forest import NUM_TREES, forest_score
+from joao.evaluation.forest import FOREST, forest_score
 from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.splits import SHARES, split_graphs
 from joao.evaluation.tasks import with_tasks
-from joao.evaluation.transfer import score_seeds
+from joao.evaluation.transfer import parts_of, score_seeds
 from joao.experiment import Trained, initial, load_run, pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
@@ -36,6 +37,7 @@ from joao.run import Run
 from joao.scoring import describe_data, origin
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
+from joao.training.stacked import can_be_stacked
 from joao.training.targets import BinaryTargets
 
 PROTOCOL = {
@@ -108,16 +110,14 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
     own = dict(grid()["datasets"][cell.dataset])
     seeds = grid()["seeds"][: own.pop("seeds", None)]
     if is_forest(cell.method):
-        return {"seeds": seeds[:3], "trees": NUM_TREES}
+        return {"seeds": seeds[: grid()["methods"][cell.method]["seeds"]], **FOREST}
     return {"seeds": seeds, **grid()["finetuning"], **own}
 
 
-def corpus(source: str | None, data_root: str | None) -> Dataset:
+def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     """The molecules to pre-train on: ``source``, or those of the recipe."""
-    if source is not None:
-        return read(source, data_root)
-    names = grid()["corpus"]["sources"]
-    return joined([read(name, data_root) for name in names], name="+".join(names))
+    names = grid()["corpus"]["sources"] if source is None else [source]
+    return joined([read(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
 
 
 def pretrain_missing(
@@ -141,30 +141,35 @@ def pretrain_missing(
         jobs: processes, one thread each.
     """
     needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
-    missing = [name for name in needed if not _is_pretrained(name, encoders)]
+    if not needed:
+        return
+    fingerprint = corpus(source, data_root, jobs).fingerprint  # read once, here; other processes find it in the cache
+    missing = [name for name in needed if not _is_pretrained(name, encoders, fingerprint)]
     pretrain_one = partial(
         _pretrain_one, encoders=encoders, source=source, data_root=data_root, device=device, precision=precision
     )
     yield from done_one_by_one(pretrain_one, missing, jobs)
 
 
-def _is_pretrained(name: str, encoders: Path) -> bool:
+def _is_pretrained(name: str, encoders: Path, fingerprint: str) -> bool:
     folder = encoders / name
     if not (folder / "run.json").exists():
         return False
     run = Run.open(folder)
-    if run.recipe != cell_recipe(name):
+    if run.recipe != dataclasses.replace(cell_recipe(name), data=run.recipe.data):
         raise UserError(f"{folder}: was pre-trained by another recipe than {name} has now. Remove it.")
+    if run.info.fingerprint != fingerprint:
+        raise UserError(f"{folder}: was pre-trained on other molecules, {run.info.data}. Remove it, or name them.")
     return run.info.finished
 
 
 def _pretrain_one(
     name: str, encoders: Path, source: str | None, data_root: str | None, device: str, precision: str
 ) -> None:
-    folder = encoders / name
-    resume = (folder / "checkpoint.safetensors").exists()
+    folder, recipe = encoders / name, cell_recipe(name)
+    resume = (folder / "run.json").exists() and not Run.open(folder).discard_if_lost()
     pretrain(
-        cell_recipe(name),
+        recipe if source is None else dataclasses.replace(recipe, data=source),
         corpus(source, data_root),
         folder=folder,
         resume=resume,
@@ -216,9 +221,9 @@ def compute(
     dataset = with_tasks(dataset)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
     if is_forest(cell.method):
-        scores = _forest_scores(cell, dataset, split, trained)
+        scores, how = _forest_scores(cell, dataset, split, trained), "forest"
     else:
-        scores = _finetuned_scores(cell, dataset, split, trained, device, precision)
+        scores, how = _finetuned_scores(cell, dataset, split, trained, device, precision)
     return {
         "cell": dataclasses.asdict(cell),
         "protocol": PROTOCOL,
@@ -227,8 +232,9 @@ def compute(
         "molecules": {kind: len(part) for kind, part in vars(split).items()},
         "split_hash": split_hash([split]),
         "scores": scores,
-        "recipe": None if trained is None else trained.recipe.table(),
+        "recipe": _recipe_table(cell.method),
         "finetuning": finetuning_of(cell),
+        "fine-tuned": how,
         "precision": precision,
         "corpus": None if trained is None else _corpus_facts(trained),
         "seconds": time.perf_counter() - started,
@@ -236,13 +242,26 @@ def compute(
     }
 
 
+def _recipe_table(method: str) -> dict[str, Any] | None:
+    """What decides the encoder of a method; a forest on fingerprints alone has none."""
+    needed = encoder_of(method)
+    if needed is None and is_forest(method):
+        return None
+    return cell_recipe(needed or method).table()
+
+
 def _corpus_facts(trained: Trained) -> dict[str, Any]:
+    info = trained.info
     facts: dict[str, Any] = {
-        "data": trained.info.data,
-        "fingerprint": trained.info.fingerprint,
-        "molecules": trained.info.num_graphs,
-        "precision": trained.info.precision,
-        "machine": dict(trained.info.machine),
+        "data": info.data,
+        "fingerprint": info.fingerprint,
+        "molecules": info.num_graphs,
+        "weights": _weights_hash(trained),
+        "precision": info.precision,
+        "fast": info.fast,
+        "command": info.command,
+        "versions": dict(info.versions),
+        "machine": dict(info.machine),
         "seconds": sum(epoch.seconds for epoch in trained.metrics),
         "molecules per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
         "losses": [epoch.loss for epoch in trained.metrics],
@@ -250,14 +269,23 @@ def _corpus_facts(trained: Trained) -> dict[str, Any]:
     return facts
 
 
+def _weights_hash(trained: Trained) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(trained.encoder.state_dict().items()):
+        digest.update(name.encode() + b"/" + value.cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
 def _finetuned_scores(
     cell: Cell, dataset: Dataset, split: Split, trained: Trained | None, device: str, precision: str
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], str]:
+    """Scores by kind, a number for each seed, and how the seeds were fitted."""
     settings = finetuning_of(cell)
     seeds, dropout = settings.pop("seeds"), settings.pop("dropout")
     recipe = cell_recipe(cell.method)
     assert dataset.targets is not None
-    first = trained.encoder if trained is not None else initial(recipe, dataset, device=device).encoder
+    known = dataset.subset(np.sort(np.concatenate([split.train, split.validation])))  # of the test, nothing
+    first = _initial(recipe, seeds[0], known, device) if trained is None else trained.encoder
     assert isinstance(first, MoleculeGin)
     first.dropout = dropout
     finetuning = Finetuning(
@@ -268,19 +296,21 @@ def _finetuned_scores(
         make_fabric(device, precision),
     )
     starts = {
-        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, dataset, device))
+        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, known, device))
         for seed in seeds
     }
     found = [dataclasses.asdict(score) for score in score_seeds(finetuning, split, starts)]
-    return {name: [score[name] for score in found] for name in found[0]}
+    side_by_side = can_be_stacked(finetuning, parts_of(split, starts))
+    how = (
+        "side by side" if side_by_side else "one after another" + (", on padded batches" if finetuning.is_fast else "")
+    )
+    return {name: [score[name] for score in found] for name in found[0]}, how
 
 
-def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> MoleculeGin:
-    """The encoder with the first weights of a seed."""
+def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> Encoder:
+    """The encoder with the first weights of a seed, calibrated on ``dataset``."""
     training = dataclasses.replace(recipe.training, seed=seed)
-    encoder = initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
-    assert isinstance(encoder, MoleculeGin)
-    return encoder
+    return initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
 
 
 def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained | None) -> dict[str, Any]:
@@ -297,10 +327,9 @@ def is_done(cell: Cell, records: Path) -> bool:
     path = cell.path(records)
     if not path.exists():
         return False
-    recipe = None if encoder_of(cell.method) is None else cell_recipe(str(encoder_of(cell.method))).table()
     expected = {
         "cell": dataclasses.asdict(cell),
-        "recipe": recipe,
+        "recipe": _recipe_table(cell.method),
         "finetuning": finetuning_of(cell),
         "protocol": PROTOCOL,
     }

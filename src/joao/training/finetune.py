@@ -20,9 +20,9 @@ from joao.graphs import GraphBatch, GraphStore
 from joao.randomness import seeded, torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import batches_by_size, shuffled_batches
+from joao.training.model import batches_by_size, calibrate, shuffled_batches
 from joao.training.recorder import Recorder
-from joao.training.rooms import Placed, Room, Rooms, why_not_padded
+from joao.training.rooms import Placed, Room, Rooms, as_seen_by, why_not_padded
 from joao.training.targets import ClassTargets, Targets
 
 
@@ -42,7 +42,8 @@ class Finetune:
         balanced: whether every class weighs the same, in the loss and in the accuracy of the validation graphs, however
             many graphs it has; likewise yes and no of each task. Numbers know no classes.
         standardise: whether embeddings are shifted and scaled, once, to mean 0 and deviation 1 over the training graphs
-            as they are before fine-tuning.
+            as they are before fine-tuning; normalisation inside the encoder is calibrated on these graphs before,
+            unless it is frozen.
     """
 
     epochs: int = 100
@@ -163,7 +164,7 @@ class Finetuning:
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
         self.recorder = Recorder(self.device, [self.views_generator])
-        self.rooms = Rooms(self.store, 1, self.recorder) if self.is_fast else None
+        self.rooms = Rooms(as_seen_by(encoder, self.store), 1, self.recorder) if self.is_fast else None
 
     def fit(
         self,
@@ -243,6 +244,9 @@ class Finetuning:
         self.views_generator.manual_seed(torch_generator(seed, "fine-tuning views").initial_seed())
         self.settled.copy_(self.targets.settle(train.to(self.device), self.how.balanced))
         if self.how.standardise:
+            if not self.how.frozen:  # after a short pre-training, what normalisation remembers is not settled
+                draws = torch_generator(seed, "fine-tuning calibration")
+                calibrate(self.classifier.encoder, self.store, self.how.batch_size, draws, train.cpu())
             embeddings = self._embeddings(train)
             deviation = embeddings.std(0, correction=0)
             rounding = 1e-5 * embeddings.abs().amax(0)  # the deviation of equal numbers may come out as 1e-8, not 0

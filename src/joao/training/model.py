@@ -106,11 +106,15 @@ def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
 
 
 @torch.no_grad()
-def calibrate(encoder: Encoder, store: GraphStore, batch_size: int, generator: torch.Generator) -> None:
-    """Sets the statistics of batch normalisation to those of the graphs of ``store``.
+def calibrate(
+    encoder: Encoder, store: GraphStore, batch_size: int, generator: torch.Generator, graphs: Tensor | None = None
+) -> None:
+    """Sets the statistics of batch normalisation to those of the graphs of ``store``, or of some of them.
 
-    One pass without labels, in random batches as in training; ``generator`` is on the CPU.
+    One pass without labels, in random batches as in training; ``generator`` and the numbers ``graphs`` ``(n,)`` are on
+    the CPU.
     """
+    graphs = torch.arange(len(store)) if graphs is None else graphs
     norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -118,8 +122,8 @@ def calibrate(encoder: Encoder, store: GraphStore, batch_size: int, generator: t
         norm.momentum = None  # a plain average over all batches
     was_training = encoder.training
     encoder.train()
-    for graphs in shuffled_batches(len(store), batch_size, generator):
-        encoder(store.batch(graphs.to(store.device)))
+    for places in shuffled_batches(graphs.numel(), batch_size, generator):
+        encoder(store.batch(graphs[places].to(store.device)))
     encoder.train(was_training)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

@@ -155,7 +155,10 @@ class Pretraining:
             raise UserError(f"{name}: an objective must be a PairObjective or a NodeObjective of joao.objectives.")
         if not isinstance(encoder, NodeEncoder):
             own = getattr(encoder, "module", encoder)  # a user's, wrapped
-            raise UserError(f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin or res_gcn.")
+            raise UserError(
+                f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin, res_gcn, or "
+                "molecule_gin for molecules."
+            )
         if objective.needs_atoms and not encoder.takes_atoms:
             raise UserError(f"{name}: hides atoms of molecules. Give molecules, with encoder molecule_gin.")
         if policy.learns:

@@ -12,7 +12,8 @@ class Recorder:
     """Runs functions; on a GPU each is recorded as a CUDA graph when it comes up again, and replayed from then on.
 
     A function that is run under a key does the same to the same tensors every time: it reads and writes tensors that
-    stay, draws only from the registered generators, and asks the device nothing. On a CPU it is simply called.
+    stay, draws only from the registered generators or torch's own, and asks the device nothing. On a CPU it is simply
+    called.
 
     Args:
         device: where the functions work.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -90,6 +90,11 @@ class Rooms:
                     getattr(room.views, name)[side].copy_(getattr(view, name))
 
         self.recorder.run(("view", room.graphs.numel(), side, number), draw)
+
+
+def as_seen_by(encoder: Encoder, store: GraphStore) -> GraphStore:
+    """``store`` without edge attributes where they do not matter to ``encoder``."""
+    return store if encoder.uses_edge_attr else replace(store, edge_attr=None)
 
 
 def why_not_padded(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabric) -> str:

@@ -25,6 +25,7 @@ from joao.training.device import matrix_products
 from joao.training.finetune import Finetuning, Fit, FitEpoch
 from joao.training.model import shuffled_batches
 from joao.training.recorder import Recorder
+from joao.training.rooms import as_seen_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
     :meth:`Finetuning.to_last` goes on to the last epoch. Side by side where ``finetuning`` is on its fast path and the
     parts allow it, else one after another. An encoder with dropout draws other numbers side by side.
     """
-    if not _can_be_stacked(finetuning, parts):
+    if not can_be_stacked(finetuning, parts):
         for part in parts:
             yield finetuning.fit(part.train, part.validation, part.seed, start=part.start)
         return
@@ -61,7 +62,8 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
         yield fit
 
 
-def _can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
+def can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
+    """Whether :func:`fit_all` fits side by side."""
     how = finetuning.how
     steps = {-(-part.train.numel() // how.batch_size) for part in parts}
     return (
@@ -97,7 +99,7 @@ class StackedFits:
         device = finetuning.device
         self.nobody = len(finetuning.store)
         self.sizes = [each.diff().cpu() for each in (finetuning.store.first_node, finetuning.store.first_edge)]
-        self.store = PaddedStore(_with_empty_graph(finetuning.store))
+        self.store = PaddedStore(_with_empty_graph(as_seen_by(finetuning.classifier.encoder, finetuning.store)))
         self.targets = finetuning.targets.with_nobody()
         self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())

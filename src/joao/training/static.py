@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import final
 
 import torch
@@ -19,7 +18,7 @@ from joao.padded import stack
 from joao.training.device import Fabric
 from joao.training.model import statistics_untouched
 from joao.training.recorder import Recorder
-from joao.training.rooms import Placed, Room, Rooms, why_not_padded
+from joao.training.rooms import Placed, Room, Rooms, as_seen_by, why_not_padded
 from joao.training.steps import PlainSteps, Steps
 
 
@@ -68,7 +67,7 @@ class StaticSteps(Steps):
         self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
         self.loss_sum = plain.loss_sum
         self.pair_losses = torch.zeros(len(pool), len(pool), device=store.device)
-        self.rooms = Rooms(store if encoder.uses_edge_attr else replace(store, edge_attr=None), 2, self.recorder)
+        self.rooms = Rooms(as_seen_by(encoder, store), 2, self.recorder)
 
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:
         return self.rooms.place(batches)

@@ -118,7 +118,7 @@ class BinaryTargets(Targets):
     r"""Several tasks of yes or no: binary cross-entropy over all labels there are, and the mean ROC-AUC.
 
     Settled are the weights of no and yes, ``(2, T)``, as those of classes, task by task. The ROC-AUC is the mean over
-    the tasks that have both among the labels.
+    the tasks that have both among the labels; NaN where an output for a label is.
 
     Args:
         values: ``(G, T)`` 0 or 1; NaN where not measured.
@@ -144,7 +144,9 @@ class BinaryTargets(Targets):
         return _mean(weights.flatten(1), costs.flatten(1))
 
     def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
-        return torch.nanmean(roc_auc(outputs, self.values[graphs]), dim=1)
+        labels = self.values[graphs]
+        is_damaged = (outputs.isnan() & ~labels.isnan()).flatten(1).any(1)
+        return torch.where(is_damaged, torch.nan, torch.nanmean(roc_auc(outputs, labels), dim=1))
 
 
 @final
@@ -201,11 +203,11 @@ KINDS: dict[str, type[Targets]] = {"classes": ClassTargets, "binary": BinaryTarg
 
 
 def roc_auc(outputs: Tensor, labels: Tensor) -> Tensor:
-    r"""The area under the ROC curve of each column, in float64; NaN for one that has not both labels.
+    r"""The area under the ROC curve of each column, in float64; NaN for one that has not both labels, or an output NaN.
 
     .. math:: \frac{1}{n_1 n_0} \sum_{i : y_i = 1} \sum_{j : y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
 
-    The inner sum is found by a search among the sorted outputs of label 0.
+    The inner sum is found by a search among the sorted outputs of label 0; infinities are numbers like others.
 
     Args:
         outputs: ``(..., G, T)`` s.
@@ -213,10 +215,13 @@ def roc_auc(outputs: Tensor, labels: Tensor) -> Tensor:
     """
     s, y = outputs.mT.contiguous(), labels.mT.contiguous()
     is_one, is_zero = y == 1, y == 0
+    num_ones, num_zeros = is_one.sum(-1, dtype=torch.float64), is_zero.sum(-1)
     zeros = torch.where(is_zero, s, torch.inf).sort(dim=-1).values
     below, not_above = (torch.searchsorted(zeros, s, right=right) for right in (False, True))
+    not_above = not_above.minimum(num_zeros.unsqueeze(-1))  # the infinities that stand for nothing come last
     wins = torch.where(is_one, (below + not_above).double() / 2, 0).sum(-1)
-    return wins / (is_one.sum(-1, dtype=torch.float64) * is_zero.sum(-1))
+    is_damaged = (s.isnan() & (is_one | is_zero)).any(-1)
+    return torch.where(is_damaged, torch.nan, wins / (num_ones * num_zeros))
 
 
 def _mean(weights: Tensor, values: Tensor) -> Tensor:
