@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from joao.atoms import ELEMENTS
 from joao.data.base import Failure as Failure
+from joao.data.base import offsets_of
 from joao.data.chunks import in_chunks
 from joao.errors import UserError
 
@@ -113,8 +114,8 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         bonds=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
         source=_joined(chunks, "source", np.zeros(0, np.uint8)),
         target=_joined(chunks, "target", np.zeros(0, np.uint8)),
-        first_node=_offsets(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
-        first_edge=_offsets(_joined(chunks, "num_edges", np.zeros(0, np.int64))),
+        first_node=offsets_of(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
+        first_edge=offsets_of(_joined(chunks, "num_edges", np.zeros(0, np.int64))),
         row=np.flatnonzero(~has_failed),
         failures=failures,
     )
@@ -140,10 +141,6 @@ def _joined(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any
     for chunk in chunks:
         setattr(chunk, name, None)
     return joined
-
-
-def _offsets(sizes: Indices) -> Indices:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _featurised(smiles: Sequence[str]) -> _Chunk:
@@ -224,7 +221,7 @@ class _Atoms:
         codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
         ends = np.flatnonzero(codes == _END)
         codes = np.delete(codes, ends)
-        first = _offsets(np.diff(ends, prepend=-1) - 1)
+        first = offsets_of(np.diff(ends, prepend=-1) - 1)
         self.first = first.tolist()  # atom of each SMILES, by the texts
         self.told = codes % _MAY_BE_CHIRAL
         self.centres: dict[int, list[int]] = {}
@@ -256,7 +253,7 @@ class _Atoms:
         atoms[is_told, 0] = self.told[np.repeat(is_used, np.diff(first))]
         atoms[~is_told, 0] = self.asked
         molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
-        atoms[_offsets(np.array(self.sizes))[molecule] + atom, 1] = tag
+        atoms[offsets_of(np.array(self.sizes))[molecule] + atom, 1] = tag
         return atoms
 
 
@@ -295,7 +292,7 @@ class _Edges:
         number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
         orders = np.concatenate([np.zeros(0), *self.matrices])
         cells = np.flatnonzero(orders)
-        cell = cells - np.repeat(_offsets(sizes**2)[:-1], counts)
+        cell = cells - np.repeat(offsets_of(sizes**2)[:-1], counts)
         columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
         edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
         if self.asked:
