@@ -215,7 +215,8 @@ def test_molecules_are_pre_trained_on_as_on_a_cpu(method, precision, molecules):
     assert on_gpu.info.fast == (method in ("joao", "joaov2"))
     last, expected = on_gpu.metrics[-1].loss, on_cpu.metrics[-1].loss
     assert last < on_gpu.metrics[1].loss  # the first epoch is the easiest one for JOAO: its table is uniform yet
-    assert abs(last - expected) < 0.3 + 0.15 * expected
+    share = 0.5 if method == "context_pred" else 0.15  # two batches an epoch: its loss is 3.1 to 4.9 over six seeds
+    assert abs(last - expected) < 0.3 + share * expected
     assert on_gpu.embed(molecules).isfinite().all()
 
 
