@@ -99,6 +99,7 @@ def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
     assert finetuning_of(Cell("bbbp", "none")) == {"seeds": [*range(10)], **published}
     assert finetuning_of(Cell("muv", "joao")) == {"seeds": [0, 1, 2], **published, "epochs": 30, "batch_size": 256}
     assert finetuning_of(Cell("hiv", "ecfp")) == {"seeds": [0, 1, 2], **reproduce.FOREST}
+    assert finetuning_of(Cell("toxcast", "ecfp"))["n_estimators"] == 100
 
 
 def test_cells_are_computed_once_and_go_on(short, root, tmp_path):

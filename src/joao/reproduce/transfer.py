@@ -110,7 +110,8 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
     own = dict(grid()["datasets"][cell.dataset])
     seeds = grid()["seeds"][: own.pop("seeds", None)]
     if is_forest(cell.method):
-        return {"seeds": seeds[: grid()["methods"][cell.method]["seeds"]], **FOREST}
+        number = grid()["methods"][cell.method]["seeds"]
+        return {"seeds": seeds[:number], **FOREST, **grid()["forests"].get(cell.dataset, {})}
     return {"seeds": seeds, **grid()["finetuning"], **own}
 
 
@@ -318,8 +319,9 @@ def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained 
     if trained is not None:
         columns = np.concatenate([columns, trained.embed(dataset).numpy()], axis=1)
     assert dataset.targets is not None
-    seeds = finetuning_of(cell)["seeds"]
-    return {"seed": seeds, "test": [forest_score(columns, dataset.targets, split, seed) for seed in seeds]}
+    settings = finetuning_of(cell)
+    seeds = settings.pop("seeds")
+    return {"seed": seeds, "test": [forest_score(columns, dataset.targets, split, seed, settings) for seed in seeds]}
 
 
 def is_done(cell: Cell, records: Path) -> bool:
