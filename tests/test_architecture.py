@@ -14,11 +14,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Members of one line do not import one another.
 LAYERS = (
     ("errors", "catalogue", "atoms"),
-    ("graphs", "randomness", "files", "pair_table", "provenance", "toml_text"),
+    ("graphs", "randomness", "files", "pair_table", "provenance", "shipped", "toml_text"),
     ("padded",),
     ("kernels",),
     ("data", "padded_store"),
-    ("augmentations", "encoders", "heads", "objectives", "policies"),
+    ("augmentations", "baselines", "encoders", "heads", "objectives", "policies"),
     ("training",),
     ("evaluation",),
     ("recipe",),

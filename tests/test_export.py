@@ -14,17 +14,18 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import joao
-from joao import export as exporting
+from joao import shipped as shipping
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.experiment import load_run, pretrain
-from joao.export import export, shipped, shipped_names
+from joao.export import export
 from joao.finetuning import finetune, load_finetuned
 from joao.recipe import make_recipe
 from joao.run import FILE_FORMAT, Run
+from joao.shipped import shipped, shipped_names
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(20, mean_nodes=6, num_edge_attributes=2, seed=1)
@@ -436,10 +437,10 @@ def test_an_unfinished_run_is_not_exported(tmp_path):
 
 
 def test_models_of_the_package(file, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path / "none")
+    monkeypatch.setattr(shipping, "PRETRAINED", tmp_path / "none")
     with pytest.raises(UserError, match=r"unknown pre-trained model 'model'\. None comes with this version"):
         shipped("model")
-    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path)
+    monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     assert shipped_names() == ["model"]
     assert shipped("model") == file
     with pytest.raises(UserError, match=r"'mdel'\. Did you mean 'model'\? Known: model\."):
@@ -451,7 +452,16 @@ def test_models_of_the_package(file, run, tmp_path, monkeypatch):
 def test_every_model_of_the_package_loads():
     for name in shipped_names():
         assert joao.load(name, device="cpu").history_
-    assert exporting.PRETRAINED.is_dir()
+
+
+def test_molecules_are_embedded_by_the_model_of_the_package():
+    """Oracle: chemistry. Homologues lie nearer to each other than to an aromatic amine."""
+    pytest.importorskip("rdkit")
+    model = joao.load("molecules", device="cpu")
+    rows = model.transform(["CCCCCCO", "CCCCCCCO", "Nc1ccccc1C(=O)O"])
+    assert rows.shape == (3, 300)
+    near, far = np.linalg.norm(rows[0] - rows[1]), np.linalg.norm(rows[0] - rows[2])
+    assert near < far / 2
 
 
 def test_features_are_kept(file):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from joao.classifier_estimator import JOAOClassifier
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError, nearest
+from joao.errors import UserError
 from joao.estimator import JOAO
 from joao.experiment import Trained, load_run
 from joao.files import check_new, write_file
@@ -31,9 +31,9 @@ from joao.randomness import numpy_generator
 from joao.regressor_estimator import JOAORegressor
 from joao.reporting.model_card import model_card
 from joao.run import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
+from joao.shipped import model_path
 from joao.training.model import embed
 
-PRETRAINED = Path(__file__).parent / "pretrained"
 CARD = "card.md"
 HALF_CHANGE = "half_change"
 
@@ -101,28 +101,12 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
             :class:`joao.JOAORegressor`.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
     """
-    path = Path(model)
-    if not path.exists() and str(model) in shipped_names():
-        path = shipped(str(model))
+    path = model_path(model)
     if not Run.open(path).info.finetuned_on:
         return JOAO.load(path, device=device)
     if kind_predicted(path) in JOAORegressor.kinds:
         return JOAORegressor.load(path, device=device)
     return JOAOClassifier.load(path, device=device)
-
-
-def shipped_names() -> list[str]:
-    """The names of the models that come with the package."""
-    return sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
-
-
-def shipped(name: str) -> Path:
-    """The file of a model that comes with the package."""
-    known = shipped_names()
-    if name not in known:
-        cure = nearest(name, known) if known else "None comes with this version; make one with 'joao export'."
-        raise UserError(f"unknown pre-trained model '{name}'. {cure}")
-    return PRETRAINED / f"{name}.safetensors"
 
 
 def _ordered(content: bytes) -> bytes:

@@ -22,6 +22,7 @@ from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
 from joao.experiment import OwnParts, Trained, initial, load_run
 from joao.finetuning import Finetuned, finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
+from joao.shipped import model_path
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 LOADED = "the run before fine-tuning"
@@ -241,7 +242,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 "the run: set_params(pretrained=...)."
             )
         if isinstance(self.pretrained, str | Path):
-            return load_run(Path(self.pretrained), device=self.device)
+            return load_run(model_path(self.pretrained), device=self.device)
         if not isinstance(self.pretrained, JOAO):
             raise UserError(
                 f"{name}: pretrained must be a fitted JOAO, the folder of a run or None, got {shown(self.pretrained)}."

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joao import export as exporting
+from joao import shipped as shipping
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_finetune_and_predict_take_the_file(joao, model, mutag_tuned, tmp_path):
 
 
 def test_a_model_of_the_package(joao, model, mutag_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path)
+    monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     outcome = joao("embed", "--pretrained", "model", "MUTAG", "--out", "shipped.csv", "--device", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
     assert joao("embed", mutag_run, "MUTAG", "--out", "run.csv", "--device", "cpu").code == 0
@@ -65,7 +65,7 @@ def test_a_model_of_the_package(joao, model, mutag_run, tmp_path, monkeypatch):
 
 
 def test_names_and_numbers_of_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "PRETRAINED", tmp_path)
+    monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     for arguments, message in (
         (("--pretrained", "molecules", "MUTAG"), "unknown pre-trained model 'molecules'. None comes with this version"),
         (("--pretrained", "molecules", mutag_run, "MUTAG"), "name a run or --pretrained, not both"),

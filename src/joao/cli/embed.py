@@ -86,7 +86,7 @@ def embed(
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
     """The two arguments; a model that comes with joao takes the place of the first, which then is the data."""
     if pretrained is not None and run is not None and source is None:
-        from joao.export import shipped
+        from joao.shipped import shipped
 
         return shipped(pretrained), str(run)
     if pretrained is not None and source is not None:

@@ -19,7 +19,7 @@ def export(
 ) -> None:
     """Make one file of a run, to be passed on: weights, recipe and what is needed to use them; and a model card.
 
-    No trained model comes with this version of joao: make one of your own.
+    A model of molecules comes with joao: see 'joao embed --pretrained molecules'.
     """
     from joao.export import export
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or its export.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A finished run, or its export; or molecules, which comes with joao.")
+    ],
     source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of graphs with labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
     smiles: SmilesColumn = None,
@@ -103,13 +105,14 @@ def finetune(
     from joao.data.sources import header_of, is_table
     from joao.experiment import load_run
     from joao.finetuning import finetune
+    from joao.shipped import model_path
     from joao.training.device import check_precision
     from joao.training.finetune import Finetune, usual_learning_rate
 
     rate = usual_learning_rate(frozen) if learning_rate is None else learning_rate
     how = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
-    trained = load_run(run, device=device)
+    trained = load_run(model_path(run), device=device)
     tasks, task = tasks or [], task or []
     of_table = bool(tasks or task) and is_table(source, data_root)  # whose other columns are not even read
     named = _named(tasks, task, header_of(source, data_root)) if of_table else []
