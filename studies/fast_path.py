@@ -53,8 +53,10 @@ def train(arguments: argparse.Namespace) -> None:
             for seed in grid()["seeds"]:
                 cell = Cell(name, method, seed)
                 folder = arguments.runs / f"{name}-{method}-{seed}-{arguments.device}-{arguments.precision}"
+                recipe = cell_recipe(cell)
+                assert recipe is not None, f"{method} has no encoder"
                 trained = pretrain(
-                    cell_recipe(cell), dataset, folder=folder, device=arguments.device, precision=arguments.precision
+                    recipe, dataset, folder=folder, device=arguments.device, precision=arguments.precision
                 )
                 print(folder.name, f"{trained.metrics[-1].loss:.4f}", flush=True)
 

@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Members of one line do not import one another.
 LAYERS = (
     ("errors", "catalogue", "atoms"),
-    ("graphs", "randomness", "files", "pair_table", "provenance", "shipped", "toml_text"),
+    ("graphs", "randomness", "files", "pair_table", "memory", "provenance", "shipped", "strengths", "toml_text"),
     ("padded",),
     ("kernels",),
     ("data", "padded_store"),
@@ -29,6 +29,7 @@ LAYERS = (
     ("finetuned_estimator",),
     ("classifier_estimator", "regressor_estimator"),
     ("reproduce", "benchmarks"),
+    ("comparison",),
     ("reporting",),
     ("export",),
     ("cli",),

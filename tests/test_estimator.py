@@ -34,7 +34,7 @@ from joao.cli.main import app
 from joao.data.synthetic import random_graphs
 from joao.experiment import pretrain
 from joao.objectives import NtXent, PairObjective
-from joao.recipe import METHODS
+from joao.recipe import METHODS, make_recipe
 
 OPTIONS = {"epochs": 1, "batch_size": 8, "device": "cpu"}
 
@@ -199,6 +199,24 @@ def test_params_reach_the_recipe():
 def test_gamma_goes_to_a_policy_that_takes_one_and_says_none(policy, gamma):
     recipe = joao.JOAO(policy=policy, gamma=0.7)._recipe()
     assert recipe.policy.options.get("gamma") == gamma
+
+
+@pytest.mark.parametrize("policy", ["min_max", "maximiser", "kullback_leibler"])
+def test_without_gamma_it_is_the_policys_own(policy):
+    assert joao.JOAO(policy=policy)._recipe().policy == make_recipe({"policy": policy}).policy
+
+
+def test_strengths_reach_the_recipe():
+    model = joao.JOAO("joao_strengths", strengths={0.1: 1, 0.4: 3}, augmentations=["subgraph", "identity"])
+    recipe = clone(model)._recipe()
+    assert [part.options["strength"] for part in recipe.augmentations[:2]] == [0.1, 0.4]
+    assert recipe.policy.options["prior"] == [0.125, 0.375, 0.5]
+    assert joao.JOAO("joao_strengths")._recipe() == make_recipe({"method": "joao_strengths", "strength": 0.2})
+    # Objects have strengths of their own, and an equal prior.
+    own = joao.JOAO("joao_strengths", augmentations=[NodeDrop(0.1), NodeDrop(0.4)], **OPTIONS).fit(GRAPHS)
+    assert own.policy_.values.shape == (2, 2)
+    with pytest.raises(joao.UserError, match="strengths are for augmentations by name"):
+        joao.JOAO(strengths=[0.1], augmentations=[NodeDrop(0.1), NodeDrop(0.4)]).fit(GRAPHS)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ import torch
 from torch import nn
 
 from joao.augmentations import Identity, NodeDrop
+from joao.data import read
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
 from joao.errors import UserError
 from joao.experiment import OwnParts, build_encoder, build_method, load_run, pretrain, untrained
 from joao.graphs import GraphBatch, GraphStore
-from joao.objectives import NtXent
+from joao.objectives import OBJECTIVES, NtXent, PairObjective
 from joao.recipe import METHODS, make_recipe
 from joao.run import Run
 from joao.training.model import embed
@@ -95,6 +96,31 @@ def test_a_seed_gives_the_same_run_again(method):
     assert not same_tensors(first.weights, other.weights)
 
 
+@pytest.mark.parametrize("objective", [name for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)])
+def test_every_objective_of_pairs_goes_with_or_without_joao_by_one_word(objective):
+    dataset = read("MUTAG")
+    trained = {
+        method: pretrain(small(method, {"objective": objective}, epochs=3, batch_size=64), dataset, device="cpu")
+        for method in ("uniform", "joao")
+    }
+    uniform, joao = (trained[method].metrics for method in ("uniform", "joao"))
+    assert all(each.recipe.objective.name == objective for each in trained.values())
+    # Both begin with all pairs alike, and so do the same until the policy moves; then it is the policy that differs.
+    assert uniform[0].loss == joao[0].loss
+    assert uniform[0].drawn == joao[0].drawn
+    assert uniform[2].loss != joao[2].loss
+    assert uniform[2].loss < uniform[0].loss
+    # One step from the uniform law: the larger the loss of a pair, the more probable it is.
+    losses, law = (np.array(table).flatten() for table in (joao[0].pair_losses, joao[0].probabilities))
+    assert (np.diff(law[np.argsort(losses)]) >= 0).all()
+    assert law.max() > 1.01 / 25
+    assert [each.pair_losses for each in uniform] == [None] * 3
+    for each in trained.values():
+        embeddings = each.embed(dataset)
+        assert embeddings.isfinite().all()
+        assert embeddings.std(dim=0).min() > 0
+
+
 @pytest.mark.parametrize("started_fast", [True, False])
 def test_a_resumed_run_stays_on_its_path(tmp_path, started_fast):
     undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", fast=started_fast)
@@ -139,10 +165,10 @@ def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
     assert [each.epoch for each in told] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("method", ["joao", "joaov2"])
+@pytest.mark.parametrize("parts", [METHODS["joao"], METHODS["joaov2"], {"objective": "bootstrap"}], ids=str)
 @pytest.mark.parametrize(("interrupted_after", "checkpoint_every"), [(1, 1), (3, 1), (3, 2)])
-def test_a_resumed_run_is_the_undisturbed_one(tmp_path, method, interrupted_after, checkpoint_every):
-    recipe = make_recipe({**RECIPE.table(), **METHODS[method]})
+def test_a_resumed_run_is_the_undisturbed_one(tmp_path, parts, interrupted_after, checkpoint_every):
+    recipe = make_recipe({**RECIPE.table(), **parts})
     undisturbed = pretrain(recipe, GRAPHS, folder=tmp_path / "whole", device="cpu")
     interrupt_after(interrupted_after, tmp_path / "cut", recipe, checkpoint_every=checkpoint_every)
     resumed = pretrain(recipe, GRAPHS, folder=tmp_path / "cut", resume=True, device="cpu")

@@ -56,3 +56,35 @@ def test_text_is_aligned():
 def test_copies_are_equal(copied):
     assert copied.names == TABLE.names
     np.testing.assert_array_equal(copied.values, TABLE.values)
+
+
+MEMBERS = ["a(strength=0.1)", "a(strength=0.2)", "b(strength=0.1)", "b(strength=0.2)", "same"]
+
+
+def test_strengths_are_summed_over_and_shown_by_augmentation():
+    values = np.random.default_rng(0).random((5, 5))
+    table = PairTable.of(MEMBERS, values)
+    summed = table.over_strengths()
+    assert summed.names == ("a", "b", "same")
+    for first in summed.names:
+        for second in summed.names:
+            cells = [
+                values[i, j]
+                for i, one in enumerate(MEMBERS)
+                for j, other in enumerate(MEMBERS)
+                if one.startswith(first) and other.startswith(second)
+            ]
+            assert summed[first, second] == pytest.approx(sum(cells))
+    shares = table.by_augmentation()
+    assert table.by_strength() == {
+        "a": {"0.1": shares[MEMBERS[0]], "0.2": shares[MEMBERS[1]]},
+        "b": {"0.1": shares[MEMBERS[2]], "0.2": shares[MEMBERS[3]]},
+        "same": {"-": shares["same"]},
+    }
+    assert (table.has_strengths, summed.has_strengths) == (True, False)
+
+
+def test_a_table_without_strengths_is_its_own_sum():
+    assert not TABLE.has_strengths
+    np.testing.assert_array_equal(TABLE.over_strengths().values, TABLE.values)
+    assert TABLE.over_strengths().names == TABLE.names

@@ -27,7 +27,7 @@ from joao.recipe import (
     read_table,
     with_settings,
 )
-from joao.reproduce.unsupervised import Cell, cell_recipe, cells
+from joao.reproduce.unsupervised import Cell, cell_recipe, cells, has_encoder
 from joao.training.pretrain import Schedule
 
 MEMBERS = [(family, name) for family, members in CATALOGUES.items() for name in members]
@@ -111,7 +111,7 @@ def test_the_default_is_the_papers_pool_in_its_order():
 
 
 def test_every_cell_of_the_shipped_table_says_everything():
-    for cell in cells():
+    for cell in (cell for cell in cells() if has_encoder(cell.method)):
         recipe = cell_recipe(cell)
         written = tomllib.loads(recipe.toml())
         assert make_recipe(written) == recipe
@@ -125,7 +125,7 @@ def test_every_cell_of_the_shipped_table_says_everything():
 
 
 @pytest.mark.parametrize(
-    ("dataset", "method"), sorted({(cell.dataset, cell.method) for cell in cells() if cell.method != "histogram"})
+    ("dataset", "method"), sorted({(cell.dataset, cell.method) for cell in cells() if has_encoder(cell.method)})
 )
 def test_every_cell_takes_a_step(dataset, method):
     recipe = cell_recipe(Cell(dataset, method, seed=0))
@@ -289,7 +289,7 @@ def test_methods_of_nodes_see_graphs_as_they_are_under_a_policy_that_does_not_le
 
 @pytest.mark.parametrize("method", OF_PAIRS)
 def test_methods_of_pairs_have_the_papers_pool(method):
-    assert tuple(part.name for part in make_recipe({"method": method}).augmentations) == POOL
+    assert tuple(dict.fromkeys(part.name for part in make_recipe({"method": method}).augmentations)) == POOL
 
 
 @pytest.mark.parametrize("method", OF_NODES)
@@ -323,7 +323,8 @@ def test_there_and_back_is_the_method_itself(there, back, said):
     }[said]
     table = {key: value for key, value in table.items() if key in keep}
     changed = with_settings(with_settings(table, [f"method={there}"]), [f"method={back}"])
-    assert make_recipe(changed) == make_recipe({**table, "method": back})
+    own_pool = {key: value for key, value in table.items() if key != "augmentations"}
+    assert make_recipe(changed) == make_recipe({**own_pool, "method": back})
 
 
 def test_a_pool_of_ones_own_stays_when_a_method_of_pairs_follows():

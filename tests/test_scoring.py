@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from torch import nn
 
+from joao.baselines.histogram import histogram
 from joao.data import read
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.histogram import histogram
 from joao.evaluation.statistics import paired_gain
 from joao.evaluation.unsupervised import evaluate_embeddings, shuffled
 from joao.experiment import OwnParts, pretrain, untrained
 from joao.finetuning import finetune
 from joao.recipe import make_recipe
-from joao.scoring import BASELINES, evaluate
+from joao.scoring import REFERENCES, evaluate
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
@@ -44,7 +44,7 @@ def test_keys_and_json(record):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert set(record) == {
         *("protocol", "data", "chance", "features", "recipe", "seconds", "command", "versions", "machine"),
-        *("run", *BASELINES, *(f"gain over {name}" for name in BASELINES)),
+        *("run", *REFERENCES, *(f"gain over {name}" for name in REFERENCES)),
     }
     assert record["data"] == {"name": "synthetic", "fingerprint": GRAPHS.fingerprint, "graphs": 24, "classes": 2}
     assert record["chance"] == 0.5
@@ -65,7 +65,7 @@ def test_the_protocol_is_told(record):
 
 def test_all_are_scored_on_the_shared_folds(record):
     expected = [fold_hash(folds(GRAPHS.classes, partition, 3)) for partition in (0, 3)]
-    for name in ("run", *BASELINES):
+    for name in ("run", *REFERENCES):
         parts = record[name]["partitions"]
         assert [part["fold_hash"] for part in parts] == expected
         assert [part["partition"] for part in parts] == [0, 3]
@@ -97,7 +97,7 @@ def test_gains_are_paired(record):
 def test_progress_is_told_for_every_fold(trained):
     told = []
     evaluate(trained, GRAPHS, **SETTINGS, device="cpu", on_fold=lambda fold, accuracy: told.append(fold))
-    assert told == list(range((len(BASELINES) + 1) * 2 * 3))
+    assert told == list(range((len(REFERENCES) + 1) * 2 * 3))
 
 
 def test_other_graphs_and_the_published_form_are_told(trained):
@@ -105,7 +105,7 @@ def test_other_graphs_and_the_published_form_are_told(trained):
     record = evaluate(trained, other, **SETTINGS, device="cpu", standardise=False)
     assert record["protocol"]["pre-training"] == "on other graphs"
     assert record["data"]["fingerprint"] == other.fingerprint
-    assert not any(record[name]["standardise"] for name in ("run", *BASELINES))
+    assert not any(record[name]["standardise"] for name in ("run", *REFERENCES))
 
 
 def test_unlabelled_graphs_are_refused(trained):
@@ -137,7 +137,7 @@ def test_shuffled_labels_score_like_chance(monkeypatch):
     assert record["protocol"]["labels"] == "shuffled"
     assert record["chance"] == pytest.approx(125 / 188)
     # The deviation of an accuracy on 188 graphs by chance is 3.4 points; 4 of them.
-    for name in ("run", *BASELINES):
+    for name in ("run", *REFERENCES):
         assert record[name]["mean"] < record["chance"] + 0.14
         expected = [fold_hash(folds(shuffled(mutag.classes, 0), partition)) for partition in (0, 1)]
         assert [part["fold_hash"] for part in record[name]["partitions"]] == expected

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from joao.graphs import GraphBatch as GraphBatch
     from joao.pair_table import PairTable as PairTable
     from joao.regressor_estimator import JOAORegressor as JOAORegressor
+    from joao.reporting.comparison import compare as compare
 
 _HOME = {
     "Augmentation": "joao.augmentations",
@@ -35,6 +36,7 @@ _HOME = {
     "JoaoNotice": "joao.errors",
     "PairTable": "joao.pair_table",
     "UserError": "joao.errors",
+    "compare": "joao.reporting.comparison",
     "load": "joao.export",
     "read": "joao.data",
 }

@@ -48,17 +48,22 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     or anything else that :func:`joao.read` takes.
 
     Args:
-        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``graphcl``, ``uniform``, ``gae``
-            (also called ``edge_pred``), ``infomax``, ``context_pred`` or, for molecules, ``attr_masking``.
+        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``joao_strengths`` (learns
+            the augmentations' strengths, too), ``graphcl``, ``uniform``, ``infograph``, ``mvgrl``, ``gae`` (also called
+            ``edge_pred``), ``infomax``, ``context_pred`` or, for molecules, ``attr_masking``.
         features: how node features are made, see :mod:`joao.data.features`.
         augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
             own, all five for contrastive methods.
         strength: of the augmentations that are given without one.
+        strengths: several in its place, each a member of the pool: a list, or a dictionary of prior weights; None is
+            the method's own, which ``joao_strengths`` has.
         encoder: a name, a table of name and options, or a module of one's own, which is copied; None is ``gin``, or
             ``molecule_gin`` for molecules.
-        objective: a name, a table, or an object of one's own; None is the method's own.
+        objective: a name, a table, or an object of one's own; None is the method's own. Methods that show views take
+            ``nt_xent``, ``jensen_shannon``, ``barlow_twins`` and ``bootstrap``.
         policy: a name or a table; None is the method's own.
-        gamma: how strongly the policy's prior holds, for a policy that has one.
+        gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
+            ``joao``.
         epochs, batch_size, learning_rate: of the training; None is 128 graphs and 0.01, or 256 and 0.001 for molecules.
         training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
@@ -87,10 +92,11 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         features: str = "auto",
         augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
         strength: float = 0.2,
+        strengths: Sequence[float] | Mapping[float, float] | None = None,
         encoder: str | Mapping[str, Any] | nn.Module | None = None,
         objective: str | Mapping[str, Any] | Objective | None = None,
         policy: str | Mapping[str, Any] | None = None,
-        gamma: float = 0.1,
+        gamma: float | None = None,
         epochs: int = 20,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -105,6 +111,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.features = features
         self.augmentations = augmentations
         self.strength = strength
+        self.strengths = strengths
         self.encoder = encoder
         self.objective = objective
         self.policy = policy
@@ -223,9 +230,12 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         training = {name: value for name, value in training.items() if value is not None}
         seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        pool = None if self._own_augmentations() else self.augmentations
+        are_own = self._own_augmentations() is not None
+        if are_own and self.strengths:
+            raise UserError("JOAO: strengths are for augmentations by name; objects have theirs. Leave strengths out.")
         given = {
-            "augmentations": pool,
+            "augmentations": None if are_own else self.augmentations,
+            "strengths": [] if are_own else self.strengths,
             "encoder": _stand_in(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
             "objective": None if isinstance(self.objective, Objective) else self.objective,
         }
@@ -252,7 +262,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return policy
         name = table.get("name", method["policy"])
         takes_gamma = name in POLICIES and "gamma" in inspect.signature(POLICIES[name]).parameters
-        return {"gamma": self.gamma, **table} if takes_gamma else table
+        return {"gamma": self.gamma, **table} if takes_gamma and self.gamma is not None else table
 
     def _own_augmentations(self) -> dict[str, Augmentation] | None:
         """The pool by name, if its members are objects."""
@@ -327,7 +337,7 @@ def _stand_in(own: nn.Module) -> str:
 
 def _method_of(recipe: Recipe) -> str:
     """The method with a recipe's objective and heads and, where there is one, its policy."""
-    for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads",)):
+    for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads", "policy"), ("heads",)):
         for method, parts in METHODS.items():
             if all(parts[family] == getattr(recipe, family).name for family in families):
                 return method

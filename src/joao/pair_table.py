@@ -52,6 +52,32 @@ class PairTable:
         shares = (self.values.sum(0) + self.values.sum(1)) / (2 * self.values.sum())
         return dict(zip(self.names, shares.tolist(), strict=True))
 
+    @property
+    def has_strengths(self) -> bool:
+        """Whether an augmentation is there several times, as at several strengths."""
+        return len(set(map(augmentation_of, self.names))) < len(self.names)
+
+    def over_strengths(self) -> PairTable:
+        """The sums over all members of one augmentation: a table of augmentations, whatever their strength.
+
+        >>> PairTable.of(["a(strength=0.1)", "a(strength=0.2)", "b"], np.full((3, 3), 1 / 9)).over_strengths()["a", "b"]
+        0.2222222222222222
+        """
+        groups = [augmentation_of(name) for name in self.names]
+        names = tuple(dict.fromkeys(groups))
+        belongs = np.array([[group == name for group in groups] for name in names], dtype=np.float64)
+        return PairTable(names, belongs @ self.values @ belongs.T)
+
+    def by_strength(self) -> dict[str, dict[str, float]]:
+        """The share of views of each augmentation at each of its strengths, over both sides; all add up to 1.
+
+        What is there only once, such as identity, has its share under the name "-".
+        """
+        shares: dict[str, dict[str, float]] = {}
+        for name, share in self.by_augmentation().items():
+            shares.setdefault(augmentation_of(name), {})[strength_of(name)] = share
+        return shares
+
     def to_pandas(self) -> Any:
         """As a pandas data frame."""
         import pandas
@@ -66,3 +92,22 @@ class PairTable:
             cells = "".join(f"  {value:>{w}.3f}" for value, w in zip(row, widths, strict=True))
             lines.append(f"{name:<{first}}{cells}")
         return "\n".join(lines)
+
+
+def augmentation_of(name: str) -> str:
+    """Of a member of a pool that has several of one augmentation.
+
+    >>> augmentation_of("node_drop(strength=0.1)")
+    'node_drop'
+    """
+    return name.partition("(")[0]
+
+
+def strength_of(name: str) -> str:
+    """What sets a member of a pool apart from others of its augmentation.
+
+    >>> [strength_of(name) for name in ("node_drop(strength=0.1)", "identity")]
+    ['0.1', '-']
+    """
+    inside = name.partition("(")[2].removesuffix(")")
+    return inside.removeprefix("strength=") or "-"

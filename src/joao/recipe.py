@@ -15,7 +15,9 @@
 
 What is not said has its default, which may depend on the kind of data (:data:`KINDS`); a recipe written beside a run
 says everything. A part may be its name alone (``encoder = "gin"``), and ``strength = 0.3`` at the top is the strength
-of every augmentation that has none. ``smiles`` and ``identifiers`` name columns of a table of molecules.
+of every augmentation that has none. In its place, ``strengths = [0.1, 0.2, 0.3]`` makes each of these augmentations
+three members of the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` gives a prior over the strengths, too
+(:mod:`joao.strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from joao.augmentations import AUGMENTATIONS
 from joao.data.features import RULES
@@ -39,6 +41,7 @@ from joao.errors import UserError, nearest
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import POLICIES
+from joao.strengths import at_every_strength, strength_law
 from joao.toml_text import toml_value
 from joao.training.pretrain import Schedule
 
@@ -58,11 +61,19 @@ _ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identit
 METHODS: dict[str, dict[str, Any]] = {
     "joao": {"objective": "nt_xent", "policy": "min_max", "heads": "shared_head"},
     "joaov2": {"objective": "nt_xent", "policy": "min_max", "heads": "head_per_augmentation"},
+    "joao_strengths": {
+        "objective": "nt_xent",
+        "policy": "kullback_leibler",
+        "heads": "shared_head",
+        "strengths": {0.1: 1, 0.2: 2, 0.3: 1},
+    },
     "graphcl": {"objective": "nt_xent", "policy": "rule_pool", "heads": "shared_head"},
     "uniform": {"objective": "nt_xent", "policy": "uniform", "heads": "shared_head"},
     "gae": {"objective": "edge_reconstruction", **_ONE_VIEW},
     "edge_pred": {"objective": "edge_reconstruction", **_ONE_VIEW},
     "infomax": {"objective": "infomax", **_ONE_VIEW},
+    "infograph": {"objective": "info_graph", **_ONE_VIEW},
+    "mvgrl": {"objective": "multi_view", **_ONE_VIEW},
     "context_pred": {"objective": "context_prediction", **_ONE_VIEW},
     "attr_masking": {"objective": "attribute_masking", **_ONE_VIEW},
 }
@@ -200,24 +211,48 @@ def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str
 def _with_method(table: Mapping[str, Any], method: str) -> dict[str, Any]:
     """A copy of ``table`` whose parts, where it says any, are those of ``method``."""
     chosen, result = METHODS.get(method, {}), dict(table)
-    for key in chosen.keys() & table.keys():
+    for key in chosen.keys() & table.keys() - {"strengths"}:
         result[key] = list(chosen[key]) if key == "augmentations" else _renamed(table[key], chosen[key])
     if chosen and "augmentations" not in chosen and _has_one_view(table):
         result.pop("augmentations", None)
+    if chosen and ("strengths" in chosen) != _learns_strengths(table) and _is_pool(result.get("augmentations")):
+        result["augmentations"] = _without_strengths(result["augmentations"])
     return result
 
 
 def _has_one_view(table: Mapping[str, Any]) -> bool:
     """Whether the pool of ``table`` is the one that its objective of nodes brought along."""
-
-    def name(part: Any) -> Any:
-        return part.get("name") if isinstance(part, Mapping) else part
-
     pool = table.get("augmentations")
-    if not isinstance(pool, list | tuple) or tuple(map(name, pool)) != _ONE_VIEW["augmentations"]:
+    if not _is_pool(pool) or tuple(map(_name, pool)) != _ONE_VIEW["augmentations"]:
         return False
-    objective = name(table.get("objective", METHODS.get(str(table.get("method")), {}).get("objective")))
+    objective = _name(table.get("objective", METHODS.get(str(table.get("method")), {}).get("objective")))
     return any(parts["objective"] == objective for parts in METHODS.values() if "augmentations" in parts)
+
+
+def _learns_strengths(table: Mapping[str, Any]) -> bool:
+    """Whether the pool of ``table`` is one that a method which learns strengths made."""
+    pool, policy = table.get("augmentations"), _name(table.get("policy"))
+    learning = any(parts["policy"] == policy for parts in METHODS.values() if "strengths" in parts)
+    return learning and _is_pool(pool) and len(set(map(_name, pool))) < len(pool)
+
+
+def _without_strengths(pool: Sequence[Any]) -> list[Any]:
+    """The members of a pool, each name once and without its strength, which a method is to choose anew."""
+    first = {_name(part): part for part in reversed(pool)}
+    members = [first[name] for name in dict.fromkeys(map(_name, pool))]
+    return [_without(part, "strength") if isinstance(part, Mapping) else part for part in members]
+
+
+def _without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
+
+
+def _name(part: Any) -> Any:
+    return part.get("name") if isinstance(part, Mapping) else part
+
+
+def _is_pool(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple) and all(isinstance(_name(part), str) for part in value)
 
 
 def _renamed(part: Any, name: Any) -> Any:
@@ -235,7 +270,7 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
         place: begins every complaint.
         kind: of the data, one of :data:`KINDS`, whose defaults are taken. A complete table needs none.
     """
-    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength"]
+    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength", "strengths"]
     for key in table:
         if key not in known:
             inside = f"training.{key}" if key in _SCHEDULE else ""
@@ -262,11 +297,16 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     training = table.get("training", {})
     if isinstance(training, Mapping):
         training = {**usual["training"], **training}
+    entries = _entries(table.get("augmentations", defaults["augmentations"]), f"{place}: augmentations")
+    strengths = table.get("strengths", defaults.get("strengths"))
+    if strengths:
+        entries, prior = at_every_strength(entries, strength_law(strengths, f"{place}: strengths"))
+        parts["policy"] = _with_prior(parts["policy"], prior, place)
     return Recipe(
         data=checked(table.get("data", ""), str, f"{place}: data"),
         features=features,
         max_degree=checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
-        augmentations=_pool(table.get("augmentations", defaults["augmentations"]), table.get("strength"), place, usual),
+        augmentations=_pool(entries, table.get("strength"), f"{place}: augmentations", usual),
         training=Schedule(**checked_options(Schedule, training, f"{place}: training")),
         smiles=checked(table.get("smiles", ""), str, f"{place}: smiles"),
         identifiers=checked(table.get("identifiers", ""), str, f"{place}: identifiers"),
@@ -274,10 +314,24 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     )
 
 
-def _pool(entries: Any, strength: Any, place: str, usual: Mapping[str, Any]) -> tuple[Part, ...]:
-    place = f"{place}: augmentations"
+def _entries(entries: Any, place: str) -> list[Any]:
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
         raise UserError(f'{place}: must be a list such as ["node_drop", "subgraph"], got {entries!r}.')
+    return list(entries)
+
+
+def _with_prior(policy: Part, prior: Sequence[float] | None, place: str) -> Part:
+    """The policy with a prior, unless it has one already."""
+    if prior is None or policy.options.get("prior") is not None:
+        return policy
+    if "prior" not in policy.options:
+        raise UserError(
+            f"{place}: strengths: the policy '{policy.name}' has no prior. Use kullback_leibler or min_max."
+        )
+    return Part(policy.name, {**policy.options, "prior": list(prior)})
+
+
+def _pool(entries: Sequence[Any], strength: Any, place: str, usual: Mapping[str, Any]) -> tuple[Part, ...]:
     pool = []
     for entry in entries:
         if strength is not None and isinstance(entry, str):
@@ -291,11 +345,17 @@ def _pool(entries: Any, strength: Any, place: str, usual: Mapping[str, Any]) -> 
 
 
 def pool_name(part: Part, pool: Sequence[Part]) -> str:
-    """How a member is called in tables: its name, with its options where the pool has several of that name."""
-    if sum(other.name == part.name for other in pool) == 1:
+    """How a member is called in tables: its name, and where the pool has several of that name, what sets it apart.
+
+    >>> pool = [Part("subgraph", {"strength": s, "keep": None}) for s in (0.1, 0.2)]
+    >>> pool_name(pool[0], pool)
+    'subgraph(strength=0.1)'
+    """
+    same = [other for other in pool if other.name == part.name]
+    if len(same) == 1:
         return part.name
-    options = ", ".join(f"{name}={value}" for name, value in part.options.items() if value is not None)
-    return f"{part.name}({options})"
+    apart = [name for name in part.options if any(other.options[name] != part.options[name] for other in same)]
+    return f"{part.name}({', '.join(f'{name}={part.options[name]}' for name in apart)})"
 
 
 def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mapping[str, Any]) -> Part:
@@ -335,7 +395,8 @@ def checked(value: Any, hint: Any, place: str) -> Any:
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
         if value is None and len(choices) < len(typing.get_args(hint)):
             return None
-        hint = next((choice for choice in choices if choice in (str, float, int, bool)), choices[0])
+        is_list = isinstance(value, list | tuple)
+        hint = next((choice for choice in choices if (choice in (str, float, int, bool)) != is_list), choices[0])
     if hint is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.errors import UserError
-from joao.evaluation.histogram import histogram
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
 from joao.experiment import Trained, untrained
 from joao.provenance import command, machine, versions
 from joao.training.device import pick_device
 
-BASELINES = ("histogram", "untrained_initial", "untrained")
+REFERENCES = ("histogram", "untrained_initial", "untrained")
 OnFold = Callable[[int, float], None]
 
 
@@ -66,7 +66,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """The record of one encoder and of the baselines, the same encoder untrained among them, all on the same folds.
 
-    ``on_fold`` is called ``(len(BASELINES) + 1) * len(partitions) * num_folds`` times.
+    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times.
     """
     check_trained(trained)
     classes = classes_of(dataset)
@@ -103,7 +103,7 @@ def evaluate(
         "data": describe_data(dataset),
         "chance": chance_level(classes),
         **{name: each.to_json() for name, each in scores.items()},
-        **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in BASELINES},
+        **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},
         "features": features.rule,
         "recipe": recipe.table(),
         "seconds": time.perf_counter() - started,

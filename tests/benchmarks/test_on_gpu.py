@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from joao.benchmarks.measure import measure
-from joao.benchmarks.memory import peak_memory
 from joao.benchmarks.plan import Plan
+from joao.memory import peak_memory
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

@@ -50,6 +50,38 @@ def test_a_method_is_not_overruled_by_the_recipe_of_a_run(joao, labelled, tmp_pa
     assert read_recipe(tmp_path / "two" / "recipe.toml").policy.name == "rule_pool"
 
 
+@pytest.mark.parametrize("method", ["joao", "uniform"])
+def test_an_objective_goes_with_a_method(joao, labelled, tmp_path, method):
+    outcome = joao("pretrain", labelled, "--out", "run", "--method", method, "--objective", "bootstrap", "--epochs", 1)
+    assert (outcome.code, outcome.err) == (0, "")
+    expected = {"data": labelled, "method": method, "objective": "bootstrap", "training": {"epochs": 1}}
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == make_recipe(expected)
+
+
+def test_an_objective_of_the_same_name_keeps_the_options_of_the_recipe(joao, labelled, tmp_path):
+    (tmp_path / "own.toml").write_text('objective = {name = "nt_xent", temperature = 0.7}\ntraining.epochs = 1\n')
+    for name in ("nt_xent", "jensen_shannon"):
+        joao("pretrain", labelled, "--recipe", "own.toml", "--out", name, "--objective", name)
+    found = [read_recipe(tmp_path / name / "recipe.toml").objective for name in ("nt_xent", "jensen_shannon")]
+    assert [(each.name, each.options["temperature"]) for each in found] == [("nt_xent", 0.7), ("jensen_shannon", 0.2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--objective", "barlow"], "unknown objective 'barlow'. Did you mean 'barlow_twins'?"),
+        (["--method", "infomax", "--objective", "barlow_twins"], "BarlowTwins: compares two views"),
+        (["--objective", "bootstrap", "--fast"], "Bootstrap has a copy of the encoder that follows it"),
+        (["--objective", "bootstrap", "--set", "objective.momentum=2"], "momentum must be in [0, 1], got 2.0"),
+    ],
+)
+def test_an_objective_that_does_not_go_is_told(joao, labelled, options, message):
+    outcome = joao("pretrain", labelled, "--out", "run", *options)
+    assert outcome.code == 2
+    (line,) = outcome.err.splitlines()
+    assert message in line
+
+
 def test_json_is_one_object(joao, labelled, tmp_path):
     outcome = joao("pretrain", labelled, "--out", "run", "--epochs", 1, "--json")
     result = json.loads(outcome.out)
@@ -118,6 +150,7 @@ def test_resume_after_the_data_changed(joao, labelled, tmp_path):
     [
         ["labelled.jsonl"],
         ["--epochs", 9],
+        ["--objective", "nt_xent"],
         ["--set", "strength=0.1"],
         ["--out", "other"],
         ["--plain"],

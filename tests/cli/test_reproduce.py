@@ -27,8 +27,8 @@ def short(monkeypatch):
 def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
     arguments = ["reproduce", "unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records"]
     first = joao(*arguments)
-    assert (first.code, first.err) == (0, "")
-    names = [*reproduce.BASELINES, "uniform"]
+    names = [*reproduce.REFERENCES, "uniform"]
+    assert (first.code, first.err) == (0, "".join(f"joao: done: MUTAG {name} seed 0\n" for name in names))
     assert f"{len(names)} cells, 0 done before." in first.out
     paths = {name: tmp_path / "records" / "MUTAG" / f"{name}-0.json" for name in names}
     times = {name: path.stat().st_mtime_ns for name, path in paths.items() if name != "uniform"}
@@ -71,7 +71,7 @@ def test_wrong_words(joao, short, tmp_path, arguments, message):
 
 
 def test_a_damaged_record_is_not_shown_as_a_result(joao, short, tmp_path):
-    for name in [*reproduce.BASELINES, "uniform"]:
+    for name in [*reproduce.REFERENCES, "uniform"]:
         path = tmp_path / "records" / "MUTAG" / f"{name}-0.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"cell": ')
@@ -245,3 +245,11 @@ def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(joao, tmp_path)
     assert outcome.code == 2
     assert "none-10-0.json: is not a record" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_objectives_without_and_with_joao(joao, short):
+    arguments = ["reproduce", "objectives", "--only", "MUTAG", "--methods", "uniform,joao", "--out", "records"]
+    outcome = joao(*arguments, "--json")
+    (row,) = json.loads(outcome.out)["rows"]
+    assert (outcome.code, row["data"], row["objective"]) == (0, "MUTAG", "NT-Xent")
+    assert "unknown method 'wl'" in joao("reproduce", "objectives", "--methods", "wl").err

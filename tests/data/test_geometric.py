@@ -7,6 +7,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
 from joao.data import read
+from joao.data.geometric import graph_batch
 from joao.errors import UserError
 
 
@@ -147,3 +148,21 @@ def test_wrong_graphs_are_told(graphs, message):
     with pytest.raises(UserError, match=message) as told:
         read(graphs)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("with_attributes", [True, False])
+def test_a_batch_as_augmentations_take_it(with_attributes):
+    one = Data(x=torch.rand(4, 2), edge_index=torch.tensor([[3, 0, 2, 2, 1, 3], [0, 3, 1, 2, 2, 0]]))
+    other = Data(x=torch.rand(3, 2, dtype=torch.float64), edge_index=torch.tensor([[2], [0]]))  # one direction
+    if with_attributes:
+        one.edge_attr, other.edge_attr = torch.tensor([1.0, 1.0, 5.0, 9.0, 5.0, 4.0]), torch.tensor([7.0])
+    batch = graph_batch(Batch.from_data_list([one, path(1, x=torch.rand(1, 2), edge_attr=torch.zeros(0)), other]))
+    ends = list(zip(batch.source.tolist(), batch.target.tolist(), strict=True))
+    assert ends == sorted([(0, 3), (3, 0), (1, 2), (2, 1), (5, 7), (7, 5)], key=lambda edge: (edge[1], edge[0]))
+    assert (batch.num_graphs, batch.graph_of_node.tolist()) == (3, [0, 0, 0, 0, 1, 2, 2, 2])
+    assert batch.x.dtype == torch.float32
+    if with_attributes:  # three times 0-3, two of them one way: the mean of 1, 1 and 4 with its mirror image
+        found = dict(zip(ends, batch.edge_attr.squeeze(1).tolist(), strict=True))
+        assert found == {(0, 3): 2, (3, 0): 2, (1, 2): 5, (2, 1): 5, (5, 7): 7, (7, 5): 7}
+    else:
+        assert batch.edge_attr is None

@@ -11,11 +11,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from joao.baselines.histogram import histogram
 from joao.data import Features, read
 from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
-from joao.evaluation.histogram import histogram
 from joao.evaluation.svm import kernel_matrix, score_folds
 from joao.experiment import untrained
 from joao.recipe import make_recipe

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from joao.encoders import ENCODERS, MoleculeGin, NodeEncoder
+from joao.encoders import ENCODERS, Gin, MoleculeGin, NodeEncoder
 from joao.objectives import OBJECTIVES, NodeObjective, PairObjective
 
 PAIR_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
@@ -45,7 +45,7 @@ def test_the_order_of_the_graphs_does_not_matter(pair_objective, generator):
 
 
 def test_views_that_agree_cost_less_than_the_same_views_shifted(pair_objective):
-    z = torch.eye(5)
+    z = torch.eye(5).repeat(1, 2)  # twice, for objectives whose views are predictions beside projections
     assert pair_objective(z, z) < pair_objective(z, z.roll(1, dims=0))
 
 
@@ -69,6 +69,12 @@ def test_low_precision_views_are_compared_in_full_precision(pair_objective, gene
     torch.testing.assert_close(pair_objective(first, second), full, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("name", [name for name, kind in PAIR_OBJECTIVES.items() if kind.static])
+def test_what_is_static_asks_for_no_values(name):
+    without_values = torch.empty(3, 6, 4, device="meta")  # whatever asks for one fails
+    assert PAIR_OBJECTIVES[name]()(without_values, without_values).shape == (3,)
+
+
 @pytest.fixture(params=NODE_OBJECTIVES)
 def node_objective(request):
     return NODE_OBJECTIVES[request.param]()
@@ -76,9 +82,11 @@ def node_objective(request):
 
 @pytest.fixture(params=NODE_ENCODERS)
 def kind(request, node_objective):
-    """Of an encoder; for an objective of atoms, whatever takes atoms stands in for those that do not."""
+    """Of an encoder; where the objective needs atoms or a diffusion, one that has it stands in for those without."""
     kind = NODE_ENCODERS[request.param]
-    return MoleculeGin if node_objective.needs_atoms else kind
+    if node_objective.needs_atoms:
+        return MoleculeGin
+    return Gin if node_objective.needs_diffusion and not kind.can_diffuse else kind
 
 
 @pytest.fixture
@@ -146,7 +154,7 @@ def test_all_that_makes_vectors_of_nodes_learns(node_objective, encoder, batch, 
     # A part that is an encoder again has layers behind the nodes' vectors, which rest.
     resting = {name for name, _ in encoder.named_parameters()} - takes_part
     names = {name for name, _ in parts.named_parameters()}
-    assert not names or learned(loss, parts) == names - resting
+    assert not names or learned(loss, parts) == names - resting - {f"encoder.{name}" for name in resting}
 
 
 def test_parts_do_not_hold_the_encoder_itself(node_objective, encoder):

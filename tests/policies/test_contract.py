@@ -88,6 +88,66 @@ def test_equal_generators_draw_equal_pairs(make, generator):
     assert drawn[0] == drawn[1]
 
 
+def test_without_a_count_it_is_one_pair_of_names(make, generator):
+    policy = make(dict.fromkeys(POOL))  # a dictionary by name is a pool
+    policy.update(torch.rand(SIZE, SIZE, generator=generator()))
+    for seed in range(20):
+        numbers = policy.sample(1, generator(seed))[0].tolist()
+        assert policy.sample(generator=generator(seed)) == tuple(POOL[number] for number in numbers)
+
+
+def test_without_a_generator_torchs_own_is_drawn_from(make):
+    policy, drawn = make(POOL), []
+    for _ in range(2):
+        torch.manual_seed(4)
+        drawn.append([policy.sample() for _ in range(30)])
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) > 1 or (policy.probabilities == 1).any()
+
+
+LEARNING = [name for name, policy in POLICIES.items() if policy.learns]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_losses_may_be_nested_lists(name, generator):
+    losses = torch.rand(SIZE, SIZE, dtype=torch.float64, generator=generator())
+    one, other = POLICIES[name](POOL), POLICIES[name](POOL)
+    one.update(losses)
+    other.update(losses.tolist())
+    assert torch.equal(one.probabilities, other.probabilities)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (torch.zeros(SIZE**2), rf"must be a {SIZE} x {SIZE} table, got \({SIZE**2},\)"),
+        (torch.tensor(1.0), rf"must be a {SIZE} x {SIZE} table, got \(\)"),
+        (torch.full((SIZE, SIZE), torch.nan), "must be finite"),
+        (torch.full((SIZE, SIZE), torch.inf), "must be finite"),
+        ([[1.0], [2.0, 3.0]], f"the table of pair losses must be a {SIZE} x {SIZE} table of numbers"),
+    ],
+)
+def test_other_losses_are_refused_and_change_nothing(name, losses, message):
+    policy = POLICIES[name](POOL)
+    before = policy.probabilities.clone()
+    with pytest.raises(UserError, match=message):
+        policy.update(losses)
+    assert torch.equal(policy.probabilities, before)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_prior_of_each_view_is_the_product_for_both(name):
+    law = [(number + 1) / (SIZE * (SIZE + 1) / 2) for number in range(SIZE)]
+    table = [[one * other for other in law] for one in law]
+    one, other = POLICIES[name](POOL, prior=law), POLICIES[name](POOL, prior=table)
+    torch.testing.assert_close(one.probabilities, other.probabilities, rtol=0, atol=1e-15)
+    with pytest.raises(UserError, match="non-negative"):
+        POLICIES[name](POOL, prior=[-0.5, 1.5, *[0.0] * (SIZE - 2)])
+    with pytest.raises(UserError, match=rf"or {SIZE} numbers, got \(2,\)"):
+        POLICIES[name](POOL, prior=[0.5, 0.5])
+
+
 def test_an_empty_pool_is_refused(make):
     with pytest.raises(UserError, match="the pool is empty"):
         make([])

@@ -83,7 +83,7 @@ def test_tables_are_computed_in_double_precision():
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ([[0.5, 0.5]], r"must be a 2 x 2 table, got \(1, 2\)"),
+        ([[0.5, 0.5]], r"must be a 2 x 2 table, or 2 numbers, got \(1, 2\)"),
         ([[0.5, 0.5], [0.5, 0.5]], "sum to 1; it sums to 2"),
         ([[1.5, -0.5], [0.0, 0.0]], "must be non-negative"),
         ([[float("nan"), 0.5], [0.5, 0.0]], "it sums to nan"),

@@ -92,3 +92,16 @@ def test_several_tables_are_side_by_side(tmp_path):
 def test_a_place_that_cannot_be_written_to(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
         draw_policy(TABLE, TABLE, "Title", tmp_path / "nowhere" / "picture.png")
+
+
+def test_a_pool_with_strengths_is_summed_and_has_a_third_panel(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(Axes, "text", lambda self, x, y, text, **how: written.append((self.get_title(), x, y, text)))
+    names = ["node_drop(strength=0.1)", "node_drop(strength=0.3)", "identity"]
+    table = PairTable.of(names, [[0.1, 0.2, 0.0], [0.3, 0.1, 0.0], [0.0, 0.0, 0.3]])
+    draw_policy(table, table, "Title", tmp_path / "picture.png")
+    assert imread(tmp_path / "picture.png").shape == (480, 1650, 4)
+    pairs, third = ([each[1:] for each in written if ("views" in each[0]) == is_third] for is_third in (False, True))
+    assert pairs == [(0, 0, "0.70"), (1, 0, "0.00"), (0, 1, "0.00"), (1, 1, "0.30")] * 2
+    # Columns are "-", 0.1 and 0.3; node_drop has nothing in the first, identity nothing in the others.
+    assert third == [(1, 0, "0.35"), (2, 0, "0.35"), (0, 1, "0.30")]

@@ -63,3 +63,22 @@ def test_markdown_by_hand():
         "| **node_drop** | 0.625 | 0.125 |",
         "| **identity** | 0.125 | 0.125 |",
     ]
+
+
+def test_strengths_by_hand_beside_a_pool_without():
+    members = ["node_drop(strength=0.1)", "node_drop(strength=0.3)", "identity"]
+    drawn = [[1, 0, 1], [0, 4, 0], [0, 2, 0]]
+    of_strengths = record(0, drawn, method="joao_strengths")
+    of_strengths["policy"]["augmentations"] = members
+    lines = learned_markdown([RECORDS[0], of_strengths]).splitlines()
+    # Of 8 draws: node_drop twice in 5, and 0.1 makes 2 first views and 1 second view of all 16.
+    assert f"| MUTAG | {NAMES['joao_strengths']} | 0.81 | 0.19 | 0.62 |" in lines
+    strengths = lines[lines.index("## Share of views at each strength") :]
+    assert strengths[2:6] == [
+        "| data | method | augmentation | no strength | at 0.1 | at 0.3 |",
+        "| --- | --- | --- | --- | --- | --- |",
+        f"| MUTAG | {NAMES['joao_strengths']} | node_drop |  | 0.188 | 0.625 |",
+        f"| MUTAG | {NAMES['joao_strengths']} | identity | 0.188 |  |  |",
+    ]
+    assert "| **node_drop** | 0.625 | 0.125 |" in lines
+    assert "at each strength" not in learned_markdown(RECORDS)

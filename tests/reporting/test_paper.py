@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from joao.reporting.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised
+from joao.reporting.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
 from joao.reproduce import semi_supervised as few_labels
 from joao.reproduce import transfer
 from joao.reproduce.unsupervised import grid
@@ -60,7 +60,10 @@ def test_every_data_set_of_the_tables_has_a_column():
 
 
 def test_every_cell_of_the_published_tables_has_its_figure():
-    for method in grid()["methods"].keys() & ROWS.keys():
+    for method in ("infograph", "graphcl", "joao", "joaov2"):
         assert all(unsupervised(method, dataset) for dataset in grid()["datasets"])
+    assert set(PAPER["unsupervised"]) == {ROWS[name] for name in grid()["methods"].keys() & ROWS.keys()}
+    assert unsupervised_rank("joao") == PAPER["unsupervised"]["JOAO"]["rank"]
+    assert unsupervised_rank("uniform") is None
     cells = few_labels.cells("semi_supervised")
     assert {cell for cell in cells if semi_supervised(cell.method, cell.dataset, cell.label_rate) is None} == set()

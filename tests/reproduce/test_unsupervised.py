@@ -3,30 +3,35 @@
 import copy
 import itertools
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 import torch
 
+from joao.baselines import BASELINES
+from joao.baselines.histogram import histogram
 from joao.data.sources import read
 from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.histogram import histogram
 from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain, untrained
 from joao.reproduce import unsupervised as reproduce
 from joao.reproduce.unsupervised import (
-    BASELINES,
+    REFERENCES,
     Cell,
     cell_recipe,
     cells,
     compute,
     compute_missing,
+    has_encoder,
     is_done,
     read_record,
+    rows_of,
+    why_not,
 )
 
 GRID = reproduce.grid()
@@ -51,22 +56,34 @@ def short(monkeypatch):
 
 
 def untimed(record):
-    return {key: value for key, value in record.items() if "seconds" not in key and "per second" not in key}
+    return {key: value for key, value in record.items() if not re.search("seconds|per second|bytes", key)}
 
 
 def test_the_whole_table():
     everything = cells()
     assert len(everything) == len(set(everything))
-    columns, rows = list(GRID["datasets"]), [*BASELINES, *GRID["methods"]]
+    columns, rows = list(GRID["datasets"]), [*REFERENCES, *rows_of("unsupervised")]
     assert everything == [Cell(*each) for each in itertools.product(columns, rows, GRID["seeds"])]
+    assert {"gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "mvgrl", "infograph", "graphcl"} < set(rows)
+
+
+def test_the_table_of_objectives():
+    rows = rows_of("objectives")
+    assert {cell.dataset for cell in cells(table="objectives")} == set(GRID["objectives"]["datasets"])
+    assert {*rows, *rows_of("unsupervised")} == set(GRID["methods"])
+    for without, learned in zip(rows[::2], rows[1::2], strict=True):
+        one, other = (cell_recipe(Cell("NCI1", row, 0)).table() for row in (without, learned))
+        assert {key for key in one if one[key] != other[key]} == {"policy"}
+    with pytest.raises(UserError, match="unknown data set 'DD'"):
+        cells(["DD"], table="objectives")
 
 
 def test_named_rows_and_columns_come_with_the_baselines():
     some = cells(["MUTAG", "DD"], ["joao"])
     assert {cell.dataset for cell in some} == {"MUTAG", "DD"}
-    assert {cell.method for cell in some} == {*BASELINES, "joao"}
+    assert {cell.method for cell in some} == {*REFERENCES, "joao"}
     assert {cell.seed for cell in some} == set(GRID["seeds"])
-    assert cells(["MUTAG"], ["untrained"]) == [cell for cell in cells(["MUTAG"]) if cell.method in BASELINES]
+    assert cells(["MUTAG"], ["untrained"]) == [cell for cell in cells(["MUTAG"]) if cell.method in REFERENCES]
 
 
 def test_a_name_given_twice_is_one():
@@ -75,7 +92,7 @@ def test_a_name_given_twice_is_one():
 
 def test_the_baselines_are_never_inductive():
     assert {(cell.method, cell.inductive) for cell in cells(["MUTAG"], ["joao"], inductive=True)} == {
-        *((name, False) for name in BASELINES),
+        *((name, False) for name in REFERENCES),
         ("joao", True),
     }
 
@@ -115,6 +132,39 @@ def test_recipes_are_those_settled():
     assert {pools[name] for name in ("REDDIT-BINARY", "REDDIT-MULTI-5K")} == {"sparse"}
 
 
+def test_rows_without_an_encoder_have_no_recipe_and_say_their_options():
+    assert [name for name in GRID["methods"] if not has_encoder(name)] == [
+        *("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp")
+    ]
+    assert cell_recipe(Cell("NCI1", "wl", 0)) is cell_recipe(Cell("NCI1", "histogram", 0)) is None
+
+
+def test_a_kernel_by_hand(root, short, tmp_path):
+    dataset = read("MUTAG", root)
+    record = compute(Cell("MUTAG", "wl", 1), dataset, device="cpu")
+    rows = BASELINES["wl"](iterations=3).fit_transform(dataset)
+    expected = evaluate_embeddings(rows, dataset.classes, partitions=[1], kernel="linear")
+    assert record["scores"] == expected.to_json()
+    assert (record["recipe"], record["baseline"]) == (None, {"name": "wl", "iterations": 3})
+    assert record["peak bytes"] >= 0
+
+
+def test_an_embedding_has_the_seed_of_its_cell(root, short):
+    pytest.importorskip("gensim")
+    dataset = read("MUTAG", root)
+    record = compute(Cell("MUTAG", "graph2vec", 1), dataset, device="cpu")
+    rows = BASELINES["graph2vec"](seed=1).fit_transform(dataset)
+    assert record["scores"] == evaluate_embeddings(rows, dataset.classes, partitions=[1]).to_json()
+    assert record["baseline"]["seed"] == 1
+
+
+def test_a_cell_that_cannot_be_done_is_left_out_and_says_why(short):
+    short["methods"]["wl"]["not_on"] = {"DD": "takes a year."}
+    left = cells(["DD", "MUTAG"], ["wl"])
+    assert {cell.dataset for cell in left if cell.method == "wl"} == {"MUTAG"}
+    assert (why_not("DD", "wl"), why_not("MUTAG", "wl")) == ("takes a year.", None)
+
+
 def test_graphcl_differs_from_joao_by_its_policy_alone():
     graphcl, joao = (cell_recipe(Cell("NCI1", method, 0)).table() for method in ("graphcl", "joao"))
     assert {key for key in joao if joao[key] != graphcl[key]} == {"policy"}
@@ -146,7 +196,7 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
         "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device="cpu").numpy(),
         "untrained": untrained(recipe, dataset, features, device="cpu").numpy(),
     }
-    assert set(vectors) == set(BASELINES)
+    assert set(vectors) == set(REFERENCES)
     for method, embeddings in vectors.items():
         record = compute(Cell("MUTAG", method, 1), dataset, device="cpu")
         assert record["scores"] == evaluate_embeddings(embeddings, dataset.classes, partitions=[1]).to_json()
@@ -178,7 +228,7 @@ def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeyp
 
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
-    assert len(wanted) == 2 * len([*BASELINES, "uniform"])
+    assert len(wanted) == 2 * len([*REFERENCES, "uniform"])
     computing = compute_missing(wanted, tmp_path / "new" / "records", data_root=str(root), device="cpu")
     assert [next(computing), next(computing)] == wanted[:2]
     computing.close()

@@ -26,14 +26,14 @@ def pool():
 
 @pytest.fixture
 def make_method(store, pool):
-    def make(heads="shared_head", policy=MinMax, pool=pool, seed=0, **options) -> Method:
+    def make(heads="shared_head", policy=MinMax, pool=pool, seed=0, objective=NtXent(), **options) -> Method:  # noqa: B008
         with seeded(seed, "weights"):
             encoder = Gin(store.num_features, width=4, layers=2)
             return Method(
                 augmentations=pool,
                 encoder=encoder,
                 heads=HEADS[heads](encoder.num_dimensions, len(pool)),
-                objective=NtXent(),
+                objective=objective,
                 policy=policy(list(pool), **options),
             )
 

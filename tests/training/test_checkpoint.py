@@ -5,16 +5,19 @@ import torch
 
 from joao.errors import UserError
 from joao.heads import HEADS
+from joao.objectives import OBJECTIVES
 from joao.policies import Uniform
 from joao.training.checkpoint import restore, state_of
 
+CASES = itertools.product(HEADS, ("batch", "graph"), ("nt_xent",))
 
-@pytest.fixture(params=itertools.product(HEADS, ("batch", "graph")), ids=lambda param: "-".join(param))
+
+@pytest.fixture(params=[*CASES, ("shared_head", "batch", "bootstrap")], ids="-".join)
 def make(request, make_method, make_training):
-    heads, pair_per = request.param
+    heads, pair_per, objective = request.param
 
     def training(seed=0):
-        method = make_method(heads, seed=seed)
+        method = make_method(heads, seed=seed, objective=OBJECTIVES[objective]())
         return make_training(method, epochs=4, pair_per=pair_per, update_every=3)
 
     return training

@@ -8,7 +8,7 @@ from joao.augmentations import Augmentation, Identity
 from joao.encoders import Convolutions
 from joao.errors import UserError
 from joao.heads import HEADS
-from joao.objectives import NtXent, PairObjective
+from joao.objectives import OBJECTIVES, Bootstrap, NtXent, PairObjective
 from joao.training import rooms
 from joao.training.checkpoint import restore, state_of
 from joao.training.recorder import Recorder
@@ -34,6 +34,17 @@ def test_the_fast_path_does_what_the_plain_path_does(make_method, make_training,
         shown(make_training(make_method(heads, pool=certain_pool), fast=fast, **settings)) for fast in (False, True)
     )
     assert plain[3] == fast[3]
+    for one, other in zip(plain[:3], fast[:3], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if getattr(kind, "static", False)])
+def test_every_static_objective_is_the_same_on_both_paths(make_method, make_training, certain_pool, name):
+    settings = {"epochs": 3, "learning_rate": 1e-5, "update_batches": 2}
+    plain, fast = (
+        shown(make_training(make_method(pool=certain_pool, objective=OBJECTIVES[name]()), fast=fast, **settings))
+        for fast in (False, True)
+    )
     for one, other in zip(plain[:3], fast[:3], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
@@ -121,6 +132,7 @@ def test_a_part_without_a_padded_form_trains_on_the_plain_path_and_is_named_when
             method, encoder=Convolutions(store.num_features, width=4, layers=2)
         ),
         "the augmentation Unpadded has no padded form": make_method(pool={"own": Unpadded(), "identity": Identity()}),
+        "the objective Bootstrap has a copy of the encoder that follows it": replace(method, objective=Bootstrap()),
         "the objective Unstatic does not say that it is static": replace(method, objective=Unstatic()),
     }
     for reason, case in cases.items():

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from joao.benchmarks.memory import how_measured
 from joao.benchmarks.plan import Plan
 from joao.benchmarks.reading import measure_reading
 from joao.benchmarks.roof import measure_roof
@@ -20,6 +19,7 @@ from joao.benchmarks.scaling import axes, measure_axis
 from joao.benchmarks.side_by_side import ABOUT, measure_workload
 from joao.benchmarks.svm import measure_svm
 from joao.benchmarks.workloads import make_workload
+from joao.memory import how_measured
 from joao.provenance import command, machine, versions
 from joao.training.device import make_fabric, matrix_products, pick_device
 

@@ -11,13 +11,13 @@ import torch
 
 from joao.benchmarks.fits import fitted
 from joao.benchmarks.floor import Floor, ViewsOf
-from joao.benchmarks.memory import peak_memory
 from joao.benchmarks.steps import epoch_task, make_method, make_training, part_tasks, recipe_of
 from joao.benchmarks.timing import Seconds, Task, always, interleaved
 from joao.benchmarks.workloads import Workload
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.graphs import GraphStore
+from joao.memory import peak_memory
 from joao.objectives import NtXent
 from joao.randomness import torch_generator
 

@@ -10,13 +10,13 @@ import torch
 
 from joao.benchmarks.counts import Work, work_of_step
 from joao.benchmarks.floor import Floor, ViewsOf, scattered
-from joao.benchmarks.memory import peak_memory
 from joao.benchmarks.plan import Plan
 from joao.benchmarks.rivals import MAKERS, rivals_of
 from joao.benchmarks.steps import epoch_task, make_method, make_training, part_tasks, recipe_of
 from joao.benchmarks.timing import Spread, Task, always, interleaved, paired_ratio
 from joao.benchmarks.workloads import Workload
 from joao.errors import UserError
+from joao.memory import peak_memory
 from joao.randomness import torch_generator
 
 MOST_VIEWS = 30  # pairs of views that a floor runs over

@@ -80,14 +80,14 @@ def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output,
     """Scores with a progress bar, writes the record, says its figures and returns it."""
     from joao.files import write_json
     from joao.reporting.tables import NAMES, with_deviation
-    from joao.scoring import BASELINES, evaluate
+    from joao.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)
-    with output.progress("scoring", (len(BASELINES) + 1) * 5 * num_folds) as bar:
+    with output.progress("scoring", (len(REFERENCES) + 1) * 5 * num_folds) as bar:
         record = evaluate(trained, dataset, on_fold=lambda fold, accuracy: bar.advance(), **options)
     write_json(record_path, record)
     lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
-    for key in (*BASELINES, "run"):
+    for key in (*REFERENCES, "run"):
         scores = record[key]
         name = NAMES.get(key, "this run")
         lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
@@ -97,7 +97,7 @@ def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output,
         f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}.{labels}"
     )
     output.table(["", "accuracy %"], lines)
-    for baseline in reversed(BASELINES):
+    for baseline in reversed(REFERENCES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
             f"Gain over {NAMES[baseline]}: {gain['mean']:+.2f} points "

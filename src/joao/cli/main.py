@@ -7,7 +7,20 @@ from typing import Any
 
 import typer
 
-from joao.cli import bench, data, embed, evaluate, export, finetune, pack, predict, pretrain, quickstart, reproduce
+from joao.cli import (
+    bench,
+    compare,
+    data,
+    embed,
+    evaluate,
+    export,
+    finetune,
+    pack,
+    predict,
+    pretrain,
+    quickstart,
+    reproduce,
+)
 from joao.errors import Interrupted, UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -22,6 +35,7 @@ app = typer.Typer(
 )
 app.command()(quickstart.quickstart)
 app.command()(data.data)
+app.command()(compare.compare)
 app.command()(pack.pack)
 app.command()(pretrain.pretrain)
 app.command()(embed.embed)

@@ -40,8 +40,15 @@ def pretrain(
     method: Annotated[
         str | None,
         typer.Option(
-            help="joao (default), joaov2, graphcl, uniform, gae (or edge_pred), infomax, context_pred or, for "
-            "molecules, attr_masking."
+            help="joao (default), joaov2, joao_strengths, graphcl, uniform, infograph, mvgrl, gae (or edge_pred), "
+            "infomax, context_pred or, for molecules, attr_masking."
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="What tells how well two views agree, with any method that shows views: nt_xent (default), "
+            "jensen_shannon, barlow_twins or bootstrap."
         ),
     ] = None,
     recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,
@@ -73,7 +80,7 @@ def pretrain(
     """
     output = Output(quiet, as_json)
     if resume is not None:
-        given = (seed, epochs, precision, fast, smiles, identifiers, tasks)
+        given = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
         if source or out or recipe or settings or method or any(each is not None for each in given):
             raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
         from joao.run import Run
@@ -104,6 +111,7 @@ def pretrain(
     table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
     short = {"training.seed": seed, "training.epochs": epochs}
     all_settings = [f"method={method}"] if method is not None else []
+    all_settings += [f"objective.name={objective}"] if objective is not None else []
     all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
     table, place = with_settings(table, all_settings), str(recipe) if recipe else "recipe"
     made = _checked(table, place)

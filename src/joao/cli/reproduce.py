@@ -1,14 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
 from joao.errors import UserError
 
+if TYPE_CHECKING:
+    from joao.reproduce.unsupervised import Cell
+
+UNSUPERVISED = Path("results/unsupervised")
 app = typer.Typer(help="Make the paper's tables again.", no_args_is_help=True)
 
 
@@ -24,7 +28,7 @@ def unsupervised(
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Pre-train on each training part alone (ten times the work).")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/unsupervised"),
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = UNSUPERVISED,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
@@ -35,23 +39,65 @@ def unsupervised(
 
     What has a record is not computed again, so an interrupted run goes on where it was.
     """
-    from joao.reporting.results import write_results
     from joao.reporting.tables import HEADER, cells_of, rows
-    from joao.reproduce.unsupervised import cells, compute_missing, is_done, read_record
+    from joao.reproduce.unsupervised import cells, rows_of, why_not
 
     output = Output(quiet, as_json)
     wanted = cells(_names(only), _names(methods), inductive=inductive)
+    for method in _names(methods) or rows_of("unsupervised"):
+        for dataset in dict.fromkeys(cell.dataset for cell in wanted):
+            if reason := why_not(dataset, method):
+                output.notice(f"{method} on {dataset} is left out: {reason}")
+    table = rows(_frozen(wanted, out, jobs, device, data_root, output))
+    output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
+    output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
+    output.say(f"Table of all records: {out / 'table.md'}")
+    output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
+
+
+@app.command()
+def objectives(
+    only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all four")] = "",
+    methods: Annotated[str, typer.Option(help="Rows, with commas between.", show_default="all")] = "",
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = UNSUPERVISED,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Other objectives of two views, each without JOAO and with it, by the unsupervised protocol.
+
+    What has a record is not computed again, so an interrupted run goes on where it was.
+    """
+    from joao.reporting.objectives import HEADER, objective_lines
+    from joao.reproduce.unsupervised import cells
+
+    output = Output(quiet, as_json)
+    wanted = cells(_names(only), _names(methods), table="objectives")
+    lines = objective_lines(_frozen(wanted, out, jobs, device, data_root, output))
+    output.table(HEADER, lines, title="Accuracy of an SVM, five seeds, without and with JOAO")
+    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
+    output.say(f"Table of all records: {out / 'objectives.md'}")
+    output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --objective barlow_twins --out runs/mine")
+
+
+def _frozen(
+    wanted: Sequence[Cell], out: Path, jobs: int | None, device: str, data_root: str | None, output: Output
+) -> list[dict[str, Any]]:
+    """The records of cells of the unsupervised protocol, computed where there are none; writes their tables."""
+    from joao.reporting.results import write_results
+    from joao.reproduce.unsupervised import compute_missing, is_done, read_record
+
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
     with output.progress("cells", len(missing)) as bar:
         for cell in compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores()):
             bar.advance(f"{cell.dataset} {cell.method} seed {cell.seed}")
+            output.log(f"done: {cell.dataset} {cell.method} seed {cell.seed}")
     records = [read_record(cell.path(out)) for cell in wanted]
-    table = rows(records)
-    output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
-    output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
-    output.say(f"Table of all records: {write_results(out)}")
-    output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
+    write_results(out)
+    return records
 
 
 Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all that are at hand")]

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from joao.data.base import Array, Dataset, make_dataset, plain_label
 from joao.errors import UserError
+from joao.graphs import GraphBatch
 
 
 def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
@@ -52,6 +53,22 @@ def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
         graph_labels=_labels(graphs, name, notices),
         notices=notices,
     )
+
+
+def graph_batch(batch: Any) -> GraphBatch:
+    """A torch-geometric ``Batch`` as augmentations take it: for a training loop of one's own (docs/plug-in.md).
+
+    A missing direction of an edge is added; loops and repeats are left out. Attributes of what becomes one edge are
+    averaged.
+    """
+    from torch_geometric.utils import remove_self_loops, to_undirected
+
+    ends, edge_attr = remove_self_loops(batch.edge_index, batch.edge_attr)
+    attributes = None if edge_attr is None else edge_attr.float().view(len(edge_attr), -1)
+    ends, attributes = to_undirected(ends, attributes, num_nodes=batch.num_nodes, reduce="mean")
+    # By source and then by target; as every edge has its other direction, also by target and then by source.
+    target, source = ends
+    return GraphBatch(batch.x.float(), source, target, batch.batch, batch.num_graphs, attributes)
 
 
 def _sizes(graphs: Sequence[Any], name: str, notices: list[str]) -> Tensor:

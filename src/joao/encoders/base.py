@@ -40,9 +40,13 @@ class NodeEncoder(Encoder, ABC):
 
     Attributes:
         num_node_dimensions: length of the nodes' vectors.
+        can_diffuse: whether all that it knows of edges is one sum over neighbours, which a diffusion may replace.
+        diffusion: the ``alpha`` of this diffusion, or None for the sum. It is no weight: no file has it.
     """
 
     num_node_dimensions: int
+    can_diffuse: bool = False
+    diffusion: float | None = None
 
     @abstractmethod
     def encode_nodes(self, batch: GraphBatch) -> Tensor:

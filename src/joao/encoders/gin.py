@@ -6,7 +6,7 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
 from joao.encoders._statistics import remember
 from joao.encoders.base import PaddedEncoder, sum_nodes
 from joao.errors import UserError
@@ -28,6 +28,7 @@ class Gin(PaddedEncoder):
     """
 
     uses_edge_attr = False
+    can_diffuse = True
 
     def __init__(self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3) -> None:
         super().__init__()
@@ -46,7 +47,8 @@ class Gin(PaddedEncoder):
 
     def _layers(self, batch: GraphBatch) -> Iterator[Tensor]:
         x = batch.x
-        matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        matrix = adjacency(batch, dtype) if self.diffusion is None else diffusion(batch, self.diffusion, dtype)
         for mlp, norm in zip(self.mlps, self.norms, strict=True):
             x = norm(mlp(add_neighbours(x, matrix)))
             yield x

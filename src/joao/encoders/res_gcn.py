@@ -6,7 +6,7 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
 from joao.encoders._statistics import Moments, normalised, remember_all
 from joao.encoders.base import StackableEncoder, sum_nodes
 from joao.errors import UserError
@@ -35,6 +35,7 @@ class ResGcn(StackableEncoder):
     """
 
     uses_edge_attr = False
+    can_diffuse = True
 
     def __init__(
         self,
@@ -63,8 +64,10 @@ class ResGcn(StackableEncoder):
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         norms = iter(self.node_norms)
         x = torch.relu(self.first(next(norms)(batch.x)))
-        matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
-        c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        matrix = adjacency(batch, dtype) if self.diffusion is None else diffusion(batch, self.diffusion, dtype)
+        # A diffusion has scales of its own.
+        c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1) if self.diffusion is None else 1
         for convolution, norm in zip(self.convolutions, norms, strict=True):
             made = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
             x = x + made if self.residual else made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import final
@@ -134,6 +134,24 @@ def table_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -
     found = [float(np.corrcoef(one.ravel(), other[np.ix_(way, way)].ravel())[0, 1]) for way in ways]
     as_large = np.abs(found) >= abs(found[0]) - 1e-12
     return TableCorrelation(found[0], float(as_large.mean()))
+
+
+def average_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean, over the data sets that a method has a score on, of its place among the methods that have one there.
+
+    The best has place 1; equal ones share the mean of their places.
+
+    Args:
+        scores: of each data set, by method.
+
+    >>> average_ranks({"one": {"a": 70.0, "b": 80.0}, "other": {"a": 60.0}})
+    {'a': 1.5, 'b': 1.0}
+    """
+    places: dict[str, list[float]] = {}
+    for of_methods in scores.values():
+        for method, place in zip(of_methods, rankdata([-score for score in of_methods.values()]), strict=True):
+            places.setdefault(method, []).append(float(place))
+    return {method: mean(found) for method, found in places.items()}
 
 
 def chance_level(classes: NDArray[np.int64]) -> float:

@@ -11,16 +11,25 @@ one with the best mean accuracy over five inner folds; of equally good ones, the
 Scores and choices are those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``. Here the
 kernel matrix of a part is computed once and shared by every :math:`C`. What is left is libsvm's own steps, most of
 them for the largest :math:`C`; it stops within a tolerance, where only the same steps lead to the same scores.
+
+The feature map :math:`\phi` of a graph kernel is not standardised; its rows have the length 1 instead,
+
+.. math::
+    k(x, y) = \phi(x) \cdot \phi(y) \, / \, (\lVert \phi(x) \rVert \lVert \phi(y) \rVert)
+
+This needs nothing but the two graphs, so one matrix of all pairs serves all folds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import partial
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 from sklearn import config_context
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -39,6 +48,8 @@ CACHE_OF_FEW_STEPS, CACHE_OF_MANY = 4, 200
 
 Matrix = NDArray[np.float64]
 Classes = NDArray[np.int64]
+Kernel = Literal["rbf", "linear"]
+KernelOf = Callable[[Fold], tuple[Matrix, Matrix]]
 
 
 @final
@@ -51,10 +62,11 @@ class FoldScores:
 
 
 def score_folds(
-    embeddings: ArrayLike,
+    embeddings: ArrayLike | csr_array,
     classes: Classes,
     folds: Sequence[Fold],
     *,
+    kernel: Kernel = "rbf",
     standardise: bool = True,
     jobs: int = 1,
     on_fold: Callable[[int, float], None] | None = None,
@@ -62,57 +74,83 @@ def score_folds(
     """Chooses C and fits on the training part of each fold, and scores the test part.
 
     Args:
-        embeddings: ``(G, d)``.
+        embeddings: ``(G, d)``, for the linear kernel also a sparse array.
         classes: ``(G,)`` class numbers.
         folds: train and test graphs of each fold. Where a class has fewer than five members in a training part,
             there are that many inner folds instead of five; below two, it is an error.
+        kernel: ``linear`` for the feature map of a graph kernel, which is scaled to length 1 and nothing else.
         standardise: False is the published, unscaled form.
         jobs: folds at a time; the scores do not depend on it.
         on_fold: called with the fold's number and accuracy, in order, as folds are done.
     """
-    embeddings, classes = checked_embeddings(embeddings, classes)
-    tasks = (delayed(_score_fold)(embeddings, classes, fold, standardise) for fold in folds)
     scores: list[tuple[float, float]] = []
     # Threads, for libsvm and matrix products let others run meanwhile, and processes take seconds to start.
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
     with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
-        for score in parallel(tasks):
+        embeddings, classes = checked_embeddings(embeddings, classes)
+        kernel_of = _kernel_of(embeddings, kernel, standardise)
+        for score in parallel(delayed(_score_fold)(kernel_of, classes, fold) for fold in folds):
             scores.append(score)
             if on_fold is not None:
                 on_fold(len(scores) - 1, score[0])
     return FoldScores(tuple(accuracy for accuracy, _ in scores), tuple(c for _, c in scores))
 
 
-def checked_embeddings(embeddings: ArrayLike, classes: Classes) -> tuple[Matrix, Classes]:
+def checked_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tuple[Matrix | csr_array, Classes]:
     """The same as float64 and integers, or an error that names the first graph that cannot be scored."""
-    matrix, classes = np.ascontiguousarray(embeddings, dtype=np.float64), np.asarray(classes)
-    if matrix.ndim != 2 or matrix.shape[1] == 0 or len(matrix) != len(classes):
+    matrix, classes = _as_matrix(embeddings), np.asarray(classes)
+    if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.shape[0] != len(classes):
         raise UserError(
             f"embeddings: expected one row, with at least one column, for each of {len(classes)} graphs; "
             f"got shape {matrix.shape}."
         )
-    finite = np.isfinite(matrix).all(axis=1)
+    finite = _finite_rows(matrix)
     if not finite.all():
         raise UserError(
-            f"embeddings: {(~finite).sum()} of {len(matrix)} rows are not finite, the first is graph "
+            f"embeddings: {(~finite).sum()} of {len(classes)} rows are not finite, the first is graph "
             f"{np.argmin(finite)}. The pre-training diverged; lower its learning rate."
         )
     return matrix, classes
 
 
-def _score_fold(x: Matrix, classes: Classes, fold: Fold, standardise: bool) -> tuple[float, float]:
-    train, test = fold
+def _as_matrix(embeddings: ArrayLike | csr_array) -> Matrix | csr_array:
+    if issparse(embeddings):
+        return csr_array(embeddings, dtype=np.float64)
+    return np.ascontiguousarray(embeddings, dtype=np.float64)
+
+
+def _finite_rows(matrix: Any) -> NDArray[np.bool_]:
+    finite = np.ones(matrix.shape[0], dtype=bool)
+    if issparse(matrix):
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
+        finite[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
+    else:
+        np.isfinite(matrix).all(axis=1, out=finite)
+    return finite
+
+
+def _kernel_of(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
+    """What gives the kernels of a part: of its training graphs, and of its test graphs with those."""
+    if kernel == "linear":
+        return partial(_part_of, normalised_gram(x))
+    if kernel != "rbf" or issparse(x):
+        raise UserError(f"svm: kernel '{kernel}' of {type(x).__name__}. Known: rbf, of a dense array, and linear.")
+    return partial(_rbf_of, x, standardise)
+
+
+def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold) -> tuple[float, float]:
+    train, _ = fold
     splitter = StratifiedKFold(_num_inner_folds(classes[train]))
     # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         inner = [
-            _accuracies(x[train], classes[train], inner_fold, C_GRID, standardise)
-            for inner_fold in splitter.split(x[train], classes[train])
+            _accuracies(kernel_of, classes, (train[inner_train], train[inner_test]), C_GRID)
+            for inner_train, inner_test in splitter.split(train, classes[train])
         ]
         # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
         mean_accuracies = np.array(inner).T.copy().mean(axis=1)
         chosen = C_GRID[int(mean_accuracies.argmax())]
-        (accuracy,) = _accuracies(x, classes, (train, test), [chosen], standardise)
+        (accuracy,) = _accuracies(kernel_of, classes, fold, [chosen])
     return accuracy, chosen
 
 
@@ -126,8 +164,24 @@ def _num_inner_folds(classes: Classes) -> int:
     return min(NUM_INNER_FOLDS, int(counts.min()))
 
 
-def _accuracies(x: Matrix, classes: Classes, fold: Fold, c_values: Sequence[float], standardise: bool) -> list[float]:
+def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:
     """The test accuracy under each C, all with one kernel matrix."""
+    train, test = fold
+    among_train, test_to_train = kernel_of(fold)
+    accuracies = []
+    for c in c_values:
+        machine = SVC(kernel="precomputed", C=c, cache_size=CACHE_OF_FEW_STEPS if c <= 1 else CACHE_OF_MANY)
+        machine.fit(among_train, classes[train])
+        accuracies.append(float(np.mean(machine.predict(test_to_train) == classes[test])))
+    return accuracies
+
+
+def _part_of(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
+    train, test = fold
+    return gram[np.ix_(train, train)], gram[np.ix_(test, train)]
+
+
+def _rbf_of(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
     train, test = fold
     x_train, x_test = x[train], x[test]
     if standardise:
@@ -137,12 +191,18 @@ def _accuracies(x: Matrix, classes: Classes, fold: Fold, c_values: Sequence[floa
     gamma = 1.0 / (x.shape[1] * variance) if variance != 0 else 1.0
     among_train, test_to_train = kernel_matrix(x_train, x_train, gamma), kernel_matrix(x_test, x_train, gamma)
     np.fill_diagonal(among_train, 1.0)  # as libsvm has it; by rounding alone its steps between equal rows change
-    accuracies = []
-    for c in c_values:
-        machine = SVC(kernel="precomputed", C=c, cache_size=CACHE_OF_FEW_STEPS if c <= 1 else CACHE_OF_MANY)
-        machine.fit(among_train, classes[train])
-        accuracies.append(float(np.mean(machine.predict(test_to_train) == classes[test])))
-    return accuracies
+    return among_train, test_to_train
+
+
+def normalised_gram(x: Matrix | csr_array) -> Matrix:
+    """``(G, G)`` the scalar products of all pairs of rows, of ``(G, d)``, at length 1; of a row of zeros, 0."""
+    products: Any = x @ x.T
+    gram: Matrix = products.toarray() if issparse(products) else products
+    lengths = np.sqrt(np.diag(gram))
+    scale = np.outer(lengths, lengths)
+    scale[scale == 0] = 1.0
+    gram /= scale
+    return gram
 
 
 def kernel_matrix(first: Matrix, second: Matrix, gamma: float) -> Matrix:

@@ -8,11 +8,12 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from joao.errors import UserError
 from joao.evaluation import statistics
 from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.svm import FoldScores, score_folds
+from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.randomness import numpy_generator
 
 
@@ -37,6 +38,7 @@ class Scores:
 
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
+    kernel: Kernel = "rbf"
 
     @property
     def mean(self) -> float:
@@ -80,17 +82,19 @@ class Scores:
             "mean": self.mean,
             "std": self.std,
             "standardise": self.standardise,
+            **({} if self.kernel == "rbf" else {"kernel": self.kernel}),
             "partitions": partitions,
         }
 
 
 def evaluate_embeddings(
-    embeddings: ArrayLike,
+    embeddings: ArrayLike | csr_array,
     classes: NDArray[np.int64],
     *,
     class_names: Sequence[str] = (),
     partitions: Sequence[int] = range(5),
     num_folds: int = 10,
+    kernel: Kernel = "rbf",
     standardise: bool = True,
     jobs: int = 1,
     on_fold: Callable[[int, float], None] | None = None,
@@ -98,12 +102,13 @@ def evaluate_embeddings(
     """Scores frozen embeddings with a support vector machine on every fold of every partition.
 
     Args:
-        embeddings: ``(G, d)``.
+        embeddings: ``(G, d)``, for the linear kernel also a sparse array.
         classes: ``(G,)`` class numbers.
         class_names: what messages call the classes.
         partitions: numbers of the shared partitions; they alone decide the folds, the same for every method.
         num_folds: of each partition.
-        standardise: False is the published, unscaled form.
+        kernel: ``linear`` for the feature map of a graph kernel; see :mod:`joao.evaluation.svm`.
+        standardise: False is the published, unscaled form; the linear kernel has no other.
         jobs: folds at a time, of all partitions; the scores do not depend on it.
         on_fold: called after each fold with how many were done before it and its accuracy.
     """
@@ -114,6 +119,7 @@ def evaluate_embeddings(
         embeddings,
         classes,
         [fold for partition in folds_of for fold in partition],
+        kernel=kernel,
         standardise=standardise,
         jobs=jobs,
         on_fold=on_fold,
@@ -123,7 +129,7 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    return Scores(tuple(parts), standardise)
+    return Scores(tuple(parts), standardise and kernel == "rbf", kernel)
 
 
 def shuffled(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

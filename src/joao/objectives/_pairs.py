@@ -1,9 +1,9 @@
-"""What objectives share that tell true pairs of vectors from made-up ones."""
+"""What objectives share that compare vectors."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 
@@ -12,9 +12,21 @@ def full_precision(vectors: Tensor) -> Tensor:
     return vectors.float() if vectors.dtype.itemsize < 4 else vectors
 
 
+def unit(vectors: Tensor) -> Tensor:
+    """``(..., d)`` vectors of length 1 in the same directions; 0 where a vector is 0."""
+    norm = vectors.norm(dim=-1, keepdim=True)
+    made: Tensor = vectors / norm.masked_fill(norm == 0, 1)
+    return made
+
+
 def inner_products(first: Tensor, second: Tensor) -> Tensor:
     """``(P, d)`` and ``(P, d)`` to ``(P,)``."""
     return (first * second).sum(dim=1)
+
+
+def sums(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
+    """``(num_groups, d)`` sums of the ``vectors`` ``(n, d)`` of each of the ``groups`` ``(n,)``."""
+    return vectors.new_zeros(num_groups, vectors.shape[1]).index_add(0, groups, vectors)
 
 
 def means(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
@@ -23,7 +35,7 @@ def means(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
     >>> means(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2).tolist()
     [[2.0], [0.0]]
     """
-    total = vectors.new_zeros(num_groups, vectors.shape[1]).index_add(0, groups, vectors)
+    total = sums(vectors, groups, num_groups)
     return total / torch.bincount(groups, minlength=num_groups).clamp(min=1)[:, None]
 
 
@@ -35,6 +47,34 @@ def binary_loss(positive: Tensor, negative: Tensor) -> Tensor:
     The mean of no pairs is 0.
     """
     return _mean(softplus(-positive)) + _mean(softplus(negative))
+
+
+class FeedForward(nn.Module):
+    r"""Three layers with their ReLUs, beside a shortcut: :math:`f(x) + V x + c`, as wide inside as at both ends."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        layers = [layer for _ in range(3) for layer in (nn.Linear(width, width), nn.ReLU(inplace=True))]
+        self.layers = nn.Sequential(*layers)
+        self.shortcut = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.layers(x) + self.shortcut(x)
+        return made
+
+
+def every_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:
+    r"""Every node against every graph, its own and all others: ``(N, d)`` and ``(B, d)`` to ``()``.
+
+    With :math:`g(v)` the graph of node v, the Jensen-Shannon estimate of mutual information, its constant left out:
+
+    .. math::
+        - \frac{1}{N} \sum_v \log \sigma(x_v^\top s_{g(v)})
+        - \frac{1}{N (B - 1)} \sum_v \sum_{h \ne g(v)} \log \big( 1 - \sigma(x_v^\top s_h) \big)
+    """
+    scores, own = nodes @ graphs.T, graph_of_node.unsqueeze(1)
+    others = softplus(scores).scatter(1, own, 0.0)
+    return _mean(softplus(-scores.gather(1, own))) + others.sum() / (others.numel() - len(nodes))
 
 
 def random_numbers(below: Tensor, generator: torch.Generator) -> Tensor:

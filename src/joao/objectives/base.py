@@ -40,14 +40,37 @@ class PairObjective(Objective, ABC):
 
 
 @dataclass(frozen=True)
+class MomentumObjective(PairObjective, ABC):
+    """How badly one view predicts what a copy of the network, which follows it slowly, makes of the other.
+
+    The network is encoder, head and predictor, the copy is of encoder and head and has no gradient. The views it is
+    called with, ``(..., B, 2 d)``, are predictions ``(..., B, d)`` and, side by side with them, the copy's projections.
+    """
+
+    @abstractmethod
+    def predictor(self, num_dimensions: int) -> nn.Module:
+        """What turns ``(B, num_dimensions)`` projections into predictions; learned, and thrown away afterwards."""
+
+    @abstractmethod
+    def momentum_at(self, progress: float) -> float:
+        r"""How much of itself the copy keeps after a step: :math:`\theta' \leftarrow m \theta' + (1 - m) \theta`.
+
+        Args:
+            progress: the share of the training's steps that came before, from 0 to below 1.
+        """
+
+
+@dataclass(frozen=True)
 class NodeObjective(Objective, ABC):
     """How badly vectors of nodes tell what their graphs are like. It compares no views: no policy can learn from it.
 
     Attributes:
         needs_atoms: whether ``x`` must be atoms, as an encoder that ``takes_atoms`` has them.
+        needs_diffusion: whether the encoder must be one that ``can_diffuse``.
     """
 
     needs_atoms: ClassVar[bool] = False
+    needs_diffusion: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:

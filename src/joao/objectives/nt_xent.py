@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from joao.errors import UserError
+from joao.objectives._pairs import unit
 from joao.objectives.base import PairObjective
 
 
@@ -41,7 +42,7 @@ class NtXent(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-2] < 2:
             raise UserError("NtXent: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = _unit(first.float()) @ _unit(second.float()).mT / self.temperature
+        similarity = unit(first.float()) @ unit(second.float()).mT / self.temperature
         loss = self._one_way(similarity)
         return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
 
@@ -51,9 +52,3 @@ class NtXent(PairObjective):
             itself = torch.eye(similarity.shape[-1], dtype=torch.bool, device=similarity.device)
             similarity = similarity.masked_fill(itself, -torch.inf)
         return (torch.logsumexp(similarity, dim=-1) - positive).mean(dim=-1)
-
-
-def _unit(z: Tensor) -> Tensor:
-    norm = z.norm(dim=-1, keepdim=True)
-    unit: Tensor = z / norm.masked_fill(norm == 0, 1)
-    return unit

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import final
 
 import torch
@@ -18,7 +18,7 @@ class Fixed(Policy):
         pair: the names of the augmentations of the first and the second view; the pool's first, if not said.
     """
 
-    def __init__(self, augmentations: Sequence[str], pair: Sequence[str] | None = None) -> None:
+    def __init__(self, augmentations: Collection[str], pair: Sequence[str] | None = None) -> None:
         super().__init__(augmentations)
         pair = [self.augmentations[0]] * 2 if pair is None else pair
         if len(pair) != 2:

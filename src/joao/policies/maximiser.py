@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import final
 
 from torch import Tensor
 
 from joao.errors import UserError
 from joao.policies._simplex import project_onto_simplex
-from joao.policies.base import Policy, checked_prior
+from joao.policies.base import Policy, Prior, checked_losses, checked_prior
 
 
 @final
@@ -23,14 +23,12 @@ class Maximiser(Policy):
 
     Args:
         gamma: how strongly the prior holds; above 0.
-        prior: ``(K, K)`` law that the table starts from and is drawn to; uniform if None.
+        prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
     """
 
     learns = True
 
-    def __init__(
-        self, augmentations: Sequence[str], gamma: float = 0.1, prior: Sequence[Sequence[float]] | None = None
-    ) -> None:
+    def __init__(self, augmentations: Collection[str], gamma: float = 0.1, prior: Prior | None = None) -> None:
         super().__init__(augmentations)
         if not 0 < gamma < math.inf:
             raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
@@ -39,5 +37,5 @@ class Maximiser(Policy):
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = pair_losses.detach().to("cpu", self.prior.dtype)
+        losses = checked_losses(pair_losses, len(self.augmentations))
         self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)

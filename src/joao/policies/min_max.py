@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import final
 
 from torch import Tensor
 
 from joao.errors import UserError
 from joao.policies._simplex import project_onto_simplex
-from joao.policies.base import Policy, checked_prior
+from joao.policies.base import Policy, Prior, checked_losses, checked_prior
 
 
 def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step: float) -> Tensor:
@@ -32,17 +32,17 @@ class MinMax(Policy):
     Args:
         gamma: how strongly the prior holds; 0 is the paper's ablation without prior, and ends on few pairs.
         step: length of the step.
-        prior: ``(K, K)`` law the table starts from and is drawn to; uniform if None.
+        prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
     """
 
     learns = True
 
     def __init__(
         self,
-        augmentations: Sequence[str],
+        augmentations: Collection[str],
         gamma: float = 0.1,
         step: float = 1.0,
-        prior: Sequence[Sequence[float]] | None = None,
+        prior: Prior | None = None,
     ) -> None:
         super().__init__(augmentations)
         if not (0 <= gamma < math.inf and 0 < step < math.inf):
@@ -52,5 +52,5 @@ class MinMax(Policy):
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = pair_losses.detach().to("cpu", self.prior.dtype)
+        losses = checked_losses(pair_losses, len(self.augmentations))
         self.probabilities = ascend(self.probabilities, losses, prior=self.prior, gamma=self.gamma, step=self.step)

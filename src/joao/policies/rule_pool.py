@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import final
 
 import torch
@@ -25,7 +25,7 @@ class RulePool(Policy):
             is all four; Identical is in none.
     """
 
-    def __init__(self, augmentations: Sequence[str], pool: str = "dense") -> None:
+    def __init__(self, augmentations: Collection[str], pool: str = "dense") -> None:
         super().__init__(augmentations)
         if pool not in POOLS:
             raise UserError(f"policy: unknown pool '{pool}'. {nearest(pool, POOLS)}")

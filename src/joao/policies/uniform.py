@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import final
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from joao.policies.base import Policy, uniform_table
 class Uniform(Policy):
     """Every pair of the pool, equally likely, always."""
 
-    def __init__(self, augmentations: Sequence[str]) -> None:
+    def __init__(self, augmentations: Collection[str]) -> None:
         super().__init__(augmentations)
         self.probabilities = uniform_table(len(self.augmentations))
 

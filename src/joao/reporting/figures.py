@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from joao.files import write_file
 from joao.pair_table import PairTable
 
 
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """Numbers to be shown as colours; where one is NaN, nothing is."""
+
+    heading: str
+    values: NDArray[np.float64]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    row_label: str = "first view"
+    column_label: str = "second view"
+    is_share: bool = True
+
+
 def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> None:
-    """Draws the learned probabilities of augmentation pairs, and beside them how often each was drawn."""
-    draw_tables({"probability at the end": table, "share drawn in the whole training": drawn}, title, path)
+    """Draws the learned probabilities of augmentation pairs, and beside them how often each was drawn.
+
+    Of a pool with strengths, pairs are summed over strengths, and a third panel has the share of views at each.
+    """
+    tables = {"probability at the end": table, "share drawn in the whole training": drawn}
+    panels = [_pairs(heading, each.over_strengths()) for heading, each in tables.items()]
+    if drawn.has_strengths:
+        panels.append(_strengths("share of all views drawn", drawn))
+    _draw(panels, title, path)
 
 
 def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path, *, differences: Collection[str] = ()) -> None:
@@ -21,29 +46,29 @@ def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path, *, diff
 
     Shares get lighter from 0 on; the tables headed by one of ``differences`` get two colours, white at 0.
     """
+    _draw([_pairs(heading, each, heading not in differences) for heading, each in tables.items()], title, path)
+
+
+def _pairs(heading: str, table: PairTable, is_share: bool = True) -> _Panel:
+    return _Panel(heading, table.values, table.names, table.names, is_share=is_share)
+
+
+def _strengths(heading: str, table: PairTable) -> _Panel:
+    shares = table.by_strength()
+    columns = sorted({strength for each in shares.values() for strength in each})
+    values = np.array([[each.get(strength, np.nan) for strength in columns] for each in shares.values()])
+    return _Panel(heading, values, list(shares), columns, "augmentation", "strength")
+
+
+def _draw(panels: Sequence[_Panel], title: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.5 * len(tables), 4.8), layout="constrained")
+    figure = Figure(figsize=(5.5 * len(panels), 4.8), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     figure.suptitle(title, parse_math=False)
-    panels = figure.subplots(1, len(tables), squeeze=False)[0]
-    for axes, (heading, table) in zip(panels, tables.items(), strict=True):
-        names = [name.replace("_", " ") for name in table.names]
-        most, is_share = float(abs(table.values).max()), heading not in differences
-        colours = {"cmap": "cividis", "vmin": 0} if is_share else {"cmap": "PuOr", "vmin": -most, "vmax": most}
-        image = axes.imshow(table.values, **colours)
-        axes.set_title(heading)
-        axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel("second view")
-        axes.set_ylabel("first view")
-        for (i, j), value in zip(_places(len(names)), table.values.ravel(), strict=True):
-            red, green, blue, _ = image.cmap(image.norm(value))
-            is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5  # as bright as the eye finds it
-            text = f"{value:.2f}" if is_share else f"{value:+.2f}"
-            axes.text(j, i, text, ha="center", va="center", color="black" if is_light else "white", fontsize=9)
-        figure.colorbar(image, ax=axes, shrink=0.8)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw_panel(figure, axes, panel)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box does in a title
@@ -51,5 +76,21 @@ def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path, *, diff
     write_file(path, buffer.getvalue())
 
 
-def _places(size: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(size) for j in range(size)]
+def _draw_panel(figure: Any, axes: Any, panel: _Panel) -> None:
+    most = float(np.nanmax(abs(panel.values)))
+    colours = {"cmap": "cividis", "vmin": 0} if panel.is_share else {"cmap": "PuOr", "vmin": -most, "vmax": most}
+    image = axes.imshow(panel.values, **colours)
+    axes.set_title(panel.heading)
+    across = [name.replace("_", " ") for name in panel.columns]
+    axes.set_xticks(range(len(across)), across, rotation=30, ha="right")
+    axes.set_yticks(range(len(panel.rows)), [name.replace("_", " ") for name in panel.rows])
+    axes.set_xlabel(panel.column_label)
+    axes.set_ylabel(panel.row_label)
+    for (i, j), value in np.ndenumerate(panel.values):
+        if np.isnan(value):
+            continue
+        red, green, blue, _ = image.cmap(image.norm(value))
+        is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5  # as bright as the eye finds it
+        text = f"{value:.2f}" if panel.is_share else f"{value:+.2f}"
+        axes.text(j, i, text, ha="center", va="center", color="black" if is_light else "white", fontsize=9)
+    figure.colorbar(image, ax=axes, shrink=0.8)

@@ -10,7 +10,7 @@ import numpy as np
 from joao.pair_table import PairTable
 from joao.reporting.tables import NAMES, markdown
 
-LEARNING = ("joao", "joaov2", "joaov2_joao_budget")
+LEARNING = ("joao", "joaov2", "joaov2_joao_budget", "joao_strengths")
 
 
 def learned_tables(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], PairTable]:
@@ -28,16 +28,21 @@ def learned_tables(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str]
 
 
 def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
-    """The tables as Markdown: first each augmentation's share of all views, then every pair."""
-    tables = learned_tables(records)
-    if not tables:
+    """The tables as Markdown: first each augmentation's share of all views, then strengths, then every pair.
+
+    Pairs are summed over strengths, where a pool has them.
+    """
+    members = learned_tables(records)
+    if not members:
         return ""
+    tables = {key: table.over_strengths() for key, table in members.items()}
     pool = next(iter(tables.values())).names
     summary = [
         [dataset, NAMES[method], *(f"{share:.2f}" for share in table.by_augmentation().values()), f"{_same(table):.2f}"]
         for (dataset, method), table in tables.items()
     ]
     parts = ["## Share of views made by each augmentation", markdown(["data", "method", *pool, "same twice"], summary)]
+    parts += _strengths({key: table for key, table in members.items() if table.has_strengths})
     for (dataset, method), table in tables.items():
         rows = [
             [f"**{name}**", *(f"{value:.3f}" for value in row)]
@@ -45,6 +50,21 @@ def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
         ]
         parts += [f"## {dataset}, {NAMES[method]}", markdown(["first \\ second", *table.names], rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _strengths(tables: Mapping[tuple[str, str], PairTable]) -> list[str]:
+    """The share of views by each augmentation at each strength; nothing for pools without."""
+    if not tables:
+        return []
+    shares = {key: table.by_strength() for key, table in tables.items()}
+    columns = sorted({strength for each in shares.values() for row in each.values() for strength in row})
+    lines = [
+        [dataset, NAMES[method], name, *(f"{row[each]:.3f}" if each in row else "" for each in columns)]
+        for (dataset, method), rows in shares.items()
+        for name, row in rows.items()
+    ]
+    heading = ["data", "method", "augmentation", *(f"at {each}" if each != "-" else "no strength" for each in columns)]
+    return ["## Share of views at each strength", markdown(heading, lines)]
 
 
 def _same(table: PairTable) -> float:

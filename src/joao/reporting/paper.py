@@ -36,6 +36,14 @@ ROWS = {
     "context_pred": "ContextPred",
     "edge_pred": "EdgePred",
     "attr_masking": "AttrMasking",
+    "gl": "GL",
+    "wl": "WL",
+    "dgk": "DGK",
+    "node2vec": "node2vec",
+    "sub2vec": "sub2vec",
+    "graph2vec": "graph2vec",
+    "mvgrl": "MVGRL",
+    "infograph": "InfoGraph",
     "graphcl": "GraphCL",
     "joao": "JOAO",
     "joaov2": "JOAOv2",
@@ -62,6 +70,16 @@ def unsupervised(method: str, dataset: str) -> Published | None:
     Published(mean=78.07, std=0.47)
     """
     return _cell(_results()["unsupervised"], method, dataset)
+
+
+def unsupervised_rank(method: str) -> float | None:
+    """The average rank that the paper's unsupervised table prints for a method, or None where it has none.
+
+    >>> unsupervised_rank("infograph")
+    3.0
+    """
+    rank: float | None = _results()["unsupervised"].get(ROWS.get(method, ""), {}).get("rank")
+    return rank
 
 
 def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:

@@ -10,11 +10,15 @@ from joao.files import write_file
 from joao.reporting import pairs
 from joao.reporting import semi_supervised as few_labels
 from joao.reporting import transfer as of_transfer
+from joao.reporting.costs import HEADER as COST_HEADER
+from joao.reporting.costs import cost_lines
 from joao.reporting.learned import learned_markdown
-from joao.reporting.tables import HEADER, cells_of, markdown, overview, rows
+from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
+from joao.reporting.objectives import objective_lines
+from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
 from joao.reproduce import semi_supervised, transfer
-from joao.reproduce.unsupervised import grid, read_record
-from joao.scoring import BASELINES
+from joao.reproduce.unsupervised import grid, read_record, rows_of, why_not
+from joao.scoring import REFERENCES
 
 SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
@@ -24,6 +28,14 @@ SEMI_SUPERVISED = {
 }
 
 
+RANKS = (
+    "In brackets: the paper's. Average rank: of the places among the rows that the paper's table has, by our figures, "
+    "over the data sets that the row has a figure on; equal figures share places.\n\n"
+)
+COSTS = (
+    "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
+    "the largest of the seeds. Records made before memory was measured have none. Other work ran beside.\n\n"
+)
 CORPUS = (
     "The paper pre-trained on two million molecules of ZINC15 for 100 epochs; that corpus cannot be had any more, and "
     "the last column says what stands in for it. Epochs are chosen by the validation molecules; the paper's figures "
@@ -32,19 +44,26 @@ CORPUS = (
 
 
 def write_results(records: Path) -> Path:
-    """Makes ``table.md``, ``overview.md`` and ``learned.md`` from all records in the folder, and returns the first.
+    """Makes ``table.md``, ``overview.md``, ``costs.md`` and ``learned.md`` from all records in the folder.
 
-    It is the only way in which they come about.
+    It is the only way in which they come about. Returns the first.
     """
     found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
-    order = {name: number for number, name in enumerate([*grid()["datasets"], *BASELINES, *grid()["methods"]])}
+    order = {name: number for number, name in enumerate([*grid()["datasets"], *REFERENCES, *grid()["methods"]])}
     last = len(order)  # for what this version's recipe no longer has
     found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
     table = rows(found)
+    of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
     path = records / "table.md"
     heading = _heading("Unsupervised: accuracy of an SVM on frozen embeddings", "unsupervised")
     write_file(path, heading + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
-    write_file(records / "overview.md", heading + overview(table) + "\n")
+    write_file(records / "overview.md", heading + RANKS + overview(of_paper) + "\n" + _open_cells())
+    costs = _heading("What the rows of the unsupervised table cost", "unsupervised")
+    write_file(records / "costs.md", costs + COSTS + markdown(COST_HEADER, cost_lines(found)) + "\n")
+    compared = objective_lines(found)
+    if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
+        heading = _heading("Objectives of two views, without and with JOAO", "objectives")
+        write_file(records / "objectives.md", heading + markdown(OBJECTIVE_HEADER, compared) + "\n")
     learned = learned_markdown(found)
     if learned:
         write_file(records / "learned.md", _heading("Augmentation pairs drawn in training", "unsupervised") + learned)
@@ -106,6 +125,17 @@ def write_transfer(records: Path) -> Path:
     write_file(path, heading + markdown(of_transfer.HEADER, [of_transfer.cells_of(row) for row in table]) + "\n")
     write_file(records / "overview.md", heading + of_transfer.overview(table) + "\n")
     return path
+
+
+def _open_cells() -> str:
+    """Why cells of the unsupervised table are empty."""
+    reasons = [
+        f"- {NAMES[method]} on {dataset}: {reason}"
+        for method in grid()["methods"]
+        for dataset in grid()["datasets"]
+        if (reason := why_not(dataset, method))
+    ]
+    return "\n".join(["", "Left open:", "", *reasons, ""]) if reasons else ""
 
 
 def _own_methods(table: str) -> set[str]:

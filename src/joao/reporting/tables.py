@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 
 from joao.errors import UserError
-from joao.evaluation.statistics import Gain, paired_gain, sample_std
-from joao.reporting.paper import Published, unsupervised
+from joao.evaluation.statistics import Gain, average_ranks, paired_gain, sample_std
+from joao.reporting.paper import ROWS, Published, unsupervised, unsupervised_rank
+
+OBJECTIVES = {
+    "nt_xent": "NT-Xent",
+    "jensen_shannon": "Jensen-Shannon",
+    "barlow_twins": "Barlow Twins",
+    "bootstrap": "bootstrap",
+}
 
 NAMES = {
     "none": "no pre-training",
@@ -22,6 +29,15 @@ NAMES = {
     "attr_masking": "AttrMasking",
     "ecfp": "random forest on ECFP",
     "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
+    "gl": "GL (graphlet kernel)",
+    "wl": "WL (subtree kernel)",
+    "dgk": "DGK (deep graph kernel)",
+    "node2vec": "node2vec",
+    "sub2vec": "sub2vec",
+    "graph2vec": "graph2vec",
+    "ldp": "local degree profile",
+    "mvgrl": "MVGRL",
+    "infograph": "InfoGraph",
     "histogram": "label and degree histogram",
     "untrained_initial": "untrained encoder, as initialised",
     "untrained": "untrained encoder, calibrated",
@@ -29,7 +45,13 @@ NAMES = {
     "uniform": "uniform",
     "joao": "JOAO",
     "joaov2": "JOAOv2",
+    "joao_strengths": "JOAO, strengths learned",
     "joaov2_joao_budget": "JOAOv2, JOAO's budget",
+    **{
+        f"{objective}_{policy}": f"{name}, {policy if policy == 'uniform' else 'JOAO'}"
+        for objective, name in OBJECTIVES.items()
+        for policy in ("uniform", "joao")
+    },
     "joao_stronger": "JOAO, strength 0.25",
     "joaov2_stronger": "JOAOv2, strength 0.25",
     "joao_without_prior": "JOAO, gamma = 0",
@@ -56,11 +78,7 @@ class Row:
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
-    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
-    for record in records:
-        cell, scores = record["cell"], record["scores"]
-        method = cell["method"] + ("-inductive" if cell["inductive"] else "")
-        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = scores["partitions"][0]
+    groups = _by_seed(records)
     result = []
     for (dataset, method), by_seed in groups.items():
         means = [float(np.mean(_percent(partition))) for partition in by_seed.values()]
@@ -80,6 +98,22 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             )
         )
     return result
+
+
+def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
+    """The paired gain of a method over another, over the seeds that both have records of; None where there is none."""
+    groups = _by_seed(records)
+    return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
+
+
+def _by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
+    """Scores of data set and method, by seed."""
+    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    for record in records:
+        cell, scores = record["cell"], record["scores"]
+        method = cell["method"] + ("-inductive" if cell["inductive"] else "")
+        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = scores["partitions"][0]
+    return groups
 
 
 def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> Gain | None:
@@ -118,14 +152,30 @@ HEADER = [
 
 
 def overview(table: Sequence[Row]) -> str:
-    """One line a data set, one column a method, as Markdown; the paper's figure in brackets."""
-    methods = list(dict.fromkeys(row.method for row in table))
+    """One line a method, one column a data set, as Markdown; the paper's figure in brackets.
+
+    In the last column is the average rank among the rows of the paper's table, see :func:`average_ranks`.
+    """
+    datasets = list(dict.fromkeys(row.dataset for row in table))
     cells = {(row.dataset, row.method): row for row in table}
+    scores = {
+        dataset: {row.method: row.mean for row in table if row.dataset == dataset and row.method in ROWS}
+        for dataset in datasets
+    }
+    ranks = average_ranks(scores)
     lines = []
-    for dataset in dict.fromkeys(row.dataset for row in table):
-        found = [cells.get((dataset, method)) for method in methods]
-        lines.append([dataset, *("" if row is None else _overview_cell(row) for row in found)])
-    return markdown(["accuracy %", *(next(row.name for row in table if row.method == m) for m in methods)], lines)
+    for method, name in dict.fromkeys((row.method, row.name) for row in table):
+        found = [cells.get((dataset, method)) for dataset in datasets]
+        figures = ["" if row is None else _overview_cell(row) for row in found]
+        lines.append([name, *figures, _rank_cell(method, ranks)])
+    return markdown(["accuracy %", *datasets, "average rank"], lines)
+
+
+def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
+    if method not in ranks:
+        return ""
+    published = unsupervised_rank(method)
+    return f"{ranks[method]:.1f}" + ("" if published is None else f" ({published:.1f})")
 
 
 def _overview_cell(row: Row) -> str:

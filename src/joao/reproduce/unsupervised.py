@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -15,20 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.baselines import BASELINES
+from joao.baselines.base import Rows
+from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.errors import UserError, nearest
 from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.histogram import histogram
 from joao.evaluation.statistics import chance_level
-from joao.evaluation.svm import FoldScores, score_folds
+from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain, untrained
 from joao.files import make_folder
-from joao.recipe import Recipe, make_recipe
+from joao.memory import how_measured, peak_memory
+from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_origin, dataset_of, read_checked, write
-from joao.scoring import BASELINES, classes_of, describe_data, origin
+from joao.scoring import REFERENCES, classes_of, describe_data, origin
+from joao.training.device import pick_device
 
 
 @dataclass(frozen=True)
@@ -52,30 +57,69 @@ def grid() -> dict[str, Any]:
     return tomllib.loads((files("joao.recipes") / "unsupervised.toml").read_text(encoding="utf-8"))
 
 
-def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), *, inductive: bool = False) -> list[Cell]:
-    """The cells of the table, or of the named rows and columns; the baselines are always among them."""
-    known_sets, known_methods = list(grid()["datasets"]), [*grid()["methods"], *BASELINES]
+def rows_of(table: str) -> list[str]:
+    """The rows of the paper's table, ``unsupervised``, or of ``objectives``: every objective of two views, without and
+    with JOAO."""
+    of_objectives = [name for name, row in grid()["methods"].items() if "objective" in row]
+    if table == "objectives":
+        return ["uniform", "joao", *of_objectives]
+    return [name for name in grid()["methods"] if name not in of_objectives]
+
+
+def cells(
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    *,
+    inductive: bool = False,
+    table: str = "unsupervised",
+) -> list[Cell]:
+    """The cells of a table, or of the named rows and columns; untrained encoders and histogram are always among them.
+
+    See :func:`rows_of` for the tables.
+    """
+    known_sets = list(grid()["datasets"] if table == "unsupervised" else grid()[table]["datasets"])
+    known_methods = [*rows_of(table), *REFERENCES]
     for kind, given, known in (("data set", datasets, known_sets), ("method", methods, known_methods)):
         for name in given:
             if name not in known:
                 raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
-    rows = [*BASELINES, *(methods or grid()["methods"])]
+    rows = [*REFERENCES, *(methods or rows_of(table))]
     columns = datasets or known_sets
     return [
-        Cell(column, row, seed, inductive=inductive and row not in BASELINES)
+        Cell(column, row, seed, inductive=inductive and has_encoder(row) and row not in REFERENCES)
         for column in dict.fromkeys(columns)
         for row in dict.fromkeys(rows)
         for seed in grid()["seeds"]
+        if why_not(column, row) is None
     ]
 
 
-def cell_recipe(cell: Cell) -> Recipe:
-    """The complete recipe of a cell's pre-training; that of JOAO for the baselines, which have its encoder."""
+def has_encoder(method: str) -> bool:
+    """Whether a row of the table has an encoder, trained or not."""
+    return method != "histogram" and "baseline" not in grid()["methods"].get(method, {})
+
+
+def why_not(dataset: str, method: str) -> str | None:
+    """Why a cell is left open, if it is."""
+    reason: str | None = grid()["methods"].get(method, {}).get("not_on", {}).get(dataset)
+    return reason
+
+
+def cell_recipe(cell: Cell) -> Recipe | None:
+    """The complete recipe of a cell's pre-training; that of JOAO for encoders untrained, None without one."""
+    if not has_encoder(cell.method):
+        return None
     table = grid()
     dataset = table["datasets"][cell.dataset]
-    method = table["methods"]["joao" if cell.method in BASELINES else cell.method]
+    method = table["methods"]["joao" if cell.method in REFERENCES else cell.method]
     training = {**table["recipe"]["training"], **method.get("training", {}), "seed": cell.seed}
-    merged = {**table["recipe"], **method, "data": cell.dataset, "features": dataset["features"]}
+    own = METHODS[method["method"]]
+    shared = dict(table["recipe"])
+    if "augmentations" in own:  # an objective of nodes: graphs as they are
+        del shared["objective"], shared["strength"]
+    elif "strengths" in own:
+        del shared["strength"]
+    merged = {**shared, **method, "data": cell.dataset, "features": dataset["features"]}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
     return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
@@ -86,13 +130,15 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
     recipe = cell_recipe(cell)
     classes = classes_of(dataset)
     started = time.perf_counter()
-    trained_facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if cell.inductive:
+        assert recipe is not None
         scores = _inductive_scores(recipe, dataset, classes, device)
     else:
-        embeddings, trained_facts = _embeddings(cell, recipe, dataset, device)
-        trained_facts["seconds of pre-training"] = time.perf_counter() - started
-        scores = evaluate_embeddings(embeddings, classes, class_names=dataset.class_names, partitions=[cell.seed])
+        rows, facts = _measured(cell, recipe, dataset, device)
+        scores = evaluate_embeddings(
+            rows, classes, class_names=dataset.class_names, partitions=[cell.seed], kernel=_kernel(cell.method)
+        )
     return {
         "cell": dataclasses.asdict(cell),
         "protocol": {
@@ -104,18 +150,47 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
         "data": describe_data(dataset),
         "chance": chance_level(classes),
         "scores": scores.to_json(),
-        "features": recipe.features,
-        "recipe": None if cell.method == "histogram" else recipe.table(),
-        **trained_facts,
+        **_settings(cell),
+        **facts,
         "seconds": time.perf_counter() - started,
         **origin(device),
     }
 
 
-def _embeddings(cell: Cell, recipe: Recipe, dataset: Dataset, device: str) -> tuple[NDArray[Any], dict[str, Any]]:
-    if cell.method == "histogram":
-        return histogram(dataset), {}
-    if cell.method in BASELINES:
+def _settings(cell: Cell) -> dict[str, Any]:
+    """Everything that decides a cell: a recipe, or what a baseline's constructor is given."""
+    recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
+    if "baseline" not in row:
+        return {"recipe": None if recipe is None else recipe.table()}
+    parameters = inspect.signature(BASELINES[row["baseline"]]).parameters.values()
+    options = {each.name: each.default for each in parameters}
+    seed = {"seed": cell.seed} if "seed" in options else {}
+    return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
+
+
+def _kernel(method: str) -> Kernel:
+    baseline = grid()["methods"].get(method, {}).get("baseline")
+    return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
+
+
+def _measured(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+    """The rows of a cell's graphs and, beside what else is known of them, the seconds and the memory they took."""
+    device = pick_device(device).type if has_encoder(cell.method) else "cpu"
+    made: list[tuple[Rows, dict[str, Any]]] = []
+    started = time.perf_counter()
+    peak = peak_memory(lambda: made.append(_rows(cell, recipe, dataset, device)), device)
+    seconds = time.perf_counter() - started
+    ((rows, facts),) = made
+    return rows, {**facts, "seconds of pre-training": seconds, "peak bytes": peak, "memory": how_measured(device)}
+
+
+def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+    if recipe is None:
+        unlabelled = dataclasses.replace(dataset, classes=None, class_names=())
+        options = dict(_settings(cell).get("baseline", {}))
+        name = options.pop("name", None)
+        return histogram(unlabelled) if name is None else BASELINES[name](**options).fit_transform(unlabelled), {}
+    if cell.method in REFERENCES:
         features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
         calibrated = cell.method == "untrained"
         return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
@@ -174,8 +249,7 @@ def is_done(cell: Cell, records: Path) -> bool:
     path = cell.path(records)
     if not path.exists():
         return False
-    recipe = None if cell.method == "histogram" else cell_recipe(cell).table()
-    expected = {"cell": dataclasses.asdict(cell), "recipe": recipe}
+    expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
     check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
     return True
 

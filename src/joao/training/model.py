@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,6 +45,26 @@ def project(model: nn.Module, view: View) -> Tensor:
     b = view.batch
     z: Tensor = model(view.augmentation, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
     return z if view.row is None else z[view.row]
+
+
+class MomentumModel(nn.Module):
+    """Encoder, head and predictor, and a copy of the first two that follows them. Call :func:`project` likewise."""
+
+    def __init__(self, encoder: Encoder, heads: Heads, predictor: nn.Module) -> None:
+        super().__init__()
+        self.network = ContrastiveModel(encoder, heads)
+        self.predictor = predictor
+        self.copy = copy.deepcopy(self.network).requires_grad_(False)
+
+    def forward(self, *view: int | Tensor | None) -> Tensor:
+        """``(B, 2 d)``: predictions, and beside them the copy's projections."""
+        return torch.cat([self.predictor(self.network(*view)), self.copy(*view)], dim=1)
+
+    @torch.no_grad()
+    def follow(self, momentum: float) -> None:
+        """The copy's weights become ``momentum`` times themselves plus the rest times the network's."""
+        for slow, own in zip(self.copy.parameters(), self.network.parameters(), strict=True):
+            slow.lerp_(own, 1 - momentum)
 
 
 class NodeModel(nn.Module):

@@ -17,11 +17,11 @@ from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.heads import Heads
-from joao.objectives import NodeObjective, Objective, PairObjective
+from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import ContrastiveModel, NodeModel, shuffled_batches
+from joao.training.model import ContrastiveModel, MomentumModel, NodeModel, shuffled_batches
 from joao.training.rooms import Placed
 from joao.training.static import StaticSteps, why_not_static
 from joao.training.steps import NodeSteps, PlainSteps, Steps
@@ -148,6 +148,9 @@ class Pretraining:
 
     def _make_model(self) -> nn.Module:
         encoder, objective, policy = self.method.encoder, self.method.objective, self.method.policy
+        if isinstance(objective, MomentumObjective):
+            with seeded(self.schedule.seed, "parts"):
+                return MomentumModel(encoder, self.method.heads, objective.predictor(encoder.num_dimensions))
         if isinstance(objective, PairObjective):
             return ContrastiveModel(encoder, self.method.heads)
         name = type(objective).__name__
@@ -161,6 +164,11 @@ class Pretraining:
             )
         if objective.needs_atoms and not encoder.takes_atoms:
             raise UserError(f"{name}: hides atoms of molecules. Give molecules, with encoder molecule_gin.")
+        if objective.needs_diffusion and not encoder.can_diffuse:
+            raise UserError(
+                f"{name}: the encoder {type(encoder).__name__} has no diffusion. Use gin or res_gcn, with features = "
+                "'labels' for molecules."
+            )
         if policy.learns:
             raise UserError(
                 f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
@@ -195,11 +203,13 @@ class Pretraining:
         self.steps.loss_sum.zero_()
         size = len(self.pool)
         drawn = torch.zeros(size, size, dtype=torch.long)
-        for batch in self._batches("batches"):
+        batches = self._batches("batches")
+        for batch in batches:
             num_graphs = batch.graphs.numel()
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             self.steps.train(batch, pairs)
+            self._follow(self.step / (self.schedule.epochs * len(batches)))
             drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
                 num_graphs // count
             )
@@ -226,6 +236,11 @@ class Pretraining:
         generator = self.generators[purpose]
         batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
         return self.steps.place(batches)
+
+    def _follow(self, progress: float) -> None:
+        """The copy of the network, where the objective has one, moves behind it."""
+        if isinstance(self.method.objective, MomentumObjective):
+            self.model.follow(self.method.objective.momentum_at(progress))
 
     def _update_policy(self) -> None:
         if not self.method.policy.learns:

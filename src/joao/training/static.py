@@ -13,7 +13,7 @@ from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.encoders.base import Encoder, PaddedEncoder
 from joao.graphs import GraphStore
 from joao.heads import Heads
-from joao.objectives import Objective, PairObjective
+from joao.objectives import MomentumObjective, Objective, PairObjective
 from joao.padded import stack
 from joao.training.device import Fabric
 from joao.training.model import statistics_untouched
@@ -26,6 +26,8 @@ def why_not_static(
     encoder: Encoder, pool: Sequence[Augmentation], objective: Objective, pair_per: str, fabric: Fabric
 ) -> str:
     """What stands in the way of :class:`StaticSteps`, in words; nothing, if empty."""
+    if isinstance(objective, MomentumObjective):
+        return f"the objective {type(objective).__name__} has a copy of the encoder that follows it"
     if not isinstance(objective, PairObjective) or not objective.static:
         return f"the objective {type(objective).__name__} does not say that it is static"
     if pair_per == "graph":

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from joao.baselines.histogram import Histogram, histogram
 from joao.data.base import make_dataset
-from joao.evaluation.histogram import histogram
+from joao.errors import UserError
 
 
 def random_dataset(seed, labels):
@@ -55,3 +56,13 @@ def test_a_star_of_seventy_leaves():
     assert counts[0, 64] == 1  # the centre, capped
     assert counts[1, 0] == 1  # a graph without edges
     assert counts.sum() == 72
+
+
+def test_new_graphs_are_counted_in_the_columns_of_the_fitted_ones():
+    known = make_dataset("known", np.array([3]), ([], []), node_labels=np.array([[4, 1], [9, 1], [4, 2]]))
+    new = make_dataset("new", np.array([2, 1]), ([0], [1]), node_labels=np.array([[9, 3], [5, 2], [10, 0]]))
+    rows = Histogram(max_degree=1).fit(known).transform(new)
+    # labels 4 and 9, then 1 and 2, then degrees 0 and 1
+    np.testing.assert_array_equal(rows, [[0, 1, 0, 1, 0, 2], [0, 0, 0, 0, 1, 0]])
+    with pytest.raises(UserError, match="plain: 0 columns of node labels; the histogram was fitted on 2"):
+        Histogram().fit(known).transform(make_dataset("plain", np.array([1]), ([], [])))

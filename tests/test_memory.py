@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from joao.benchmarks import memory
-from joao.benchmarks.memory import how_measured, peak_memory
+from joao import memory
+from joao.memory import how_measured, peak_memory
 
 
 @pytest.mark.skipif(peak_memory(lambda: None, "cpu") is None, reason="this system does not tell a peak")

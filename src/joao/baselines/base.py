@@ -1,0 +1,42 @@
+"""What a baseline is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from joao.data.base import Dataset
+
+Rows: TypeAlias = NDArray[np.float64] | csr_array
+
+
+class Baseline(ABC):
+    r"""Makes a row of numbers of every graph, without an encoder and without labels.
+
+    As in scikit-learn: options are given to the constructor, :meth:`fit` looks at graphs, :meth:`transform` makes rows
+    of the same or of others.
+
+    Attributes:
+        kernel: whether the rows are the feature map of a graph kernel, :math:`k(G, H) = \phi(G) \cdot \phi(H)`,
+            which a support vector machine takes as it is; else they are embeddings like any other.
+        needs: the package that it is made with, if it is one of the optional ones.
+    """
+
+    kernel: ClassVar[bool] = False
+    needs: ClassVar[str | None] = None
+
+    @abstractmethod
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        """Learns from ``graphs`` what is to be learned; ``y`` is there for scikit-learn and not looked at."""
+
+    @abstractmethod
+    def transform(self, graphs: Dataset) -> Rows:
+        """``(G, d)`` a row for each of ``graphs``, in their order."""
+
+    def fit_transform(self, graphs: Dataset, y: Any = None) -> Rows:
+        """Both, on the same graphs."""
+        return self.fit(graphs).transform(graphs)

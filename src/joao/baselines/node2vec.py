@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.baselines._gensim import WordOptions, as_words, require_gensim, word_vectors
+from joao.baselines._walks import NOWHERE, Neighbours, neighbours_in, random_walks
+from joao.baselines.base import Baseline
+from joao.data.base import Dataset
+from joao.errors import UserError
+from joao.randomness import numpy_generator
+
+WALKERS_AT_ONCE = 1 << 15
+
+
+@final
+class Node2vec(Baseline):
+    r"""Node vectors by node2vec (Grover and Leskovec, 2016), and their mean over each graph.
+
+    Random walks are sentences and nodes are words; skip-gram with negative sampling learns a vector :math:`z_v` of
+    every node, one model for all graphs, and the row of a graph is :math:`\frac{1}{n} \sum_v z_v`. Neither node labels
+    nor attributes are read.
+
+    The method is transductive: nodes that were in no walk have no vector. So :meth:`fit` learns nothing, and
+    :meth:`transform` learns the vectors of the graphs it is given; rows of two calls cannot be compared. Give it all
+    graphs at once (their classes are not read).
+
+    Args:
+        dimensions: of the rows.
+        walks_per_node, walk_length, window: 10, 80 and 10 are the published ones, which cost five times as much; on
+            development sets the rows tell no more than chance with either.
+        p, q: weights of a walk's return and of its way out, see :func:`joao.baselines._walks.random_walks`.
+        epochs: how often the walks are gone through.
+        seed: of walks and model.
+    """
+
+    needs: ClassVar[str | None] = "gensim"
+
+    def __init__(
+        self,
+        *,
+        dimensions: int = 128,
+        walks_per_node: int = 10,
+        walk_length: int = 20,
+        window: int = 5,
+        p: float = 1.0,
+        q: float = 1.0,
+        epochs: int = 1,
+        seed: int = 0,
+    ) -> None:
+        for name, value in {
+            "dimensions": dimensions,
+            "walks_per_node": walks_per_node,
+            "walk_length": walk_length,
+            "window": window,
+            "epochs": epochs,
+        }.items():
+            if value < 1:
+                raise UserError(f"Node2vec: {name} must be at least 1, got {value}.")
+        for name, weight in {"p": p, "q": q}.items():
+            if not weight > 0:
+                raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")
+        self.options = WordOptions(dimensions, window, epochs)
+        self.walks_per_node, self.walk_length = walks_per_node, walk_length
+        self.p, self.q, self.seed = p, q, seed
+
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        return self
+
+    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+        vectors = self.node_vectors(graphs).astype(np.float64)
+        return np.add.reduceat(vectors, graphs.first_node[:-1]) / np.diff(graphs.first_node)[:, None]
+
+    def node_vectors(self, graphs: Dataset) -> NDArray[np.float32]:
+        """``(N, d)`` what was learned of the nodes of all graphs."""
+        require_gensim()
+        walks = _Walks(neighbours_in(graphs), self)
+        num_walks = graphs.num_nodes * self.walks_per_node
+        return word_vectors(walks, walks.counts(), num_walks, self.options, self.seed)
+
+
+class _Walks:
+    """All walks, drawn anew, and equal, each time one goes through them: kept, they would not fit into memory."""
+
+    def __init__(self, neighbours: Neighbours, method: Node2vec) -> None:
+        self.neighbours, self.method = neighbours, method
+
+    def __iter__(self) -> Iterator[list[str]]:
+        words = as_words(np.arange(len(self.neighbours.degrees)))
+        for walks in self._blocks():
+            ends = np.where(walks[:, -1] == NOWHERE, 1, self.method.walk_length)
+            for walk, end in zip(words[walks].tolist(), ends.tolist(), strict=True):
+                yield walk[:end]
+
+    def counts(self) -> NDArray[np.int64]:
+        """``(N,)`` how often each node is in a walk."""
+        counts = np.zeros(len(self.neighbours.degrees), dtype=np.int64)
+        for walks in self._blocks():
+            counts += np.bincount(walks[walks != NOWHERE], minlength=len(counts))
+        return counts
+
+    def _blocks(self) -> Iterator[NDArray[np.int64]]:
+        method = self.method
+        random = numpy_generator(method.seed, "walks")
+        for _ in range(method.walks_per_node):
+            nodes = random.permutation(len(self.neighbours.degrees))
+            for first in range(0, len(nodes), WALKERS_AT_ONCE):
+                starts = nodes[first : first + WALKERS_AT_ONCE]
+                yield random_walks(self.neighbours, starts, method.walk_length, random, p=method.p, q=method.q)

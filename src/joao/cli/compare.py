@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, quoted, read_data, silence_lightning
+from joao.errors import Interrupted
+
+if TYPE_CHECKING:
+    from joao.comparison.processes import Done
+
+
+def compare(
+    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of labelled graphs.")],
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas between: whatever 'joao pretrain --method' takes, baselines such as wl and graph2vec, "
+            "untrained. What pre-training must beat is always added: untrained, wl, ldp, histogram.",
+            show_default="joao,joaov2,graphcl; fewer if graphs are many",
+        ),
+    ] = None,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions into folds, with a seed for each.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of pre-training.", show_default="20")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Record to write, .json, as methods are done; the same command goes on with it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Does pre-training help on your graphs? Score methods on the same folds, beside what they must beat.
+
+    Prints accuracy, gain, seconds and memory of every method, and a verdict with its interval.
+    """
+    from joao.comparison.methods import choose
+    from joao.comparison.record import Plan, begin, compute, missing_seeds
+    from joao.reporting.comparison import HEADER, Comparison, closing_lines, heading, table_lines
+    from joao.scoring import classes_of
+
+    output = Output(quiet, as_json)
+    silence_lightning()
+    dataset = read_data(source, data_root, output)
+    classes_of(dataset)
+    choice = choose(dataset, methods)
+    for notice in choice.notices:
+        output.notice(notice)
+    plan = Plan(choice.names, partitions, folds, epochs, device, jobs or all_cores())
+    missing = sum(len(seeds) for seeds in missing_seeds(begin(dataset, plan, out)).values())
+    with output.progress("comparing", missing) as bar:
+
+        def on_done(done: Done) -> None:
+            if done.piece is None:
+                output.log(f"failed: {done.method}")
+                return
+            bar.advance(f"{done.method}, seed {done.piece['seed']}: {100 * done.piece['mean']:.1f} %")
+            output.log(f"done: {done.method}, seed {done.piece['seed']}")
+
+        try:
+            record = compute(dataset, plan, out, on_done)
+        except KeyboardInterrupt:
+            kept = f"What was done is in {out}; the same command goes on" if out and out.exists() else "Nothing is kept"
+            cure = "" if out else ": --out FILE.json keeps what is done"
+            raise Interrupted(f"interrupted. {kept}{cure}.") from None
+    output.result(record)
+    comparison = Comparison(record)
+    output.say(heading(comparison))
+    output.table(HEADER, table_lines(comparison))
+    for line in closing_lines(comparison):
+        output.say(line)
+    if out is not None:
+        output.say(f"Record: {out}")
+    output.say(f"Next: joao pretrain {quoted(source)} --out runs/mine")

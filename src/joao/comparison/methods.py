@@ -1,0 +1,131 @@
+"""What can be compared: pre-training methods, baselines, and the encoder untrained."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, NamedTuple, TypeAlias
+
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from joao.baselines import BASELINES
+from joao.data.base import Dataset
+from joao.data.features import Features
+from joao.errors import UserError, nearest
+from joao.experiment import pretrain, untrained
+from joao.recipe import METHODS, Recipe, make_recipe
+
+Rows: TypeAlias = NDArray[Any] | csr_array
+
+UNTRAINED = "untrained"
+# What pre-training must beat to be worth its time; always among the compared.
+CHEAP = (UNTRAINED, "wl", "ldp", "histogram")
+USUAL: tuple[str, ...] = ("joao", "joaov2", "graphcl")
+# Beyond so many nodes, or graphs, one method is pre-trained by default instead of three.
+LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
+
+
+class Choice(NamedTuple):
+    """The methods to compare, in their order, and what their owner should know of the choice."""
+
+    names: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+
+def known() -> list[str]:
+    """Every name that can be compared."""
+    return [*METHODS, UNTRAINED, *BASELINES]
+
+
+def choose(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choice:
+    """The methods that are ``wanted``, or else sensible ones for these graphs; the cheap baselines are always in.
+
+    Names may come in one text, with commas between.
+    """
+    cheap = [name for name in CHEAP if missing_package(name) is None]
+    notices = [
+        f"{name} is left out: it needs {missing_package(name)}, which is not installed."
+        for name in CHEAP
+        if name not in cheap
+    ]
+    if wanted is not None:
+        names = _checked(wanted.split(",") if isinstance(wanted, str) else wanted)
+        added = [name for name in cheap if name not in names]
+        if added:
+            notices.append(f"compared as well, for the verdict is against the cheap baselines: {', '.join(added)}.")
+        return Choice((*names, *added), tuple(notices))
+    pretrained = USUAL
+    if dataset.num_nodes > LARGE_NODES or len(dataset) > LARGE_GRAPHS:
+        pretrained = USUAL[:1]
+        notices.append(
+            f"{len(dataset):,} graphs with {dataset.num_nodes:,} nodes are many: of the pre-training methods only "
+            f"{pretrained[0]} is compared. Name others with --methods {','.join(USUAL)}."
+        )
+    return Choice((*pretrained, *cheap), tuple(notices))
+
+
+def _checked(wanted: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in wanted if name.strip()))
+    if not names:
+        raise UserError(f"compare: no methods named. Known: {', '.join(known())}.")
+    for name in names:
+        if name not in known():
+            raise UserError(f"compare: unknown method '{name}'. {nearest(name, known())}")
+        if (package := missing_package(name)) is not None:
+            raise UserError(
+                f"compare: {name} needs {package}, which is not installed. pip install 'joao[baselines]', or leave it "
+                "out."
+            )
+    return names
+
+
+def missing_package(name: str) -> str | None:
+    """The package that a method needs and this computer does not have."""
+    needs = BASELINES[name].needs if name in BASELINES else None
+    return needs if needs is not None and find_spec(needs) is None else None
+
+
+def is_pretraining(name: str) -> bool:
+    """Whether an encoder is trained."""
+    return name in METHODS
+
+
+def is_kernel(name: str) -> bool:
+    """Whether its rows are the feature map of a graph kernel."""
+    return name in BASELINES and BASELINES[name].kernel
+
+
+def has_seed(name: str) -> bool:
+    """Whether anything about it is random; what is not need not be made again for another seed."""
+    return name not in BASELINES or "seed" in inspect.signature(BASELINES[name]).parameters
+
+
+def recipe_of(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
+    """What a method that has an encoder does with data of this kind: what ``joao pretrain`` would do."""
+    training = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
+    method = "joao" if name == UNTRAINED else name
+    return make_recipe({"method": method, "training": training}, place=f"compare: {name}", kind=kind)
+
+
+def settings_of(name: str, kind: str, epochs: int | None = None) -> dict[str, Any]:
+    """Everything that decides a method, but for its seed: its recipe, or a baseline's options."""
+    if name not in BASELINES:
+        return recipe_of(name, kind, epochs=epochs).table()
+    parameters = inspect.signature(BASELINES[name]).parameters.values()
+    return {each.name: each.default for each in parameters if each.name != "seed"}
+
+
+def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = None, device: str = "auto") -> Rows:
+    """``(G, d)`` what a method makes of graphs, whose labels it does not see."""
+    dataset = replace(dataset, classes=None, class_names=(), targets=None, target_names=())
+    if name in BASELINES:
+        rows: Rows = BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
+        return rows
+    recipe = recipe_of(name, dataset.kind, seed=seed, epochs=epochs)
+    if name == UNTRAINED:
+        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+        return untrained(recipe, dataset, features, device=device).numpy()
+    return pretrain(recipe, dataset, device=device).embed(dataset).numpy()

@@ -1,0 +1,145 @@
+"""What every baseline promises."""
+
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import issparse
+
+from joao.baselines import BASELINES
+from joao.data.base import make_dataset
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+
+SEE_ALL_GRAPHS = {"node2vec", "sub2vec"}  # draw walks on all graphs together
+
+
+@pytest.fixture(params=BASELINES)
+def method(request):
+    needed = BASELINES[request.param].needs
+    if needed:
+        pytest.importorskip(needed)
+    return BASELINES[request.param]
+
+
+@pytest.fixture(params=["labels", "plain"])
+def graphs(request):
+    """The first is a single node and the second has no edges."""
+    return random_graphs(12, mean_nodes=6, num_node_labels=3 if request.param == "labels" else 0, seed=1)
+
+
+def dense(rows):
+    return rows.toarray() if issparse(rows) else rows
+
+
+def test_a_row_of_finite_numbers_for_each_graph_and_the_same_for_the_same_seed(method, graphs, numpy_state):
+    states = torch.get_rng_state(), numpy_state()
+    fitted = method()
+    assert fitted.fit(graphs) is fitted
+    rows, again = fitted.transform(graphs), method().fit_transform(graphs)
+    assert issparse(rows) or isinstance(rows, np.ndarray)
+    assert rows.dtype == np.float64
+    assert rows.shape[0] == len(graphs)
+    assert np.isfinite(dense(rows)).all()
+    np.testing.assert_array_equal(dense(rows), dense(again))
+    np.testing.assert_array_equal(dense(rows), dense(fitted.transform(graphs)))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert numpy_state() == states[1]
+
+
+def test_classes_are_not_read(method, graphs):
+    others = replace(graphs, classes=graphs.classes[::-1].copy(), targets=np.ones((len(graphs), 2), dtype=np.float32))
+    without = replace(graphs, classes=None, class_names=())
+    rows = dense(method().fit_transform(graphs, graphs.classes))
+    for same in (others, without):
+        np.testing.assert_array_equal(dense(method().fit_transform(same)), rows)
+
+
+def test_another_seed_gives_other_rows(method, graphs):
+    if "seed" not in inspect.signature(method).parameters:
+        pytest.skip("without chance")
+    assert not np.array_equal(dense(method(seed=1).fit_transform(graphs)), dense(method().fit_transform(graphs)))
+
+
+def test_new_graphs_get_the_same_columns_in_their_order(method, graphs, request):
+    new = random_graphs(9, mean_nodes=8, num_node_labels=5 if graphs.node_labels is not None else 0, seed=2)
+    fitted = method().fit(graphs)
+    rows = dense(fitted.transform(new))
+    assert rows.shape == (len(new), dense(fitted.transform(graphs)).shape[1])
+    assert np.isfinite(rows).all()
+    if not SEE_ALL_GRAPHS & {request.node.callspec.params["method"]}:
+        order = np.array([4, 0, 8, 1])
+        np.testing.assert_array_equal(dense(fitted.transform(new[order])), rows[order])
+
+
+def renumbered(graphs):
+    """The same graphs with their nodes in another order."""
+    order = np.concatenate(
+        [
+            first + np.random.default_rng(first).permutation(last - first)
+            for first, last in pairwise(graphs.first_node.tolist())
+        ]
+    )  # the old number of each
+    new_number, first = np.argsort(order), np.repeat(graphs.first_node[:-1], np.diff(graphs.first_edge))
+    labels = None if graphs.node_labels is None else graphs.node_labels[order]
+    edges = new_number[graphs.source + first], new_number[graphs.target + first]
+    return make_dataset("renumbered", np.diff(graphs.first_node), edges, node_labels=labels)
+
+
+def test_the_order_of_nodes_does_not_matter(method, graphs):
+    if "seed" in inspect.signature(method).parameters and not method.kernel:
+        pytest.skip("its chance goes from node to node")
+    other = renumbered(graphs)
+    assert not np.array_equal(other.source, graphs.source)
+    rows = dense(method().fit_transform(graphs))
+    np.testing.assert_allclose(dense(method().fit_transform(other)), rows, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dense(method().fit(graphs).transform(other)), rows, rtol=1e-12, atol=1e-12)
+
+
+def test_graphs_without_edges_and_single_nodes_are_graphs(method):
+    graphs = make_dataset("no edges", np.array([1, 5, 1, 1]), ([], []))
+    rows = dense(method().fit_transform(graphs))
+    assert rows.shape[0] == 4
+    assert np.isfinite(rows).all()
+    assert dense(method().fit(graphs).transform(graphs[0])).shape == (1, rows.shape[1])
+
+
+def test_options_are_checked(method):
+    for name, parameter in inspect.signature(method).parameters.items():
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        if name != "seed" and isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
+            with pytest.raises(UserError, match=rf"^{method.__name__}: {name} .*-1"):
+                method(**{name: -1})
+
+
+def in_another_process(names):
+    """A line for each method: sums of the rows of graphs it was fitted on and of others."""
+    old, new = (random_graphs(12, mean_nodes=6, seed=seed) for seed in (1, 2))
+    fitted = [BASELINES[name]().fit(old) for name in names]
+    return [f"{method.transform(old).sum()} {method.transform(new).sum()}" for method in fitted]
+
+
+def test_rows_are_the_same_in_another_process():
+    """Texts have another hash there."""
+    names = [name for name, method in BASELINES.items() if not method.needs or importlib.util.find_spec(method.needs)]
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"from tests.baselines.test_contract import *; print(*in_another_process({names}), sep='\\n')",
+        ],
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.splitlines() == in_another_process(names)

@@ -1,0 +1,109 @@
+"""What is compared, and that labels stay out of it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from joao.baselines import BASELINES, Baseline
+from joao.comparison import methods
+from joao.comparison.methods import CHEAP, USUAL, choose, has_seed, make_rows, missing_package, settings_of
+from joao.data.features import Features
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.experiment import pretrain, untrained
+from joao.recipe import METHODS, make_recipe
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    return random_graphs(24, mean_nodes=6, seed=5)
+
+
+class Absent(Baseline):
+    needs = "a_package_that_nobody_has"
+
+    def fit(self, graphs, y=None):
+        raise AssertionError("was not to be used")
+
+    transform = fit
+
+
+def test_the_cheap_baselines_are_always_among_them(graphs):
+    assert choose(graphs, None) == ((*USUAL, *CHEAP), ())
+    names, notices = choose(graphs, ["wl", "joaov2", "wl", "node2vec"])
+    assert names == ("wl", "joaov2", "node2vec", "untrained", "ldp", "histogram")
+    assert notices == ("compared as well, for the verdict is against the cheap baselines: untrained, ldp, histogram.",)
+    assert choose(graphs, CHEAP).notices == ()
+
+
+def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
+    monkeypatch.setattr(methods, "LARGE_GRAPHS", 23)
+    names, (notice,) = choose(graphs, None)
+    assert names == ("joao", *CHEAP)
+    assert "24 graphs with" in notice
+    assert choose(graphs, ["joao", "graphcl", *CHEAP]).notices == ()
+
+
+def test_unknown_and_missing(graphs, monkeypatch):
+    with pytest.raises(UserError, match=r"unknown method 'graph2vek'. Did you mean 'graph2vec'"):
+        choose(graphs, ["graph2vek"])
+    with pytest.raises(UserError, match="no methods named"):
+        choose(graphs, [])
+    monkeypatch.setitem(BASELINES, "wl", Absent)
+    assert missing_package("wl") == "a_package_that_nobody_has"
+    assert missing_package("joao") is None
+    with pytest.raises(UserError, match=r"wl needs a_package_that_nobody_has, which is not installed. pip install"):
+        choose(graphs, ["joao", "wl"])
+    for wanted in (None, ["joao"]):
+        names, notices = choose(graphs, wanted)
+        assert "wl" not in names
+        assert notices[0] == "wl is left out: it needs a_package_that_nobody_has, which is not installed."
+
+
+def test_rows_are_those_of_the_method_itself(graphs):
+    recipe = make_recipe({"method": "joaov2", "training": {"seed": 3, "epochs": 1}})
+    trained = pretrain(recipe, graphs, device="cpu")
+    found = make_rows("joaov2", graphs, seed=3, epochs=1, device="cpu")
+    np.testing.assert_array_equal(found, trained.embed(graphs).numpy())
+    recipe = make_recipe({"training": {"seed": 3}})
+    expected = untrained(recipe, graphs, Features.fixed_on(graphs), device="cpu").numpy()
+    np.testing.assert_array_equal(make_rows("untrained", graphs, seed=3, device="cpu"), expected)
+    histogram = BASELINES["histogram"]().fit_transform(graphs)
+    np.testing.assert_array_equal(make_rows("histogram", graphs, seed=3), histogram)
+
+
+@pytest.mark.parametrize("name", ["joao", "untrained", "ldp"])
+def test_labels_do_not_matter(graphs, name):
+    shuffled = dataclasses.replace(graphs, classes=1 - graphs.classes)
+    first, second = (make_rows(name, each, seed=0, epochs=1, device="cpu") for each in (graphs, shuffled))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_baseline_sees_no_labels(graphs, monkeypatch):
+    seen = []
+
+    class Looking(Baseline):
+        def fit(self, graphs, y=None):
+            seen.append((graphs.classes, graphs.class_names, graphs.targets, y))
+            return self
+
+        def transform(self, graphs):
+            return np.zeros((len(graphs), 1))
+
+    monkeypatch.setitem(BASELINES, "looking", Looking)
+    make_rows("looking", graphs, seed=0)
+    assert seen == [(None, (), None, None)]
+
+
+def test_what_has_a_seed():
+    assert all(has_seed(name) for name in (*METHODS, "untrained"))
+    assert not any(has_seed(name) for name in ("wl", "ldp", "histogram"))
+    assert all(has_seed(name) for name, each in BASELINES.items() if each.needs == "gensim")
+
+
+def test_settings():
+    assert settings_of("graphcl", "graphs", epochs=7)["training"]["epochs"] == 7
+    assert settings_of("graphcl", "graphs")["policy"]["name"] == "rule_pool"
+    assert settings_of("untrained", "molecules")["encoder"]["name"] == "molecule_gin"
+    assert settings_of("histogram", "graphs") == {"max_degree": 64}

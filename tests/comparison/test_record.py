@@ -1,0 +1,271 @@
+"""The record of a comparison. Oracles: the scorer itself, the statistics themselves, and a count of what is done."""
+
+import json
+import multiprocessing
+import operator
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from joao.baselines import BASELINES, Baseline
+from joao.comparison import processes
+from joao.comparison.record import Plan, begin, compute, missing_seeds
+from joao.comparison.summary import rows, verdict_of
+from joao.comparison.work import Task
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.evaluation import svm
+from joao.evaluation.statistics import paired_gain
+from joao.evaluation.unsupervised import evaluate_embeddings
+from joao.recipe import make_recipe
+
+WHOLE_GRID = svm.C_GRID
+PLAN = Plan(("joao", "untrained", "histogram"), partitions=2, folds=3, epochs=1, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    return random_graphs(24, mean_nodes=6, seed=5)
+
+
+class Counting(Baseline):
+    """The number of nodes; remembers how often it was fitted."""
+
+    fitted: ClassVar = []
+
+    def fit(self, graphs, y=None):
+        self.fitted.append(len(graphs))
+        return self
+
+    def transform(self, graphs):
+        return np.diff(graphs.first_node)[:, None].astype(float)
+
+
+class Random(Counting):
+    def __init__(self, *, seed=0):
+        self.seed = seed
+
+    def transform(self, graphs):
+        return np.random.default_rng(self.seed).standard_normal((len(graphs), 2))
+
+
+class Failing(Baseline):
+    error = UserError("failing: cannot do this.")
+
+    def fit(self, graphs, y=None):
+        raise self.error
+
+    transform = fit
+
+
+@pytest.fixture(autouse=True)
+def own(monkeypatch):
+    monkeypatch.setattr(Counting, "fitted", [])
+    for name, member in (("counting", Counting), ("random", Random), ("failing", Failing)):
+        monkeypatch.setitem(BASELINES, name, member)
+
+
+def test_scores_are_those_of_the_scorer(graphs):
+    record = compute(graphs, PLAN)
+    alone = evaluate_embeddings(BASELINES["histogram"]().fit_transform(graphs), graphs.classes, **SCORING)
+    parts = alone.to_json()["partitions"]
+    pieces = record["methods"]["histogram"]["seeds"]
+    for part in parts:
+        assert {key: pieces[str(part["partition"])][key] for key in part} == part
+    assert record["fold hashes"] == [part["fold_hash"] for part in parts]
+    assert record["chance"] == max(np.bincount(graphs.classes)) / 24
+    assert make_recipe(record["methods"]["joao"]["settings"]).training.epochs == 1
+    first, second = (record["methods"]["joao"]["seeds"][seed] for seed in "01")
+    assert first["seconds"] != second["seconds"]
+    assert record["versions"]["joao"]
+    assert record["command"]
+    json.dumps(record, allow_nan=False)
+
+
+SCORING = {"partitions": range(2), "num_folds": 3}
+
+
+def test_rows_and_verdict_are_those_of_the_statistics(graphs):
+    record = compute(graphs, replace(PLAN, methods=("histogram", "joao", "counting", "untrained")))
+    table = rows(record)
+    assert [(row.method, row.kind) for row in table] == [
+        ("joao", "pre-trained"),
+        ("counting", "baseline"),
+        ("histogram", "cheap baseline"),
+        ("untrained", "cheap baseline"),
+    ]
+    found = {
+        name: np.array([entry["seeds"][seed]["accuracies"] for seed in "01"])
+        for name, entry in record["methods"].items()
+    }
+    for row in table:
+        by_partition = found[row.method].mean(axis=1)
+        assert row.accuracy == pytest.approx(by_partition.mean())
+        assert row.deviation == pytest.approx(np.std(by_partition, ddof=1))
+        assert row.gain == (
+            None if row.method == "untrained" else paired_gain(found[row.method], found["untrained"], 2)
+        )
+        pieces = record["methods"][row.method]["seeds"].values()
+        assert row.seconds == pytest.approx(np.mean([piece["seconds"] for piece in pieces]))
+        assert row.peak_bytes == max(piece["peak bytes"] for piece in pieces)
+    verdict = verdict_of(record)
+    assert verdict.tried == (1, 2)
+    assert set(verdict.over) == {"histogram", "untrained"}
+    assert record["verdict"]["sentence"] == str(verdict)
+
+
+def test_what_is_not_random_is_made_once(graphs):
+    compute(graphs, replace(PLAN, methods=("counting",), partitions=3))
+    assert Counting.fitted == [24]
+    record = compute(graphs, replace(PLAN, methods=("random",), partitions=3))
+    assert Counting.fitted == [24] * 4
+    rows_of_seed = np.random.default_rng(2).standard_normal((24, 2))
+    alone = evaluate_embeddings(rows_of_seed, graphs.classes, partitions=[2], num_folds=3)
+    assert record["methods"]["random"]["seeds"]["2"]["accuracies"] == alone.accuracies[0]
+
+
+def test_a_record_is_gone_on_with(graphs, tmp_path):
+    out = tmp_path / "record.json"
+    told = []
+    plan = replace(PLAN, methods=("counting", "random"))
+
+    class Enough(Exception):
+        pass
+
+    def stop_after_three(done):
+        told.append((done.method, done.piece["seed"]))
+        if len(told) == 3:
+            raise Enough
+
+    with pytest.raises(Enough):
+        compute(graphs, plan, out, stop_after_three)
+    assert told == [("counting", 0), ("counting", 1), ("random", 0)]
+    assert missing_seeds(begin(graphs, plan, out)) == {"random": [1]}
+    record = compute(graphs, plan, out, lambda done: told.append((done.method, done.piece["seed"])))
+    assert told[3:] == [("random", 1)]
+    assert json.loads(out.read_text()) == json.loads(json.dumps(record))
+
+    def scores(record):
+        return {
+            name: [seed["accuracies"] for seed in entry["seeds"].values()] for name, entry in record["methods"].items()
+        }
+
+    assert scores(record) == scores(compute(graphs, plan))
+    more = compute(graphs, replace(plan, methods=("untrained", "counting"), partitions=1), out)
+    assert [row["method"] for row in more["rows"]] == ["counting", "untrained"]
+    assert set(json.loads(out.read_text())["methods"]) == {"counting", "random", "untrained"}
+
+
+def test_another_comparison_is_not_gone_on_with(graphs, tmp_path):
+    out = tmp_path / "record.json"
+    compute(graphs, replace(PLAN, methods=("untrained",), partitions=1), out)
+    kept = out.read_text()
+    with pytest.raises(UserError, match=r"record\.json: is of another comparison: its folds differ"):
+        compute(graphs, replace(PLAN, methods=("untrained",), folds=4), out)
+    relabelled = replace(graphs, classes=np.roll(graphs.classes, 1))
+    with pytest.raises(UserError, match="its data differ"):
+        compute(relabelled, replace(PLAN, methods=("untrained",)), out)
+    with pytest.raises(UserError, match="has untrained with other settings"):
+        compute(graphs, replace(PLAN, methods=("untrained",), epochs=2), out)
+    assert out.read_text() == kept
+    out.write_text('{"protocol": {"name": "unsupervised"}}')
+    with pytest.raises(UserError, match="is not a record of 'joao compare'"):
+        compute(graphs, PLAN, out)
+
+
+def test_a_method_that_fails_does_not_take_the_others_along(graphs, tmp_path, monkeypatch):
+    out, plan = tmp_path / "record.json", replace(PLAN, methods=("failing", "untrained", "joao"))
+    record = compute(graphs, plan, out)
+    by_name = {row.method: row for row in rows(record)}
+    assert by_name["failing"].failure == "failing: cannot do this."
+    assert by_name["failing"].accuracy is None
+    assert by_name["untrained"].accuracy is not None
+    monkeypatch.setitem(BASELINES, "failing", Counting)
+    assert not any(row.failure for row in rows(compute(graphs, plan, out)))
+    monkeypatch.setitem(BASELINES, "failing", Failing)
+    with pytest.raises(UserError, match=r"no method could be scored. failing: failing: cannot do this\."):
+        compute(graphs, replace(PLAN, methods=("failing",)))
+    monkeypatch.setattr(Failing, "error", MemoryError())
+    assert rows(compute(graphs, plan))[1].failure == "out of memory."
+    monkeypatch.setattr(Failing, "error", ZeroDivisionError("a fault"))
+    with pytest.raises(ZeroDivisionError):
+        compute(graphs, plan)
+
+
+def test_processes_of_their_own_change_nothing_and_tell_of_failures(graphs):
+    plan = replace(PLAN, methods=("attr_masking", "ldp"), partitions=1, jobs=2)
+    record = compute(graphs, plan)
+    first, second = rows(record)
+    assert "atoms" in first.failure
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svm, "C_GRID", WHOLE_GRID)
+        embeddings = BASELINES["ldp"]().fit_transform(graphs)
+        alone = evaluate_embeddings(embeddings, graphs.classes, partitions=[0], num_folds=3)
+    assert record["methods"]["ldp"]["seeds"]["0"]["accuracies"] == alone.accuracies[0]
+    assert second.accuracy == alone.mean
+
+
+def test_a_process_that_ends_before_its_time(monkeypatch):
+    monkeypatch.setattr(processes, "_work", operator.is_)
+    (done,) = processes.in_own_processes([SimpleNamespace(method="joao")], 1)
+    assert (done.method, done.piece) == ("joao", None)
+    assert done.failure == "its process ended before its time (exit code 0); was memory short?"
+
+
+@pytest.mark.parametrize(
+    ("error", "last"), [(None, None), (UserError("cannot."), "cannot."), (MemoryError(), "out of memory.")]
+)
+def test_what_a_process_sends(monkeypatch, graphs, error, last):
+    def some_pieces(task):
+        yield {"seed": 0}
+        if error is not None:
+            raise error
+
+    sent = []
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(processes, "pieces", some_pieces)
+    try:
+        processes._work(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sent == [{"seed": 0}, last]
+
+
+def test_a_fault_in_a_process_is_told_whole(monkeypatch):
+    def parent(context):
+        here, there = context.Pipe(duplex=False)
+        there.send(processes.MethodError("joao: ZeroDivisionError"))
+        return here, SimpleNamespace(close=lambda: None)
+
+    ended = []
+    process = SimpleNamespace(start=lambda: None, terminate=lambda: ended.append("told to"), join=lambda: None)
+    context = SimpleNamespace(Pipe=lambda duplex: parent(multiprocessing), Process=lambda **arguments: process)
+    monkeypatch.setattr(processes.multiprocessing, "get_context", lambda kind: context)
+    with pytest.raises(processes.MethodError, match="ZeroDivisionError"):
+        list(processes.in_own_processes([SimpleNamespace(method="joao")], 1))
+    assert ended == ["told to"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("partitions", 0), ("epochs", 0), ("jobs", 0)])
+def test_nonsense(option, value):
+    with pytest.raises(UserError, match=f"compare: {option} must be at least 1, got 0."):
+        replace(PLAN, **{option: value})
+
+
+def test_data_that_cannot_be_scored(graphs):
+    with pytest.raises(UserError, match="has no graph labels"):
+        compute(replace(graphs, classes=None, class_names=()), PLAN)
+    with pytest.raises(UserError, match="1 class among 24 graphs"):
+        compute(replace(graphs, classes=np.zeros(24, dtype=np.int64)), PLAN)
+    rare = np.array([1] + [0] * 23)
+    with pytest.raises(UserError, match="has 1 graphs, fewer than the 3 folds"):
+        compute(replace(graphs, classes=rare), PLAN)

@@ -1,0 +1,87 @@
+"""Whether pre-training helps. Oracles: loops over all pairs, the plain interval, and simulated truth."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from joao.comparison.verdict import NO, UNTOLD, YES, best_over_best, judge
+from joao.evaluation.statistics import paired_gain
+
+
+def scores(random, number, centre=0.7, spread=0.05):
+    return [centre + spread * random.standard_normal((5, 10)) for _ in range(number)]
+
+
+def test_one_against_one_is_the_plain_interval():
+    (one,), (other,) = (scores(np.random.default_rng(seed), 1) for seed in (0, 1))
+    assert astuple(best_over_best([one], [other], 9)) == pytest.approx(astuple(paired_gain(one, other, 9)))
+
+
+def test_against_loops_over_all_pairs():
+    random = np.random.default_rng(2)
+    methods, baselines = scores(random, 3), scores(random, 4)
+    lows = [[paired_gain(one, other, 9, level=1 - 0.05 / 3).low for other in baselines] for one in methods]
+    highs = [[paired_gain(one, other, 9, level=1 - 0.05 / 4).high for other in baselines] for one in methods]
+    gain = best_over_best(methods, baselines, 9)
+    assert gain.low == max(min(row) for row in lows)
+    assert gain.high == min(max(row[place] for row in highs) for place in range(4))
+    assert gain.mean == pytest.approx(max(m.mean() for m in methods) - max(b.mean() for b in baselines))
+    assert gain.low < gain.mean < gain.high
+
+
+def test_picking_the_best_of_equals_claims_nothing_too_often():
+    """Ten methods and one baseline that are all the same: the naive interval of the best finds a gain far too often."""
+    random = np.random.default_rng(3)
+    # Without shared training parts the plain interval is Student's, which independent folds deserve.
+    no_overlap = 1e12
+    wrong, naive = 0, 0
+    for _ in range(400):
+        methods, (baseline,) = scores(random, 10), scores(random, 1)
+        best = max(methods, key=np.mean)
+        naive += paired_gain(best, baseline, no_overlap).low > 0
+        gain = best_over_best(methods, [baseline], no_overlap)
+        wrong += gain.low > 0 or gain.high < 0
+    assert naive > 40
+    assert wrong <= 28  # 5 % of 400 is 20; more than 28 have a chance of 3 %
+
+
+def test_the_three_verdicts_and_their_sentences():
+    random = np.random.default_rng(4)
+    noise = 0.01 * random.standard_normal((5, 10))
+    base = np.full((5, 10), 0.7)
+    yes = judge("rings", {"joao": base + 0.1 + noise, "graphcl": base + noise}, {"wl": base, "ldp": base - 0.2}, 9)
+    low, high = 100 * yes.gain.low, 100 * yes.gain.high
+    mean = 100 * (0.1 + noise.mean())
+    assert (yes.helps, yes.method, yes.baseline, yes.tried) == (YES, "joao", "wl", (2, 2))
+    assert str(yes) == (
+        f"Pre-training helps on rings: the best of 2 pre-trained methods, joao, is {mean:.2f} points better than the "
+        f"best of 2 cheap baselines, wl (95 % interval {low:.2f} to {high:.2f})."
+    )
+    assert yes.over["ldp"] == paired_gain(base + 0.1 + noise, base - 0.2, 9)
+    no = judge("rings", {"joao": base - 0.1 + noise}, {"wl": base}, 9)
+    low, high = 100 * no.gain.low, 100 * no.gain.high
+    assert no.helps == NO
+    assert str(no) == (
+        "Pre-training does not help on rings: the pre-trained method, joao, is "
+        f"{10 - 100 * noise.mean():.2f} points worse than the cheap baseline, wl (95 % interval {-high:.2f} to "
+        f"{-low:.2f})."
+    )
+    untold = judge("rings", {"joao": base + noise - noise.mean() - 1e-4}, {"wl": base}, 9)
+    assert untold.helps == UNTOLD
+    assert "cannot be told: the pre-trained method, joao, is 0.01 points worse than the cheap baseline" in str(untold)
+    assert str(untold).endswith(f"{100 * untold.gain.low:+.2f} to {100 * untold.gain.high:+.2f}, covers 0.")
+
+
+def test_what_is_certain_against_one_baseline_is_not_against_all():
+    noise = 0.05 * np.random.default_rng(5).standard_normal((5, 10))
+    base = np.full((5, 10), 0.7)
+    verdict = judge("rings", {"joao": base + noise}, {"histogram": base - 0.2, "wl": base}, 9)
+    assert verdict.over["histogram"].low > 0
+    assert verdict.helps == UNTOLD
+
+
+def test_nothing_to_judge():
+    base = np.full((5, 10), 0.7)
+    assert judge("rings", {}, {"wl": base}, 9) is None
+    assert judge("rings", {"joao": base}, {}, 9) is None

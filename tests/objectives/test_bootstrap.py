@@ -1,0 +1,73 @@
+import math
+
+import pytest
+import torch
+
+from joao.errors import UserError
+from joao.objectives import Bootstrap
+
+
+def naive(first, second):
+    """The equation, summand by summand: half the squared distances of unit vectors, both ways."""
+    first, second = first.tolist(), second.tolist()
+    half = len(first[0]) // 2
+
+    def unit(vector):
+        length = math.hypot(*vector)
+        return [value / length for value in vector]
+
+    def distance(a, b):
+        return sum((x - y) ** 2 for x, y in zip(unit(a), unit(b), strict=True))
+
+    ways = [distance(a[:half], b[half:]) + distance(b[:half], a[half:]) for a, b in zip(first, second, strict=True)]
+    return sum(ways) / 2 / len(first)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_matches_the_equation(size, generator):
+    first, second = torch.randn(2, size, 6, dtype=torch.float64, generator=generator(size)).unbind()
+    assert Bootstrap()(first, second).item() == pytest.approx(naive(first, second), rel=1e-9)
+
+
+def test_hand_computation():
+    # predictions | projections of the copy; the cosines are 1 and 0.6, and for the second graph -1 and 0.
+    first = torch.tensor([[2.0, 0.0, 3.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    second = torch.tensor([[3.0, 4.0, 5.0, 0.0], [7.0, 0.0, 0.0, -2.0]])
+    assert Bootstrap()(first, second).item() == pytest.approx((2 - 1.6 + 2 + 1) / 2)
+
+
+def test_both_views_are_treated_alike_and_only_directions_matter(generator):
+    first, second = torch.randn(2, 6, 4, generator=generator()).unbind()
+    lengths = torch.logspace(-5, 5, 6)[:, None]
+    torch.testing.assert_close(Bootstrap()(first * lengths, second / lengths), Bootstrap()(second, first))
+
+
+def test_other_graphs_do_not_matter(generator):
+    first, second = torch.randn(2, 6, 4, generator=generator()).unbind()
+    one_by_one = [Bootstrap()(first[[n]], second[[n]]) for n in range(6)]
+    torch.testing.assert_close(Bootstrap()(first, second), torch.stack(one_by_one).mean())
+
+
+def test_the_momentum_rises_to_one_by_half_a_cosine_or_stays():
+    rising, constant = Bootstrap(0.9), Bootstrap(0.9, rising=False)
+    assert [rising.momentum_at(share) for share in (0, 0.5, 1)] == pytest.approx([0.9, 0.95, 1])
+    assert rising.momentum_at(1 / 3) == pytest.approx(1 - 0.1 * 0.75)  # the cosine of 60 degrees is a half
+    assert {constant.momentum_at(share) for share in (0, 0.5, 1)} == {0.9}
+
+
+def test_the_predictor_is_no_identity_and_keeps_the_width(generator):
+    z = torch.randn(5, 8, generator=generator())
+    predicted = Bootstrap().predictor(8)(z)
+    assert predicted.shape == z.shape
+    assert not torch.allclose(predicted, z, atol=0.1)
+
+
+@pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
+def test_an_impossible_momentum_is_refused(momentum):
+    with pytest.raises(UserError, match=r"momentum must be in \[0, 1\], got"):
+        Bootstrap(momentum)
+
+
+def test_views_without_halves_are_refused():
+    with pytest.raises(UserError, match="predictions beside projections, got 5 columns"):
+        Bootstrap()(torch.ones(3, 5), torch.ones(3, 5))

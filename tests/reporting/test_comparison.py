@@ -1,0 +1,89 @@
+"""A comparison as text. Oracle: lines written by hand from a record written by hand."""
+
+import json
+
+import pytest
+
+import joao
+from joao.data.synthetic import random_graphs
+from joao.errors import JoaoNotice
+from joao.evaluation import svm
+from joao.reporting.comparison import HEADER, Comparison, closing_lines, table_lines
+
+
+def entry(kind, accuracies, seconds=2.5, peak=3_000_000):
+    seeds = {
+        str(seed): {"accuracies": part, "fold_hash": "abc"[seed], "seconds": seconds, "peak bytes": peak}
+        for seed, part in enumerate(accuracies)
+    }
+    return {"kind": kind, "settings": {}, "seeds": seeds}
+
+
+@pytest.fixture
+def record():
+    return {
+        "data": {"name": "rings", "graphs": 40, "classes": 2},
+        "folds": 2,
+        "partitions": 2,
+        "fold hashes": ["a", "b"],
+        "chance": 0.5,
+        "compared": ["joao", "gl", "untrained", "wl"],
+        "machine": {"device": "cpu"},
+        "methods": {
+            "joao": entry("pre-trained", [[0.8, 0.9], [0.85, 0.85]], seconds=1234.5, peak=1_234_000_000),
+            "gl": {"kind": "baseline", "settings": {}, "seeds": {}, "failure": "graphs are too large."},
+            "untrained": entry("cheap baseline", [[0.6, 0.7], [0.65, 0.65]]),
+            "wl": entry("cheap baseline", [[0.5, 0.5], [0.5, 0.5]], seconds=0.001, peak=None),
+        },
+    }
+
+
+def test_the_table(record):
+    # joao: all differences are 0.2, so that their interval is a point; and the partitions' means are all equal.
+    # wl: differences -.1, -.2, -.15, -.15 with variance .005 / 3; 3.18245 * sqrt((1 / 4 + 1) * .005 / 3) = .1453.
+    assert table_lines(Comparison(record)) == [
+        ["joao", "85.00 ± 0.00", "+20.00 (+20.00 to +20.00)", "1,234", "1,234"],
+        ["gl", "failed", "", "", ""],
+        ["untrained", "65.00 ± 0.00", "", "2.5", "3"],
+        ["wl", "50.00 ± 0.00", "-15.00 (-29.53 to -0.47)", "<0.01", ""],
+        ["chance", "50.00", "", "", ""],
+    ]
+
+
+def test_the_words_below_it(record):
+    lines = closing_lines(Comparison(record))
+    assert lines[0] == "gl failed: graphs are too large."
+    assert lines[2] == "joao, in points over (95 % interval):"
+    assert lines[3] == "  untrained  +20.00 (+20.00 to +20.00)"
+    assert lines[5] == (
+        "Verdict: pre-training helps on rings: the pre-trained method, joao, is 20.00 points better than the best of 2 "
+        "cheap baselines, untrained (95 % interval 20.00 to 20.00)."
+    )
+    assert "allows for these scores having said" in lines[6]
+    record["compared"] = ["joao", "untrained"]
+    assert closing_lines(Comparison(record))[-1].startswith("Verdict: ")
+    record["compared"] = ["wl", "untrained"]
+    assert closing_lines(Comparison(record))[-1].startswith("Verdict: none")
+    record["machine"]["device"] = "cuda"
+    assert "of the GPU where an encoder is used" in closing_lines(Comparison(record))[0]
+
+
+def test_it_prints_as_a_table_that_fits_a_narrow_terminal(record):
+    text = repr(Comparison(record)).splitlines()
+    assert text[0].startswith("rings: 40 graphs, 2 classes. An SVM on 2 shared partitions into 2 folds")
+    assert text[2].split() == " ".join(HEADER).split()
+    assert text[3].split()[:2] == ["joao", "85.00"]
+    assert max(map(len, text[2:8])) <= 80
+    assert "Verdict: pre-training helps" in "\n".join(text)
+
+
+def test_compare_in_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+    graphs = random_graphs(24, mean_nodes=6, seed=5)
+    options = {"partitions": 1, "folds": 3, "epochs": 1, "device": "cpu", "out": tmp_path / "record.json"}
+    with pytest.warns(JoaoNotice, match="compared as well, .*: wl, ldp."):
+        found = joao.compare(graphs, "graphcl, untrained, histogram", **options)
+    assert [row.method for row in found.rows] == ["graphcl", "untrained", "histogram", "wl", "ldp"]
+    assert str(found.verdict) in json.dumps(found.to_json(), ensure_ascii=False)
+    assert json.loads((tmp_path / "record.json").read_text()) == json.loads(json.dumps(found.to_json()))
+    assert found.rows[0].deviation is None

@@ -1,0 +1,34 @@
+"""The cost of the table's rows."""
+
+from joao.reporting.costs import HEADER, cost_lines
+
+CPU = {"processor": "a processor", "device": "cpu"}
+GPU = {"processor": "a processor", "device": "cuda", "gpu": "a card"}
+
+
+def record(seed, seconds, machine=CPU, **more):
+    cell = {"dataset": "MUTAG", "method": "wl", "seed": seed, "inductive": False}
+    return {"cell": cell, "scores": {"mean": 0.8 + seed / 100}, "machine": machine, **more} | (
+        {} if seconds is None else {"seconds of pre-training": seconds}
+    )
+
+
+def test_by_hand():
+    found = [
+        record(0, 1.0, **{"peak bytes": 3_000_000}),
+        record(1, 2.0, **{"peak bytes": 9_000_000}),
+        record(2, 9.0, **{"peak bytes": None}),
+        record(3, 0.5, GPU),
+        record(4, None),
+    ]
+    assert cost_lines(found) == [
+        ["MUTAG", "WL (subtree kernel)", "81.0", "2.0", "9", "a processor, one thread"],
+        ["MUTAG", "WL (subtree kernel)", "83.0", "0.5", "", "a card"],
+    ]
+    assert len(HEADER) == 6
+
+
+def test_inductive_records_cost_something_else():
+    inductive = record(0, 1.0)
+    inductive["cell"]["inductive"] = True
+    assert cost_lines([inductive]) == []

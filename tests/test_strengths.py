@@ -1,0 +1,147 @@
+"""A pool of augmentations at several strengths: who is in it, and under which prior."""
+
+import tomllib
+
+import pytest
+
+from joao.data.features import Features, make_store
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+from joao.experiment import build_method, pretrain
+from joao.pair_table import PairTable
+from joao.recipe import METHODS, POOL, make_recipe, pool_name, with_settings
+from joao.strengths import at_every_strength, strength_law
+
+LEARNED = make_recipe({"method": "joao_strengths", "strengths": {0.1: 1, 0.2: 2, 0.4: 5}})
+
+
+def members(recipe):
+    return [(part.name, part.options["strength"]) for part in recipe.augmentations]
+
+
+def test_every_augmentation_is_there_at_every_strength_and_identity_once():
+    expected = [(name, strength) for name in POOL[:-1] for strength in (0.1, 0.2, 0.4)]
+    assert members(LEARNED)[:-1] == expected
+    assert members(LEARNED)[-1][0] == "identity"
+
+
+def test_augmentations_share_the_prior_equally_and_strengths_by_weight():
+    # Under the prior, 1/5 of the views are made by each augmentation, of which 1/8, 2/8 and 5/8 at each strength.
+    store = make_store(*_graphs())
+    policy = build_method(LEARNED, store).policy
+    table = PairTable.of(policy.augmentations, policy.probabilities)
+    assert table.over_strengths().values == pytest.approx(1 / 25)
+    for name, shares in table.by_strength().items():
+        expected = {"-": 0.2} if name == "identity" else {"0.1": 1 / 40, "0.2": 2 / 40, "0.4": 5 / 40}
+        assert shares == pytest.approx(expected)
+
+
+def _graphs():
+    dataset = random_graphs(12, mean_nodes=8, seed=0)
+    return dataset, Features.fixed_on(dataset)
+
+
+def test_names_tell_strengths_alone_where_members_differ_in_nothing_else():
+    names = [pool_name(part, LEARNED.augmentations) for part in LEARNED.augmentations]
+    assert names[9:] == [f"attribute_mask(strength={each})" for each in (0.1, 0.2, 0.4)] + ["identity"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "strengths = { 0.1 = 1, 0.2 = 2, 0.4 = 5 }",  # TOML reads a table in a table
+        'strengths = { "0.1" = 0.125, "0.2" = 0.25, "0.4" = 0.625 }',
+        "[strengths]\n0.1 = 2\n0.2 = 4\n0.4 = 10",
+    ],
+)
+def test_forms_in_toml(text):
+    assert make_recipe({"method": "joao_strengths", **tomllib.loads(text)}) == LEARNED
+
+
+def test_a_list_has_an_equal_prior():
+    assert strength_law([0.3, 0.1], "here") == {0.3: 0.5, 0.1: 0.5}
+
+
+def test_a_written_recipe_is_the_same_again():
+    assert make_recipe(tomllib.loads(LEARNED.toml())) == LEARNED
+
+
+def test_the_strengths_take_the_place_of_the_strength():
+    assert members(make_recipe({"method": "joao_strengths", "strength": 0.7, "strengths": [0.1, 0.2]}))[:2] == [
+        ("node_drop", 0.1),
+        ("node_drop", 0.2),
+    ]
+
+
+def test_an_augmentation_with_a_strength_of_its_own_keeps_it():
+    pool = ["node_drop", {"name": "subgraph", "strength": 0.5}]
+    recipe = make_recipe({"method": "joao_strengths", "augmentations": pool, "strengths": [0.1, 0.2]})
+    assert members(recipe) == [("node_drop", 0.1), ("node_drop", 0.2), ("subgraph", 0.5)]
+    assert recipe.policy.options["prior"] == [0.25, 0.25, 0.5]
+
+
+def test_a_pool_that_says_all_strengths_and_a_prior_of_ones_own_are_left_alone():
+    pool = [{"name": "subgraph", "strength": 0.5}, "identity"]
+    assert make_recipe({"method": "joao_strengths", "augmentations": pool}).policy.options["prior"] is None
+    own = {"name": "kullback_leibler", "prior": [0.3, 0.3, 0.4]}
+    recipe = make_recipe({"policy": own, "augmentations": ["node_drop", "identity"], "strengths": [0.1, 0.2]})
+    assert recipe.policy.options["prior"] == [0.3, 0.3, 0.4]
+    assert at_every_strength(pool, {0.1: 1.0}) == (pool, None)
+
+
+def test_any_policy_with_a_prior_takes_strengths_and_others_say_no():
+    assert len(make_recipe({"method": "joao", "strengths": [0.1, 0.2]}).policy.options["prior"]) == 9
+    with pytest.raises(UserError, match="strengths: the policy 'uniform' has no prior"):
+        make_recipe({"method": "uniform", "strengths": [0.1, 0.2]})
+
+
+@pytest.mark.parametrize(
+    ("strengths", "message"),
+    [
+        (0.2, r"recipe: strengths must be a list such as \[0.1, 0.2\], or a table of weights, got 0.2"),
+        (["much"], "strengths must be a number, got 'much'"),
+        ([0.1, 1.5], "strengths must be above 0 and below 1, got 1.5"),
+        ([0.0], "strengths must be above 0 and below 1, got 0.0"),
+        ([True], "strengths must be above 0 and below 1, got True"),
+        ([0.1, 0.2, 0.1], "strengths: 0.1 is there twice"),
+        ({0.1: 0}, "0.1: its weight must be above 0, got 0"),
+        ({0.1: float("inf")}, "0.1: its weight must be above 0, got inf"),
+        ({0.1: "half"}, "0.1 must be a number, got 'half'"),
+        ({0.1: None}, "0.1 must be a number, got None"),
+    ],
+)
+def test_bad_strengths_get_one_line(strengths, message):
+    with pytest.raises(UserError, match=message):
+        make_recipe({"method": "joao_strengths", "strengths": strengths})
+
+
+def test_the_method_gives_a_complete_recipe_its_strengths_and_another_takes_them_back():
+    before = make_recipe({"augmentations": ["node_drop", {"name": "edge_perturb", "drop_only": True}], "strength": 0.5})
+    learning = make_recipe(with_settings(before.table(), ["method=joao_strengths"]))
+    assert members(learning) == [
+        (n, s) for n in ("node_drop", "edge_perturb") for s in METHODS["joao_strengths"]["strengths"]
+    ]
+    assert all(part.options["drop_only"] for part in learning.augmentations[3:])
+    back = make_recipe(with_settings(learning.table(), ["method=joao"]))
+    assert members(back) == [("node_drop", 0.2), ("edge_perturb", 0.2)]
+    # Strengths of one's own are kept by the same method, and two strengths without it by any.
+    assert make_recipe(with_settings(LEARNED.table(), ["method=joao_strengths"])) == LEARNED
+    two = make_recipe({"augmentations": ["node_drop", {"name": "node_drop", "strength": 0.5}]})
+    assert members(make_recipe(with_settings(two.table(), ["method=joaov2"]))) == members(two)
+
+
+def test_a_head_of_its_own_for_every_member():
+    recipe = make_recipe({**LEARNED.table(), "heads": "head_per_augmentation"})
+    assert len(build_method(recipe, make_store(*_graphs())).heads.heads) == 13
+
+
+def test_training_tilts_the_prior_by_the_last_losses():
+    import numpy as np
+
+    dataset, _ = _graphs()
+    recipe = make_recipe({**LEARNED.table(), "training": {"epochs": 2, "batch_size": 6}, "encoder": {"width": 4}})
+    trained = pretrain(recipe, dataset, device="cpu")
+    prior = np.outer(recipe.policy.options["prior"], recipe.policy.options["prior"])
+    weights = prior * np.exp(np.array(trained.metrics[-1].pair_losses) / recipe.policy.options["gamma"])
+    np.testing.assert_allclose(trained.policy.values, weights / weights.sum(), rtol=1e-9)
+    assert trained.policy.has_strengths
