@@ -65,7 +65,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "objective": "nt_xent",
         "policy": "kullback_leibler",
         "heads": "shared_head",
-        "strengths": {0.1: 1, 0.2: 2, 0.3: 1},
+        "strengths": [0.1, 0.2, 0.3],
     },
     "graphcl": {"objective": "nt_xent", "policy": "rule_pool", "heads": "shared_head"},
     "uniform": {"objective": "nt_xent", "policy": "uniform", "heads": "shared_head"},

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import Graph2vec
-from joao.baselines._gensim import gensim_seed
+from joao.baselines._gensim import gensim_seed, order_of_reading
 from joao.baselines._paragraphs import LONGEST_DOCUMENT, _pieces
 from joao.data.base import make_dataset
 from joao.data.synthetic import random_graphs
@@ -52,8 +52,9 @@ def test_rows_are_those_of_gensim_used_plainly():
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
     method = Graph2vec(dimensions=8, epochs=300, min_count=2, seed=3).fit(GRAPHS)
+    documents = list(texts(method.documents(GRAPHS)))
     plain = Doc2Vec(
-        [TaggedDocument(text, [number]) for number, text in enumerate(texts(method.documents(GRAPHS)))],
+        [TaggedDocument(documents[number], [number]) for number in order_of_reading(len(documents), 3)],
         dm=0,
         vector_size=8,
         epochs=300,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.errors import UserError
-from joao.randomness import derived_seed
+from joao.randomness import derived_seed, numpy_generator
 
 
 def require_gensim() -> None:
@@ -23,6 +23,16 @@ def require_gensim() -> None:
 def gensim_seed(seed: int, purpose: str) -> int:
     """A seed for one purpose, of the size that gensim takes."""
     return derived_seed(seed, purpose) % 2**31
+
+
+def order_of_reading(number: int, seed: int) -> list[int]:
+    """A random order of so many texts.
+
+    What is read at one time gets vectors that are alike, as the model moves on. Data sets often come sorted by class,
+    so that rows learned in their order would tell the classes.
+    """
+    order: list[int] = numpy_generator(seed, "order of reading").permutation(number).tolist()
+    return order
 
 
 def as_words(numbers: NDArray[np.integer]) -> NDArray[np.object_]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._gensim import gensim_seed, require_gensim
+from joao.baselines._gensim import gensim_seed, order_of_reading, require_gensim
 from joao.baselines.base import Baseline
 from joao.data.base import Dataset
 from joao.errors import UserError
@@ -71,8 +71,12 @@ class ParagraphVectors(Baseline):
             workers=1,
             seed=gensim_seed(self.seed, "documents"),
         )
-        documents = enumerate(self.documents(graphs))
-        tagged = [TaggedDocument(piece, [number]) for number, document in documents for piece in _pieces(document)]
+        documents = self.documents(graphs)
+        tagged = [
+            TaggedDocument(piece, [number])
+            for number in order_of_reading(len(documents), self.seed)
+            for piece in _pieces(documents[number])
+        ]
         model.build_vocab(tagged)
         if not len(model.wv):
             raise UserError(f"{graphs.name}: no word is in its graphs {min_count} times. Take a smaller min_count.")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._gensim import WordOptions, require_gensim, word_vectors
+from joao.baselines._gensim import WordOptions, order_of_reading, require_gensim, word_vectors
 from joao.baselines._labels import places, refined_labels
 from joao.baselines.base import Baseline
 from joao.baselines.wl import WL
@@ -54,7 +54,8 @@ class DGK(Baseline):
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
         require_gensim()
         occurrences = self.counts.fit_transform(graphs).sum(axis=0).astype(np.int64)
-        sentences = list(self._sentences(graphs))
+        in_order = list(self._sentences(graphs))
+        sentences = [in_order[number] for number in order_of_reading(len(in_order), self.seed)]
         self.vectors = word_vectors(sentences, occurrences, len(sentences), self.options, self.seed).astype(np.float64)
         return self
 
