@@ -37,6 +37,17 @@ def test_the_readme_shows_the_overviews_of_the_records():
     assert table_lines(results) == [line for page in pages for line in table_lines(page.read_text(encoding="utf-8"))]
 
 
+def test_the_readme_shows_the_comparison_of_the_record():
+    from joao.reporting.comparison import Comparison, closing_lines, heading, table_lines
+
+    shown = README[README.index("## Does pre-training help") : README.index("## Ten lines")]
+    comparison = Comparison(json.loads((ROOT / "results/compare/mutag.json").read_text(encoding="utf-8")))
+    for line in [heading(comparison), *closing_lines(comparison)]:
+        assert line in shown
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown.splitlines() if "│" in line]
+    assert cells == table_lines(comparison)
+
+
 def test_every_make_target_of_the_readme_exists_and_is_explained():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = re.findall(r"(?:^|`)make\b *([a-z]*)", README, re.MULTILINE)
