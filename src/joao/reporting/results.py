@@ -15,6 +15,8 @@ from joao.reporting.costs import cost_lines
 from joao.reporting.learned import learned_markdown
 from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
 from joao.reporting.objectives import objective_lines
+from joao.reporting.strengths import HEADER as STRENGTH_HEADER
+from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
 from joao.reproduce import semi_supervised, transfer
 from joao.reproduce.unsupervised import grid, read_record, rows_of, why_not
@@ -44,7 +46,7 @@ CORPUS = (
 
 
 def write_results(records: Path) -> Path:
-    """Makes ``table.md``, ``overview.md``, ``costs.md`` and ``learned.md`` from all records in the folder.
+    """Makes ``table.md``, ``overview.md``, ``costs.md``, ``strengths.md`` and so on from all records in the folder.
 
     It is the only way in which they come about. Returns the first.
     """
@@ -64,6 +66,10 @@ def write_results(records: Path) -> Path:
     if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
         heading = _heading("Objectives of two views, without and with JOAO", "objectives")
         write_file(records / "objectives.md", heading + markdown(OBJECTIVE_HEADER, compared) + "\n")
+    strengths = strength_lines(found)
+    if strengths:
+        heading = _heading("Strengths that are learned, beside 0.2", "unsupervised")
+        write_file(records / "strengths.md", heading + markdown(STRENGTH_HEADER, strengths) + "\n")
     learned = learned_markdown(found)
     if learned:
         write_file(records / "learned.md", _heading("Augmentation pairs drawn in training", "unsupervised") + learned)
