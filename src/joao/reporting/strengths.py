@@ -1,0 +1,34 @@
+"""Learned strengths beside the fixed one, over the sets of the unsupervised table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from joao.reporting.tables import gain_between, rows, with_deviation
+
+FIXED, LEARNED = "joao", "joao_strengths"
+HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 %)", "seeds"]
+
+
+def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A line for each data set that has records of both, and their averages over these sets, under :data:`HEADER`."""
+    found = {(row.dataset, row.method): row for row in rows(records)}
+    sets = [
+        each
+        for each in dict.fromkeys(dataset for dataset, _ in found)
+        if {(each, FIXED), (each, LEARNED)} <= set(found)
+    ]
+    lines = []
+    for dataset in sets:
+        fixed, learned = found[dataset, FIXED], found[dataset, LEARNED]
+        gain = gain_between(records, dataset, LEARNED, FIXED)
+        interval = "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+        accuracies = [with_deviation(row.mean, row.std) for row in (fixed, learned)]
+        lines.append([dataset, *accuracies, interval, str(min(fixed.num_seeds, learned.num_seeds))])
+    if lines:
+        means = [float(np.mean([found[dataset, method].mean for dataset in sets])) for method in (FIXED, LEARNED)]
+        lines.append([f"average of {len(sets)}", *(f"{each:.2f}" for each in means), f"{means[1] - means[0]:+.2f}", ""])
+    return lines
