@@ -72,8 +72,8 @@ class Row:
 
     @property
     def name(self) -> str:
-        method, inductive, _ = self.method.partition("-inductive")
-        return NAMES.get(method, method) + (", inductive" if inductive else "")
+        method = _own_name(self.method)
+        return NAMES.get(method, method) + (", inductive" if method != self.method else "")
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -152,7 +152,7 @@ HEADER = [
 
 
 def overview(table: Sequence[Row]) -> str:
-    """One line a method, one column a data set, as Markdown; the paper's figure in brackets.
+    """One line a method, in the order of :data:`NAMES`, one column a data set, as Markdown; the paper's in brackets.
 
     In the last column is the average rank among the rows of the paper's table, see :func:`average_ranks`.
     """
@@ -163,12 +163,21 @@ def overview(table: Sequence[Row]) -> str:
         for dataset in datasets
     }
     ranks = average_ranks(scores)
+    place = {name: number for number, name in enumerate(NAMES)}
+    methods = sorted(
+        dict.fromkeys(row.method for row in table), key=lambda method: place.get(_own_name(method), len(place))
+    )
+    names = {row.method: row.name for row in table}
     lines = []
-    for method, name in dict.fromkeys((row.method, row.name) for row in table):
+    for method in methods:
         found = [cells.get((dataset, method)) for dataset in datasets]
         figures = ["" if row is None else _overview_cell(row) for row in found]
-        lines.append([name, *figures, _rank_cell(method, ranks)])
+        lines.append([names[method], *figures, _rank_cell(method, ranks)])
     return markdown(["accuracy %", *datasets, "average rank"], lines)
+
+
+def _own_name(method: str) -> str:
+    return method.removesuffix("-inductive")
 
 
 def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
