@@ -37,7 +37,7 @@ from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.launch import Send, in_processes
 from joao.training.model import calibrate, embed
 from joao.training.place import Place, find_place
-from joao.training.pretrain import EpochMetrics, Method, Pretraining
+from joao.training.pretrain import EpochMetrics, Method, Pretraining, check_several
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
     pool = own.augmentations or {
         pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
     }
-    objective = own.objective or OBJECTIVES[recipe.objective.name](**recipe.objective.options)
+    objective = _objective(recipe, own)
     if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
         raise UserError(
             f"{type(objective).__name__}: compares two views, and the method shows graphs as they are. "
@@ -141,6 +141,12 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
         objective=objective,
         policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
     )
+
+
+def _objective(recipe: Recipe, own: OwnParts | None) -> Objective:
+    if own is not None and own.objective is not None:
+        return own.objective
+    return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 
 
 def build_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None = None) -> Encoder:
@@ -226,6 +232,7 @@ def pretrain(
             )
     place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
     if not place.started:
+        check_several(_objective(recipe, own), fast)
         options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
         return _in_own_processes(
             place, recipe, dataset, folder, own, on_epoch, options | {"checkpoint_every": checkpoint_every}

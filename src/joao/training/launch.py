@@ -56,7 +56,9 @@ def in_processes(function: Callable[..., None], arguments: Sequence[Any], place:
                     process, number = running.pop(connection)
                     process.join()
                     if process.exitcode:
-                        raise ProcessLost(f"process {number} of {place.devices} {_end_of(process.exitcode)}.") from None
+                        raise ProcessLost(
+                            f"process {number} (of 0 to {place.devices - 1}) {_end_of(process.exitcode)}."
+                        ) from None
                     continue
                 if isinstance(told, BaseException):
                     raise told

@@ -95,6 +95,15 @@ class EpochMetrics:
     graphs_per_second: float
 
 
+def check_several(objective: Objective, fast: bool | None) -> None:
+    """An error where a method does not train in several processes."""
+    if fast:
+        raise UserError("training: the fast path is for one process. Leave it out, or devices and num_nodes.")
+    if isinstance(objective, NodeObjective):
+        name = type(objective).__name__
+        raise UserError(f"{name}: looks at nodes, and so trains in one process. Leave out devices and num_nodes.")
+
+
 class Pretraining:
     """A pre-training under way.
 
@@ -130,6 +139,8 @@ class Pretraining:
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
         self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
+        if self.ranks.size > 1:
+            check_several(method.objective, fast)
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
         if fast and reason:
             raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
@@ -160,8 +171,6 @@ class Pretraining:
         if isinstance(objective, PairObjective):
             return ContrastiveModel(encoder, self.method.heads)
         name = type(objective).__name__
-        if self.ranks.size > 1:
-            raise UserError(f"{name}: looks at nodes, and so trains in one process only. Leave out devices.")
         if not isinstance(objective, NodeObjective):
             raise UserError(f"{name}: an objective must be a PairObjective or a NodeObjective of joao.objectives.")
         if not isinstance(encoder, NodeEncoder):
