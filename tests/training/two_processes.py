@@ -32,7 +32,7 @@ TRAININGS = {
     "joaov2 in sections, a pair for each graph": ({"method": "joaov2", "training": {"pair_per": "graph"}}, 4),
 }
 
-KILLED = make_recipe({"training": {"epochs": 30, "batch_size": 10}})
+KILLED = make_recipe({"training": {"epochs": 8, "batch_size": 10}})
 
 
 def small_recipe(table):

@@ -36,7 +36,8 @@ class Share:
         self.count = graphs.numel()
         self.part = ranks.part(self.count)
         starts = range(0, self.count, SECTION)
-        touched = [first for first in starts if first < self.part.stop and self.part.start < first + SECTION]
+        last = max(self.part.start, self.part.stop - 1)  # without a part, one section is there to show none of
+        touched = [first for first in starts if first <= last and self.part.start < first + SECTION]
         self.alone = len(starts) == 1
         self.firsts = list(starts) if self.alone else touched
 
