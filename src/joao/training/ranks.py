@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,5 +145,5 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise ProcessLost(f"another process of this training is gone ({line[:120]}).") from error
+        line = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split()))  # without a line of somebody's source
+        raise ProcessLost(f"another process of this training is gone ({line[:160].removesuffix('.')}).") from error
