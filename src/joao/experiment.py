@@ -38,6 +38,7 @@ from joao.training.launch import Send, in_processes
 from joao.training.model import calibrate, embed
 from joao.training.place import Place, find_place
 from joao.training.pretrain import EpochMetrics, Method, Pretraining, check_several
+from joao.training.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -242,9 +243,9 @@ def pretrain(
     store = make_store(dataset, features)
     method = build_method(recipe, store, own)
     _check_input(method.encoder, features, method.augmentations.values())
-    training = Pretraining(store, method, recipe.training, fabric, fast)
-    if len(set(training.ranks.everybody(dataset.fingerprint))) > 1:
+    if len(set(Ranks(fabric.global_rank, fabric.world_size).everybody(dataset.fingerprint))) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Give all machines the same data.")
+    training = Pretraining(store, method, recipe.training, fabric, fast)
     metrics: list[EpochMetrics] = []
     if run is not None:
         if run.info.fingerprint != dataset.fingerprint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -82,7 +83,7 @@ def _free_port() -> int:
 def _start(process: SpawnProcess) -> None:
     try:
         process.start()
-    except (TypeError, AttributeError, multiprocessing.ProcessError) as error:
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise UserError(f"devices: a part of your own cannot be sent to another process ({error}).") from error
 
 

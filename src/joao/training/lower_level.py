@@ -27,7 +27,7 @@ def pair_losses(
     with the second of j. So at most :math:`2K` encodings serve all :math:`K^2` pairs, and (i, i) compares two draws.
 
     Normalisation uses the statistics of each draw and forgets them. Several processes have a ``share`` each of the
-    batch, and all have the losses of the whole.
+    batch and rows each of the table, and all have the whole of it.
     """
     numbers = range(len(pool))
     with statistics_untouched(model):
@@ -36,4 +36,7 @@ def pair_losses(
         # Graphs that were left as they are need not be encoded again.
         again = [first[k] if share.is_unchanged(views[k]) else project(model, views[k], share.gather) for k in numbers]
         second = torch.stack(again)
-    return torch.stack([objective(each, second) for each in first])
+    ranks, table = share.ranks, second.new_zeros(len(pool), len(pool))
+    for k in range(ranks.rank, len(pool), ranks.size):
+        table[k] = objective(first[k], second)
+    return ranks.total(table)

@@ -62,13 +62,17 @@ class Ranks:
         for parameter, each, count in zip(moving, means, used.tolist(), strict=True):
             parameter.grad = each.view_as(parameter) if count else None
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes, the same bit for bit for all of them."""
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over the processes, the same bit for bit for all of them."""
         if self.size == 1:
             return values
         total = values.clone()
         add_up(total)
-        return total / self.size
+        return total
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the processes, likewise."""
+        return values if self.size == 1 else self.total(values) / self.size
 
     def begin_alike(self, model: nn.Module) -> None:
         """All weights and statistics become those of process 0."""

@@ -100,7 +100,7 @@ class PlainSteps(_Eager):
             pair_losses(self.model, Share(self.store, batch.graphs, self.ranks), self.pool, self.objective, generator)
             for batch in batches
         ]
-        return self.ranks.mean(torch.stack(losses).mean(0).double())
+        return torch.stack(losses).mean(0)
 
 
 @final
