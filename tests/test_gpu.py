@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as distributed
+from torch import nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
 from joao.data import read
@@ -29,6 +32,9 @@ from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
+from joao.training.ranks import Ranks, _Gather
+from joao.training.share import Share
+from joao.training.shared_norm import shared_norms
 from joao.training.stacked import Part, fit_all
 from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 
@@ -411,3 +417,37 @@ def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):
 def test_an_encoder_that_knows_nothing_of_masks_trains_on_the_plain_path(dataset):
     recipe = make_recipe({"encoder": {"name": "convolutions"}, "training": {"epochs": 1}})
     assert not pretrain(recipe, dataset, device="cuda").info.fast
+
+
+@pytest.fixture
+def alone_with_nccl():
+    """The collectives of GPUs, among one process: what can be tried with one GPU."""
+    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1)
+    yield Ranks(0, 1)
+    distributed.destroy_process_group()
+
+
+def test_shared_normalisation_and_the_gather_work_with_nccl(alone_with_nccl):
+    x = torch.randn(40, 3, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    results = []
+    for shared in (True, False):
+        norm, own = nn.BatchNorm1d(3).cuda(), x.clone().requires_grad_()
+        with shared_norms(norm) if shared else nullcontext():
+            made = norm(own)
+        made = _Gather.apply(made, alone_with_nccl, 40) if shared else made
+        (made * torch.arange(40, device="cuda")[:, None]).sum().backward()
+        results.append([made, own.grad, norm.weight.grad, norm.bias.grad, *norm.buffers()])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
+    store = make_store(dataset, Features.fixed_on(dataset))
+    graphs = torch.arange(100)
+    for rank in range(3):
+        parts = [
+            Share(each, graphs.to(each.device), Ranks(rank, 3)).sections[0].between(10 * rank, 40)
+            for each in (store, store.to("cuda"))
+        ]
+        for name in ("x", "source", "target", "graph_of_node", "edge_attr"):
+            assert torch.equal(*(getattr(part, name).cpu() for part in parts))

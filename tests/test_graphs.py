@@ -67,6 +67,17 @@ def test_offsets_are_counted_anew_after_a_change(batch):
     assert changed.reverse_edge.numel() == changed.num_edges
 
 
+@pytest.mark.parametrize(("first", "last"), [(0, 8), (0, 3), (2, 7), (4, 4), (0, 0), (7, 8)])
+def test_some_graphs_in_a_row_are_a_batch_of_their_own(first, last, make_batch, shapes, assert_same, edges_of):
+    graphs = [*shapes.values()]
+    part, expected = make_batch(graphs, with_attributes=True).between(first, last), make_batch(graphs[first:last], True)
+    assert (part.num_graphs, part.graph_of_node.tolist()) == (last - first, expected.graph_of_node.tolist())
+    assert [ends for ends, _ in edges_of(part)] == [ends for ends, _ in edges_of(expected)]
+    nodes, edges = (sum(size for size, _ in graphs[:first]), sum(len(edges) for _, edges in graphs[:first]))
+    assert part.x[:, 0].tolist() == [nodes + number for number in range(part.num_nodes)]
+    assert part.edge_attr.flatten().tolist() == [edges + number for number in expected.edge_attr.flatten().tolist()]
+
+
 @pytest.mark.parametrize("with_attributes", [False, True])
 def test_concatenated_batches_are_the_batch_of_all_graphs(with_attributes, make_batch, shapes, assert_same):
     whole = make_batch([*shapes.values()], with_attributes)

@@ -17,6 +17,10 @@ class Interrupted(Exception):
     """The user stopped it; what is kept, in one line. The command line prints it and exits with code 130."""
 
 
+class ProcessLost(Exception):
+    """A process of several is gone; what is kept, in one line. The command line prints it and exits with code 1."""
+
+
 class JoaoNotice(UserWarning):
     """Something was done to the input that its owner should know, such as making edges undirected."""
 

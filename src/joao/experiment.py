@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,11 @@ from joao.recipe import Recipe, pool_name
 from joao.run import Run, RunInfo
 from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric, pick_device, steady_threads
+from joao.training.launch import Send, in_processes
 from joao.training.model import calibrate, embed
-from joao.training.pretrain import EpochMetrics, Method, Pretraining
+from joao.training.place import Place, find_place
+from joao.training.pretrain import EpochMetrics, Method, Pretraining, check_several
+from joao.training.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
     pool = own.augmentations or {
         pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
     }
-    objective = own.objective or OBJECTIVES[recipe.objective.name](**recipe.objective.options)
+    objective = _objective(recipe, own)
     if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
         raise UserError(
             f"{type(objective).__name__}: compares two views, and the method shows graphs as they are. "
@@ -138,6 +142,12 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
         objective=objective,
         policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
     )
+
+
+def _objective(recipe: Recipe, own: OwnParts | None) -> Objective:
+    if own is not None and own.objective is not None:
+        return own.objective
+    return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 
 
 def build_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None = None) -> Encoder:
@@ -187,6 +197,8 @@ def pretrain(
     fast: bool | None = None,
     checkpoint_every: int = 5,
     own: OwnParts | None = None,
+    devices: int | None = None,
+    num_nodes: int | None = None,
     on_epoch: Callable[[EpochMetrics], None] = lambda metrics: None,
 ) -> Trained:
     """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
@@ -201,7 +213,11 @@ def pretrain(
         fast: whether to train on padded batches; None: on a GPU, where the parts allow it, or as a resumed run does.
         checkpoint_every: epochs from one checkpoint to the next.
         own: objects that replace parts of the recipe.
-        on_epoch: told what each epoch showed.
+        devices: processes on each machine, one for each device; None is as torchrun says, or as a resumed run has it,
+            or one. Where neither torchrun nor SLURM has started several, they are started here, and a script must
+            guard its own code by ``if __name__ == "__main__"``. See docs/scale.md.
+        num_nodes: machines, likewise.
+        on_epoch: told what each epoch showed, in the first process.
     """
     if checkpoint_every < 1:
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
@@ -215,11 +231,20 @@ def pretrain(
             raise UserError(
                 f"{folder}: was started on the {path} path in {run.info.precision}. Resume in the same way."
             )
-    fabric = make_fabric(device, precision)
+    place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
+    if not place.started:
+        check_several(_objective(recipe, own), fast)
+        options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
+        return _in_own_processes(
+            place, recipe, dataset, folder, own, on_epoch, options | {"checkpoint_every": checkpoint_every}
+        )
+    fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features)
     method = build_method(recipe, store, own)
     _check_input(method.encoder, features, method.augmentations.values())
+    if len(set(Ranks(fabric.global_rank, fabric.world_size).everybody(dataset.fingerprint))) > 1:
+        raise UserError(f"{dataset.name}: the processes have read different graphs. Give all machines the same data.")
     training = Pretraining(store, method, recipe.training, fabric, fast)
     metrics: list[EpochMetrics] = []
     if run is not None:
@@ -227,17 +252,24 @@ def pretrain(
             raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
         if run.recipe != recipe or dict(run.info.own) != (own or OwnParts()).described():
             raise UserError(f"{folder}: was started with another recipe or other parts. Resume with its own.")
-        restore(training, run.read_checkpoint())
-        metrics = run.metrics(training.epoch)
+        restore(training, training.ranks.hand_out(run.read_checkpoint() if place.rank == 0 else None))
+        metrics = training.ranks.hand_out(run.metrics(training.epoch) if place.rank == 0 else None)
     info = replace(
         _info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
         precision=precision,
         fast=training.is_fast,
+        devices=place.devices,
+        num_nodes=place.num_nodes,
         own=(own or OwnParts()).described(),
     )
-    if folder is not None and run is None:
+    has_checkpoint = run is not None
+    if place.rank > 0:
+        run, on_epoch = None, lambda metrics: None  # the first process writes and speaks
+    elif folder is not None and run is None:
         run = Run.create(folder, recipe, info)
+        if place.size > 1:  # so that there is something to go on from whenever a process dies
+            run.write_checkpoint(state_of(training))
     try:
         for epoch in training.run():
             metrics.append(epoch)
@@ -245,9 +277,12 @@ def pretrain(
                 run.append(epoch)
                 if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
                     run.write_checkpoint(state_of(training))
+                    has_checkpoint = True
             on_epoch(epoch)
-    except BaseException:
-        if run is not None:
+    except BaseException as error:
+        if run is not None and isinstance(error, UserError) and not has_checkpoint:
+            run.discard()
+        elif run is not None:
             run.discard_if_lost()
         raise
     if isinstance(method.objective, NodeObjective):
@@ -257,8 +292,39 @@ def pretrain(
     weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
     if run is not None:
         run.finish(weights)
+    training.ranks.wait()
     method.encoder.eval()
     return Trained(recipe, info, method.encoder, weights, metrics)
+
+
+def _in_own_processes(
+    place: Place,
+    recipe: Recipe,
+    dataset: Dataset,
+    folder: Path | None,
+    own: OwnParts | None,
+    on_epoch: Callable[[EpochMetrics], None],
+    options: Mapping[str, Any],
+) -> Trained:
+    """:func:`pretrain` in new processes, of which this one tells."""
+    was_there = folder is not None and folder.exists()
+    with TemporaryDirectory() as handed_over:
+        further = {"folder": folder, "own": own, "devices": place.devices, "num_nodes": place.num_nodes, **options}
+        arguments = recipe, dataset, further, Path(handed_over) / "run"
+        try:
+            for epoch in in_processes(_one_process, arguments, place):
+                on_epoch(epoch)
+        except BaseException:
+            if folder is not None and not was_there and (folder / "run.json").exists():
+                Run.open(folder).discard_if_lost()
+            raise
+        return load_run(arguments[-1], device=options["device"], own=own)
+
+
+def _one_process(send: Send, recipe: Recipe, dataset: Dataset, further: Mapping[str, Any], handed_over: Path) -> None:
+    trained = pretrain(recipe, dataset, on_epoch=send, **further)
+    if find_place(further["devices"], further["num_nodes"]).local_rank == 0:
+        trained.save(handed_over)
 
 
 def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:

@@ -151,6 +151,22 @@ class GraphBatch:
             edge_attr=None if self.edge_attr is None else rows(self.edge_attr, kept),
         )
 
+    def between(self, first: int, last: int) -> GraphBatch:
+        """The graphs numbered from ``first`` up to ``last``, without the latter."""
+        if (first, last) == (0, self.num_graphs):
+            return self
+        nodes = slice(*self.first_node[[first, last]].tolist())
+        ends = torch.tensor([nodes.start, nodes.stop], device=self.device)
+        edges = slice(*torch.searchsorted(self.target, ends).tolist())
+        return GraphBatch(
+            x=self.x[nodes],
+            source=self.source[edges] - nodes.start,
+            target=self.target[edges] - nodes.start,
+            graph_of_node=self.graph_of_node[nodes] - first,
+            num_graphs=last - first,
+            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
+        )
+
 
 def concatenate(batches: list[GraphBatch]) -> GraphBatch:
     """The graphs of all batches, in order, as one batch."""

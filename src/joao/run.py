@@ -61,6 +61,7 @@ class RunInfo:
         command: that started it.
         precision: of the training.
         fast: whether it was trained on padded batches.
+        devices, num_nodes: processes on each machine, and machines, that it was started with.
         own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
         pretrained: whether the encoder was pre-trained as the recipe says; if not, it began as initialised.
         finetuned_on: the fingerprints of the graphs whose labels the encoder was fine-tuned with.
@@ -79,6 +80,8 @@ class RunInfo:
     command: str = ""
     precision: str = "32-true"
     fast: bool = False
+    devices: int = 1
+    num_nodes: int = 1
     own: Mapping[str, str] = field(default_factory=dict)
     codes: int = 0
     featuriser: str = ""
@@ -188,11 +191,15 @@ class Run:
         """Removes what was written if there is no checkpoint to go on from; whether it did."""
         if (self.folder / "checkpoint.safetensors").exists():
             return False
-        for name in ("recipe.toml", "metrics.jsonl", "run.json"):
+        self.discard()
+        return True
+
+    def discard(self) -> None:
+        """Removes what was written of an unfinished run."""
+        for name in ("recipe.toml", "metrics.jsonl", "run.json", "checkpoint.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else's file in it
             self.folder.rmdir()
-        return True
 
     def finish(self, weights: Mapping[str, Tensor]) -> Run:
         """Writes the final weights, says that they are final, and drops the checkpoint."""

@@ -1,12 +1,16 @@
 """``joao pretrain``: recipe and graphs in, run folder out."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from joao import experiment
 from joao.data import read
+from joao.errors import ProcessLost
 from joao.experiment import pretrain
 from joao.recipe import make_recipe, read_recipe
 from joao.run import Run
@@ -195,3 +199,53 @@ def test_unlabelled_graphs_are_trained_on_and_embedded_but_not_scored(joao, unla
     assert scored.code == 2
     assert scored.err.startswith("joao: unlabelled: has no graph labels")
     assert not (tmp_path / "run" / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_lost_process_is_one_line_with_what_to_do(joao, labelled, monkeypatch, kept):
+    def lose(recipe, dataset, *, folder, **options):
+        assert (options["devices"], options["num_nodes"]) == (2, 1)
+        if kept:
+            folder.mkdir()
+            (folder / "checkpoint.safetensors").write_text("")
+        raise ProcessLost("process 1 (of 0 to 1) was ended by SIGKILL.")
+
+    monkeypatch.setattr(experiment, "pretrain", lose)
+    outcome = joao("pretrain", labelled, "--out", "run", "--devices", 2)
+    cure = "Go on: joao pretrain --resume run" if kept else "There was no checkpoint yet, and nothing is kept."
+    assert (outcome.code, outcome.err) == (1, f"joao: process 1 (of 0 to 1) was ended by SIGKILL. {cure}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "infograph"], "InfoGraph: looks at nodes, and so trains in one process. Leave out devices"),
+        (["--fast"], "the fast path is for one process"),
+        (["--num-nodes", 2], "MASTER_ADDR is not set"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_said_before_they_start(joao, labelled, tmp_path, options, message):
+    outcome = joao("pretrain", labelled, "--out", "run", "--devices", 2, *options)
+    assert (outcome.code, message in outcome.err, outcome.err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["torchrun", "joao"])
+def test_two_processes_from_the_command_line(labelled, tmp_path, launcher):
+    """Started by torchrun and by itself: one voice, one run, the same weights."""
+    work = ["pretrain", labelled, "--epochs", "2", "--device", "cpu", "--out"]
+    several = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "joao", *work, "run"]
+    alone = ["-m", "joao", *work, "run", "--devices", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    outcome = subprocess.run(
+        [sys.executable, *(several if launcher == "torchrun" else alone)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout.count("Pre-training on") == outcome.stdout.count("Next: ") == 1
+    assert "in 2 processes" in outcome.stdout
+    expected = pretrain(read_recipe(tmp_path / "run" / "recipe.toml"), read(f"./{labelled}"), device="cpu", devices=2)
+    assert weights(tmp_path / "run") == {name: value.tolist() for name, value in expected.weights.items()}

@@ -75,6 +75,14 @@ def test_one_row_of_the_promised_length_for_each_graph(make, batch):
         assert encoder(batch).shape == (batch.num_graphs, encoder.num_dimensions)
 
 
+def test_no_graphs_have_no_rows(make, batch):
+    """A process that has no part of a small last batch encodes none."""
+    encoder = make().eval()
+    made = encoder(batch.between(3, 3))
+    assert made.shape == (0, encoder.num_dimensions)
+    made.sum().backward()
+
+
 def test_the_order_of_nodes_does_not_matter(make, batch, generator):
     encoder = moved_statistics(make(), batch)
     other = renumbered(batch, another_order(batch, generator()))

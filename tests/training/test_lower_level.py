@@ -5,6 +5,7 @@ from joao.heads import HEADS
 from joao.objectives import NtXent
 from joao.training.lower_level import pair_losses
 from joao.training.model import ContrastiveModel
+from joao.training.share import Share
 
 
 @pytest.fixture(params=HEADS)
@@ -14,11 +15,16 @@ def model(request, make_method):
 
 
 @pytest.fixture
-def batch(store):
-    return store.batch(torch.arange(2, 14))
+def share(store):
+    return Share(store, torch.arange(2, 14))
 
 
-def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(model, batch, pool, generator):
+@pytest.fixture
+def batch(share):
+    return share.sections[0]
+
+
+def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(model, share, batch, pool, generator):
     pool = list(pool.values())
     source = generator(5)
     first = [augmentation(batch, source) for augmentation in pool]
@@ -30,33 +36,33 @@ def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(model, batch, 
                 z = model.heads(model.encoder(first[i]), i)
                 other = model.heads(model.encoder(second[j]), j)
                 expected[i, j] = NtXent()(z, other)
-    torch.testing.assert_close(pair_losses(model, batch, pool, NtXent(), generator(5)), expected)
+    torch.testing.assert_close(pair_losses(model, share, pool, NtXent(), generator(5)), expected)
 
 
-def test_two_encodings_for_each_augmentation_are_enough(model, batch, pool, generator):
+def test_two_encodings_for_each_augmentation_are_enough(model, share, batch, pool, generator):
     calls = []
     model.encoder.register_forward_hook(lambda *_: calls.append(1))
-    pair_losses(model, batch, list(pool.values()), NtXent(), generator())
+    pair_losses(model, share, list(pool.values()), NtXent(), generator())
     unchanged = sum(augmentation(batch, generator()) is batch for augmentation in pool.values())
     assert len(calls) == 2 * len(pool) - unchanged
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_neither_statistics_nor_mode_nor_gradients_change(model, batch, pool, generator, training):
+def test_neither_statistics_nor_mode_nor_gradients_change(model, share, pool, generator, training):
     model.train(training)
     before = [buffer.clone() for buffer in model.buffers()]
-    losses = pair_losses(model, batch, list(pool.values()), NtXent(), generator())
+    losses = pair_losses(model, share, list(pool.values()), NtXent(), generator())
     assert not losses.requires_grad
     assert all(torch.equal(buffer, value) for buffer, value in zip(model.buffers(), before, strict=True))
     assert {module.training for module in model.modules()} == {training}
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_statistics_are_restored_after_an_error(model, batch, pool, generator):
+def test_statistics_are_restored_after_an_error(model, share, pool, generator):
     def fails(batch, generator):
         raise KeyError
 
     before = [buffer.clone() for buffer in model.buffers()]
     with pytest.raises(KeyError):
-        pair_losses(model, batch, [*pool.values(), fails], NtXent(), generator())
+        pair_losses(model, share, [*pool.values(), fails], NtXent(), generator())
     assert all(torch.equal(buffer, value) for buffer, value in zip(model.buffers(), before, strict=True))

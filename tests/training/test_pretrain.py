@@ -12,6 +12,7 @@ from joao.randomness import torch_generator
 from joao.training.lower_level import pair_losses
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining, Schedule
+from joao.training.share import Share
 
 
 @pytest.fixture(params=itertools.product(HEADS, ("batch", "graph")), ids=lambda param: "-".join(param))
@@ -79,8 +80,8 @@ def test_an_epoch_is_a_plain_loop_of_algorithm_1(make_method, make_training, sto
         measured = []
         for graphs in torch.split(torch.randperm(21, generator=draw["evaluation batches"]), 6)[:2]:
             model = ContrastiveModel(method.encoder, method.heads)
-            batch = store.batch(graphs)
-            measured.append(pair_losses(model, batch, augmentations, method.objective, draw["evaluation views"]))
+            share = Share(store, graphs)
+            measured.append(pair_losses(model, share, augmentations, method.objective, draw["evaluation views"]))
         losses = torch.stack(measured).mean(0)
         method.policy.update(losses)
         assert shown[epoch][1] == pytest.approx(total / 21, rel=1e-5)

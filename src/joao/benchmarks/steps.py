@@ -18,6 +18,7 @@ from joao.training.device import make_fabric
 from joao.training.lower_level import pair_losses
 from joao.training.model import project
 from joao.training.pretrain import Method, Pretraining
+from joao.training.share import Share
 from joao.training.views import View, view_by_one
 
 MOST_EPOCHS = 1000  # more than are ever measured
@@ -67,7 +68,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     generator = views.generator
     graphs = torch.randperm(len(training.store), device=training.store.device, generator=generator)
     graphs = graphs[: training.schedule.batch_size]
-    batch = training.store.batch(graphs)
+    share = Share(training.store, graphs)
     first, second = views.remake()[0]
 
     def forward() -> Tensor:
@@ -89,7 +90,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     tasks["backward"] = backward
     tasks["optimiser's step"] = optimise
     tasks["lower level, all pairs of a batch"] = always(
-        lambda: pair_losses(training.model, batch, training.pool, floor.objective, generator)
+        lambda: pair_losses(training.model, share, training.pool, floor.objective, generator)
     )
     return tasks
 

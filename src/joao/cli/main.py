@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -21,7 +22,7 @@ from joao.cli import (
     quickstart,
     reproduce,
 )
-from joao.errors import Interrupted, UserError
+from joao.errors import Interrupted, ProcessLost, UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -70,12 +71,14 @@ def run() -> None:
             raise KeyboardInterrupt
         sys.exit(code)
     except UserError as error:
-        _end(str(error), 2)
+        _end(str(error) if _speaks() else "", 2)
     except USAGE_ERROR as error:
         message = error.format_message().strip()
         _end(f"{message.removesuffix('.')}. Try --help." if message else "", 2)  # without arguments, help was shown
     except Interrupted as interrupted:
         _end(str(interrupted), 130)
+    except ProcessLost as lost:
+        _end(str(lost), 1)
     except (typer.Abort, KeyboardInterrupt):
         _end("interrupted. What was finished is kept; the same command goes on or starts again.", 130)
     except BrokenPipeError:
@@ -86,6 +89,11 @@ def run() -> None:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
         _end("out of memory. Use smaller batches (--set training.batch_size=64) or a narrower encoder.", 2)
+
+
+def _speaks() -> bool:
+    """Whether this process tells of wrong input: of several that torchrun has started, the first of each machine."""
+    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK") == "0"
 
 
 def _end(message: str, code: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,8 @@ from joao.cli._shared import (
     read_run_data,
     silence_lightning,
 )
-from joao.errors import Interrupted, UserError
+from joao.errors import Interrupted, ProcessLost, UserError
+from joao.training.place import Place, find_place
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -69,6 +71,11 @@ def pretrain(
         typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
+    ] = None,
+    num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scale.md.", show_default="1")] = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -78,7 +85,8 @@ def pretrain(
     DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
     (.csv), .jsonl, or what 'joao pack' wrote.
     """
-    output = Output(quiet, as_json)
+    process = find_place(devices, num_nodes)
+    output = _voice(process, quiet, as_json)
     if resume is not None:
         given = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
         if source or out or recipe or settings or method or any(each is not None for each in given):
@@ -86,6 +94,8 @@ def pretrain(
         from joao.run import Run
 
         run = Run.open(resume)
+        process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
+        output = _voice(process, quiet, as_json)
         _tell_threads(run, output)
         dataset = read_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
         trained = train(
@@ -98,15 +108,18 @@ def pretrain(
             precision=run.info.precision,
             fast=run.info.fast,
             checkpoint_every=checkpoint_every,
+            process=process,
         )
-        _finish(resume, trained, dataset, output)
+        if process.rank == 0:
+            _finish(resume, trained, dataset, output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
     from joao.recipe import make_recipe, read_table, with_settings
     from joao.run import check_new_folder
 
-    check_new_folder(out)
+    if process.rank == 0:  # which may have made it by the time that others look
+        check_new_folder(out)
     table = read_table(recipe) if recipe else {}
     table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
     short = {"training.seed": seed, "training.epochs": epochs}
@@ -132,8 +145,15 @@ def pretrain(
         precision=precision,
         fast=fast,
         checkpoint_every=checkpoint_every,
+        process=process,
     )
-    _finish(out, trained, dataset, output)
+    if process.rank == 0:
+        _finish(out, trained, dataset, output)
+
+
+def _voice(process: Place, quiet: bool, as_json: bool) -> Output:
+    """Of several processes the first one speaks."""
+    return Output(quiet, as_json) if process.rank == 0 else Output(quiet=True)
 
 
 def _checked(table: Mapping[str, Any], place: str) -> Recipe:
@@ -159,6 +179,13 @@ def _tell_threads(run: Run, output: Output) -> None:
         before, now = run.info.machine.get("threads"), torch.get_num_threads()
     if before != now:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
+
+
+def _cure(folder: Path) -> str:
+    """What to do about a run that was ended before its time."""
+    if (folder / "checkpoint.safetensors").exists():
+        return f"Go on: joao pretrain --resume {quoted(folder)}"
+    return "There was no checkpoint yet, and nothing is kept."
 
 
 def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:
@@ -203,16 +230,18 @@ def train(
     precision: str = "32-true",
     fast: bool | None = None,
     checkpoint_every: int = 5,
+    process: Place | None = None,
 ) -> Trained:
-    """Trains with a progress bar, draws the learned table and says what came out."""
+    """Trains with a progress bar, draws the learned table and says what came out; the first process does."""
     from joao.experiment import pretrain
     from joao.reporting.figures import draw_policy
     from joao.training.pretrain import EpochMetrics
 
     silence_lightning()
-    output.say(
-        f"Pre-training on {dataset.name}: {len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels."
-    )
+    process = process or Place()
+    several = f" in {process.size} processes" if process.size > 1 else ""
+    what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
+    output.say(f"Pre-training on {dataset.name}{several}: {what}.")
     with output.progress("pre-training", recipe.training.epochs) as bar:
 
         def on_epoch(epoch: EpochMetrics) -> None:
@@ -228,16 +257,18 @@ def train(
                 precision=precision,
                 fast=fast,
                 checkpoint_every=checkpoint_every,
+                devices=process.devices,
+                num_nodes=process.num_nodes,
                 on_epoch=on_epoch,
             )
         except KeyboardInterrupt:
-            has_checkpoint = (folder / "checkpoint.safetensors").exists()
-            cure = (
-                f"Go on: joao pretrain --resume {quoted(folder)}"
-                if has_checkpoint
-                else "There was no checkpoint yet, and nothing is kept."
-            )
-            raise Interrupted(f"interrupted. {cure}") from None
+            raise Interrupted(f"interrupted. {_cure(folder)}" if process.rank == 0 else "") from None
+        except ProcessLost as lost:
+            if process.rank > 0:
+                time.sleep(1)  # the first process, if it is still there, tells of it and has everything ended
+            raise ProcessLost(f"{lost} {_cure(folder)}") from None
+    if process.rank > 0:
+        return trained
     last = trained.metrics[-1]
     policy = trained.policy
     seconds = sum(epoch.seconds for epoch in trained.metrics)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from joao.errors import UserError
-from joao.objectives._pairs import unit
+from joao.objectives._pairs import full_precision, unit
 from joao.objectives.base import PairObjective
 
 
@@ -42,7 +42,7 @@ class NtXent(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-2] < 2:
             raise UserError("NtXent: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = unit(first.float()) @ unit(second.float()).mT / self.temperature
+        similarity = unit(full_precision(first)) @ unit(full_precision(second)).mT / self.temperature
         loss = self._one_way(similarity)
         return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
 

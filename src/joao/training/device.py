@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import nn
 
-from joao.errors import UserError
+from joao.errors import ProcessLost, UserError
+from joao.training.place import Place
 
 try:
     from lightning_fabric import Fabric as Fabric
+    from lightning_fabric import _logger as lightning
     from lightning_fabric.plugins.precision import Precision
+    from lightning_fabric.strategies.ddp import DDPStrategy
 except ImportError:  # the same code inside the larger package
     from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
+    from lightning.fabric import _logger as lightning  # type: ignore[no-redef]
     from lightning.fabric.plugins.precision import Precision  # type: ignore[no-redef]
+    from lightning.fabric.strategies.ddp import DDPStrategy  # type: ignore[no-redef]
 
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 
@@ -23,6 +30,17 @@ PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 class Tf32(Precision):
     """Numbers of 32 bits; what is multiplied in matrix products is rounded to TensorFloat-32, with 10 bits behind the
     leading one."""
+
+
+class Together(DDPStrategy):
+    """Processes in which the model stays as it is: :class:`joao.training.ranks.Ranks` puts gradients together.
+
+    What Lightning would wrap it into expects one call of the model for a step and gradients of all its weights; a step
+    has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0010-several-processes.md).
+    """
+
+    def setup_module(self, module: nn.Module) -> Any:
+        return module
 
 
 @contextmanager
@@ -70,10 +88,25 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
-def make_fabric(device: str, precision: str) -> Fabric:
-    """Lightning's handle on one device."""
+def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabric:
+    """Lightning's handle on one device, or on that of this process, which then joins the others."""
     check_precision(device, precision)
-    kind = pick_device(device).type
-    if precision == "tf32":
-        return Fabric(accelerator=kind, devices=1, plugins=[Tf32()])
-    return Fabric(accelerator=kind, devices=1, precision=precision)  # type: ignore[arg-type]
+    kind, place = pick_device(device).type, place or Place()
+    if kind == "cuda" and place.devices > torch.cuda.device_count():
+        raise UserError(f"devices: {place.devices} asked for, but torch sees {torch.cuda.device_count()} GPUs.")
+    with_precision: dict[str, Any] = {"plugins": [Tf32()]} if precision == "tf32" else {"precision": precision}
+    if place.size == 1:
+        return Fabric(accelerator=kind, devices=1, **with_precision)
+    fabric = Fabric(
+        accelerator=kind, devices=place.devices, num_nodes=place.num_nodes, strategy=Together(), **with_precision
+    )
+    level = lightning.level
+    lightning.setLevel("WARNING")  # it greets every process
+    try:
+        fabric.launch()
+    except RuntimeError as error:
+        line = " ".join(str(error).split())
+        raise ProcessLost(f"the processes did not find each other ({line[:120]}).") from error
+    finally:
+        lightning.setLevel(level)
+    return fabric

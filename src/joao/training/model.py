@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -40,10 +40,14 @@ class ContrastiveModel(nn.Module):
         return projected
 
 
-def project(model: nn.Module, view: View) -> Tensor:
-    """``(B, d)`` projections of the graphs of ``view``, in the graphs' own order."""
+def project(model: nn.Module, view: View, gather: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """``(B, d)`` projections of the graphs of ``view``, in the graphs' own order.
+
+    Where it shows a part of them, ``gather`` puts its projections together with those of the other parts.
+    """
     b = view.batch
     z: Tensor = model(view.augmentation, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
+    z = z if gather is None else gather(z)
     return z if view.row is None else z[view.row]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,9 @@ from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
 from joao.training.model import ContrastiveModel, MomentumModel, NodeModel, shuffled_batches
+from joao.training.ranks import Ranks
 from joao.training.rooms import Placed
+from joao.training.shared_norm import shared_norms
 from joao.training.static import StaticSteps, why_not_static
 from joao.training.steps import NodeSteps, PlainSteps, Steps
 
@@ -92,6 +95,15 @@ class EpochMetrics:
     graphs_per_second: float
 
 
+def check_several(objective: Objective, fast: bool | None) -> None:
+    """An error where a method does not train in several processes."""
+    if fast:
+        raise UserError("training: the fast path is for one process. Leave it out, or devices and num_nodes.")
+    if isinstance(objective, NodeObjective):
+        name = type(objective).__name__
+        raise UserError(f"{name}: looks at nodes, and so trains in one process. Leave out devices and num_nodes.")
+
+
 class Pretraining:
     """A pre-training under way.
 
@@ -99,7 +111,8 @@ class Pretraining:
         store: the graphs, on any device; they are moved to the fabric's.
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
-        fabric: the device, precision and launch, of Lightning.
+        fabric: the device, precision and launch, of Lightning. In several processes each trains on its share of every
+            batch, and all have the same losses, weights and policy (docs/scale.md).
         fast: whether to train on padded batches (:mod:`joao.training.static`); None: on a GPU, where possible.
 
     Attributes:
@@ -125,6 +138,9 @@ class Pretraining:
         on_gpu = on_device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
+        self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
+        if self.ranks.size > 1:
+            check_several(method.objective, fast)
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
         if fast and reason:
             raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
@@ -134,6 +150,7 @@ class Pretraining:
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
+        self.ranks.begin_alike(self.model)
         self.generators = {
             "batches": torch_generator(schedule.seed, "batches"),
             "pairs": torch_generator(schedule.seed, "pairs"),
@@ -192,8 +209,11 @@ class Pretraining:
     def run(self) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed."""
         while self.epoch < self.schedule.epochs:
-            # An encoder's dropout draws from the global generators: they too begin each epoch from the seed.
-            with seeded(self.schedule.seed, f"epoch {self.epoch}", self.fabric.device), matrix_products(self.fabric):
+            # An encoder's dropout draws from the global generators: they too begin each epoch from the seed. Processes
+            # that drop the same places of their parts would drop too much alike.
+            purpose = f"epoch {self.epoch}" + (f", process {self.ranks.rank}" if self.ranks.rank else "")
+            norms = shared_norms(self.model) if self.ranks.size > 1 else nullcontext()
+            with seeded(self.schedule.seed, purpose, self.fabric.device), matrix_products(self.fabric), norms:
                 metrics = self._train_epoch()
             yield metrics
 
@@ -218,7 +238,7 @@ class Pretraining:
                 self._update_policy()
         if not self.schedule.update_every:
             self._update_policy()
-        mean_loss = self.steps.loss_sum.item() / len(self.store)
+        mean_loss = self.ranks.mean(self.steps.loss_sum).item() / len(self.store)
         self._check(mean_loss)
         self.epoch += 1
         seconds = time.perf_counter() - started

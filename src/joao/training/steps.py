@@ -15,8 +15,9 @@ from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
 from joao.training.model import node_loss, project
+from joao.training.ranks import Ranks
 from joao.training.rooms import Placed
-from joao.training.views import View, view_by_many, view_by_one
+from joao.training.share import Share
 
 
 class Steps(ABC):
@@ -63,29 +64,23 @@ class _Eager(Steps, ABC):
         self.store, self.pool, self.objective = store, pool, objective
         self.model, self.optimiser, self.fabric = model, optimiser, fabric
         self.generators = generators
+        self.ranks = Ranks(fabric.global_rank, fabric.world_size)
         self.loss_sum = torch.zeros((), device=store.device)
 
     @abstractmethod
-    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
-        """``()`` of a batch under its ``pairs``."""
+    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+        """``()`` of a whole batch under its ``pairs``."""
 
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:
         return [Placed(graphs.to(self.store.device)) for graphs in batches]
 
     def train(self, batch: Placed, pairs: Tensor) -> None:
-        loss = self.loss(batch.graphs, pairs)
+        loss = self.loss(Share(self.store, batch.graphs, self.ranks), pairs)
         self.optimiser.zero_grad()
         self.fabric.backward(loss)
+        self.ranks.average_gradients(self.model.parameters())
         self.optimiser.step()
         self.loss_sum += loss.detach() * batch.graphs.numel()
-
-    def views(self, graphs: Tensor, sides: Sequence[Tensor]) -> list[View]:
-        """The graphs under the augmentations of each side, ``(1,)`` for all graphs or one for each."""
-        generator = self.generators["views"]
-        if sides[0].numel() == 1:
-            shown = self.store.batch(graphs)
-            return [view_by_one(shown, int(number), self.pool, generator) for number in sides]
-        return [view_by_many(self.store, graphs, side.to(graphs.device), self.pool, generator) for side in sides]
 
 
 @final
@@ -94,14 +89,15 @@ class PlainSteps(_Eager):
 
     objective: PairObjective
 
-    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
-        first, second = (project(self.model, view) for view in self.views(graphs, [*pairs.T]))
+    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+        views = [share.view(side, self.pool, self.generators["views"]) for side in pairs.T]
+        first, second = (project(self.model, view, share.gather) for view in views)
         return self.objective(first, second)
 
     def measure(self, batches: Sequence[Placed]) -> Tensor:
         generator = self.generators["evaluation views"]
         losses = [
-            pair_losses(self.model, self.store.batch(batch.graphs), self.pool, self.objective, generator)
+            pair_losses(self.model, Share(self.store, batch.graphs, self.ranks), self.pool, self.objective, generator)
             for batch in batches
         ]
         return torch.stack(losses).mean(0)
@@ -111,8 +107,8 @@ class PlainSteps(_Eager):
 class NodeSteps(_Eager):
     """With an objective of nodes, on the view that the first augmentation of a pair makes."""
 
-    def loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
-        (view,) = self.views(graphs, [pairs[:, 0]])
+    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+        view = share.view(pairs[:, 0], self.pool, self.generators["views"])
         return node_loss(self.model, view.batch, self.generators["views"])
 
     def measure(self, batches: Sequence[Placed]) -> Tensor:

@@ -17,9 +17,9 @@ class View:
     """Augmented graphs, and which augmentation made them: the same number picks the graphs' projection head.
 
     Attributes:
-        batch: the augmented graphs.
-        augmentation: the number in the pool of the augmentation of all graphs, or of each one, ``(B,)``.
-        row: ``(B,)`` where in ``batch`` each graph is, or None if they are in their own order.
+        batch: the augmented graphs, or a process's part of them (:mod:`joao.training.share`).
+        augmentation: the number in the pool of the augmentation of all these graphs, or of each one.
+        row: ``(B,)`` where in ``batch``, all parts together, each graph is, or None if they are in their own order.
     """
 
     batch: GraphBatch

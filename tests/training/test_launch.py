@@ -1,0 +1,70 @@
+"""Processes that end well, badly and not at all; they import no torch, so that they start at once."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from joao.errors import ProcessLost, UserError
+from joao.training.launch import in_processes
+from joao.training.place import Place
+
+THREE = Place(3, started=False)
+
+
+def tell(send, word):
+    send((word, os.environ["LOCAL_RANK"], os.environ["MASTER_PORT"]))
+
+
+def second_dies(send, how):
+    if os.environ["LOCAL_RANK"] == "1":
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(7)
+    time.sleep(600)
+
+
+def second_raises(send, error):
+    if os.environ["LOCAL_RANK"] == "1":
+        raise error
+    time.sleep(600)
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays():
+    before = set(multiprocessing.active_children())
+    yield
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_each_is_told_which_it_is_and_where_they_meet():
+    words, ranks, ports = zip(*sorted(in_processes(tell, ["hello"], THREE)), strict=True)
+    assert (set(words), ranks, len(set(ports))) == ({"hello"}, ("0", "1", "2"), 1)
+
+
+@pytest.mark.parametrize(("how", "end"), [("killed", "was ended by SIGKILL"), ("exit", "ended with exit code 7")])
+def test_one_that_dies_ends_all(how, end):
+    with pytest.raises(ProcessLost, match=rf"^process 1 \(of 0 to 2\) {end}\.$"):
+        list(in_processes(second_dies, [how], THREE))
+
+
+def test_wrong_input_in_one_is_wrong_input():
+    with pytest.raises(UserError, match=r"^no such graphs\.$"):
+        list(in_processes(second_raises, [UserError("no such graphs.")], THREE))
+
+
+def test_a_fault_of_the_program_is_shown_with_its_place():
+    with pytest.raises(RuntimeError, match=r"(?s)process 1:\nTraceback.*second_raises.*KeyError: 'made up'"):
+        list(in_processes(second_raises, [KeyError("made up")], THREE))
+
+
+def test_another_machine_that_is_gone_is_told_of():
+    with pytest.raises(ProcessLost, match="another process is gone"):
+        list(in_processes(second_raises, [ProcessLost("another process is gone.")], THREE))
+
+
+def test_what_cannot_be_sent_is_said():
+    with pytest.raises(UserError, match="cannot be sent to another process"):
+        list(in_processes(tell, [lambda: None], THREE))

@@ -1,0 +1,57 @@
+import pytest
+
+from joao.errors import UserError
+from joao.training.place import Place, find_place
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3", "RANK": "4", "LOCAL_RANK": "1"}
+SLURM = {
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_NNODES": "2",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_JOB_NAME": "train",
+}
+MACHINES = {"MASTER_ADDR": "first", "MASTER_PORT": "1234", "NODE_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "expected"),
+    [
+        ((None, None), {}, Place()),
+        ((2, None), {}, Place(2, 1, started=False)),
+        ((2, None), {"LOCAL_RANK": "1"}, Place(2, 1, 1, 1)),
+        ((2, 2), MACHINES, Place(2, 2, 2, started=False)),
+        ((2, 2), MACHINES | {"LOCAL_RANK": "1"}, Place(2, 2, 3, 1)),
+        ((None, None), TORCHRUN, Place(3, 2, 4, 1)),
+        ((3, 2), TORCHRUN, Place(3, 2, 4, 1)),
+        ((2, 2), SLURM, Place(2, 2, 3, 1)),
+        ((None, None), SLURM, Place()),  # a program that does not care, inside a job
+        ((2, None), SLURM | {"SLURM_JOB_NAME": "bash"}, Place(2, 1, started=False)),
+    ],
+)
+def test_the_place_is_what_the_environment_says(asked, environment, expected):
+    assert find_place(*asked, environment=environment) == expected
+
+
+def test_what_is_not_said_is_as_before():
+    assert find_place(otherwise=(2, 1), environment={}) == Place(2, 1, started=False)
+    assert find_place(1, otherwise=(2, 1), environment={}) == Place()
+    assert find_place(otherwise=(2, 1), environment=TORCHRUN) == Place(3, 2, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "message"),
+    [
+        ((0, None), {}, "devices: must be at least 1, got 0"),
+        ((2, None), TORCHRUN, "devices: 2 asked for, but torchrun started 3"),
+        ((2, 3), SLURM, "num_nodes: 3 asked for, but SLURM started 2"),
+        ((2, 2), {}, "2 machines need to know of each other: MASTER_ADDR is not set"),
+        ((2, 2), MACHINES | {"NODE_RANK": "2"}, "NODE_RANK: must be below the number of machines, 2, got 2"),
+        ((2, 2), MACHINES | {"NODE_RANK": "one"}, "NODE_RANK: must be a number, got 'one'"),
+        ((4, None), {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}, "--ntasks-per-node, not --ntasks"),
+    ],
+)
+def test_what_does_not_fit_is_said(asked, environment, message):
+    with pytest.raises(UserError, match=message):
+        find_place(*asked, environment=environment)

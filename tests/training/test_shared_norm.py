@@ -1,0 +1,76 @@
+"""Shared normalisation where one process is all there is; tests/training/test_ranks.py has two."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as distributed
+from torch import nn
+
+from joao.errors import UserError
+from joao.training.shared_norm import SharedNorm, shared_norms
+
+
+@pytest.fixture(autouse=True)
+def group():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def outcome(norm, x, times=3):
+    x = x.clone().requires_grad_()
+    for _ in range(times):
+        y = norm(x)
+    y.float().square().mul(torch.arange(len(x))[:, None]).mean().backward()
+    return [y, x.grad, *(each.grad for each in norm.parameters()), *norm.buffers()]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"affine": False}, {"momentum": None}, {"track_running_stats": False}], ids=str
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_it_is_batch_normalisation(options, dtype):
+    x = (torch.randn(40, 3) * torch.tensor([1.0, 5.0, 0.0]) + torch.tensor([0.0, 100.0, 1.0])).to(dtype)
+    expected = nn.BatchNorm1d(3, **options)
+    expected = expected.to(dtype) if dtype == torch.float64 else expected
+    norm = copy.deepcopy(expected)
+    with shared_norms(norm):
+        found = outcome(norm, x)
+    rounding = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 3e-2}[dtype]
+    for one, other in zip(found, outcome(expected, x), strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=rounding, atol=rounding)
+
+
+def test_a_column_far_from_zero_keeps_its_variance():
+    x = 1e4 + torch.linspace(0, 1, 64)[:, None]
+    norm = nn.BatchNorm1d(1)
+    with shared_norms(norm):
+        made = norm(x).detach()
+    assert float(made.std(correction=0)) == pytest.approx(1, rel=1e-3)
+
+
+def test_in_evaluation_mode_what_is_remembered_counts():
+    norm = nn.BatchNorm1d(3)
+    norm(torch.randn(9, 3))
+    x, norm = torch.randn(4, 3), norm.eval()
+    expected = norm(x)
+    with shared_norms(norm):
+        assert torch.equal(norm(x), expected)
+
+
+def test_inside_every_norm_is_shared_and_afterwards_none(make_method):
+    encoder = make_method().encoder
+    before = {name: id(value) for name, value in encoder.state_dict(keep_vars=True).items()}
+    with shared_norms(encoder):
+        assert sum(isinstance(each, SharedNorm) for each in encoder.modules()) == 2
+        assert {name: id(value) for name, value in encoder.state_dict(keep_vars=True).items()} == before
+    assert not any(isinstance(each, SharedNorm) for each in encoder.modules())
+
+
+def test_other_kinds_are_refused():
+    norms = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm2d(2))
+    with pytest.raises(UserError, match="BatchNorm2d cannot be shared by processes"), shared_norms(norms):
+        pass
+    assert type(norms[0]) is nn.BatchNorm1d
