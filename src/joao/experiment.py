@@ -18,11 +18,13 @@ from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
+from joao.data.shard_store import store_of
+from joao.data.shards import Shards
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.errors import UserError
 from joao.files import write_json
-from joao.graphs import GraphStore
+from joao.graphs import GraphStore, Store
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, NodeObjective, Objective, PairObjective
 from joao.pair_table import PairTable
@@ -96,8 +98,10 @@ class Trained:
         return store
 
     @steady_threads()
-    def embed(self, dataset: Dataset) -> Tensor:
-        """``(G, d)`` embeddings of any graphs with the same kind of features."""
+    def embed(self, dataset: Dataset | Shards) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
+        if isinstance(dataset, Shards):
+            return torch.cat([self.embed(piece) for piece in dataset.pieces()])
         store = self.store(dataset)
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
         embeddings = embed(self.encoder, store.to(device))
@@ -116,7 +120,7 @@ class Trained:
         return run.finish(self.weights)
 
 
-def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None) -> Method:
+def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> Method:
     """The objects a recipe names, with weights from its seed."""
     own = own or OwnParts()
     pool = own.augmentations or {
@@ -140,13 +144,13 @@ def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None)
     )
 
 
-def build_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None = None) -> Encoder:
+def build_encoder(recipe: Recipe, store: Store, own: nn.Module | None = None) -> Encoder:
     """The encoder of :func:`build_method`, with the same weights, alone."""
     with seeded(recipe.training.seed, "weights"):
         return _new_encoder(recipe, store, own)
 
 
-def _new_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> Encoder:
+def _new_encoder(recipe: Recipe, store: Store, own: nn.Module | None) -> Encoder:
     if own is None:
         kind: Any = ENCODERS[recipe.encoder.name]
         encoder: Encoder = kind(*_widths(store), **recipe.encoder.options)
@@ -171,14 +175,14 @@ def _check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentati
             raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
 
 
-def _widths(store: GraphStore) -> tuple[int, int]:
-    return store.num_features, 0 if store.edge_attr is None else store.edge_attr.shape[1]
+def _widths(store: Store) -> tuple[int, int]:
+    return store.num_features, store.num_edge_features
 
 
 @steady_threads()
 def pretrain(
     recipe: Recipe,
-    dataset: Dataset,
+    dataset: Dataset | Shards,
     *,
     folder: Path | None = None,
     resume: bool = False,
@@ -193,7 +197,7 @@ def pretrain(
 
     Args:
         recipe: see :mod:`joao.recipe`.
-        dataset: the graphs.
+        dataset: the graphs; those in shards are never all in memory.
         folder: of the run to write; None writes nothing.
         resume: whether ``folder`` is an unfinished run to go on with.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
@@ -217,7 +221,7 @@ def pretrain(
             )
     fabric = make_fabric(device, precision)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-    store = make_store(dataset, features)
+    store = store_of(dataset, features)
     method = build_method(recipe, store, own)
     _check_input(method.encoder, features, method.augmentations.values())
     training = Pretraining(store, method, recipe.training, fabric, fast)
@@ -344,11 +348,11 @@ def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
         raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
 
 
-def _calibrate(encoder: Encoder, store: GraphStore, recipe: Recipe) -> None:
+def _calibrate(encoder: Encoder, store: Store, recipe: Recipe) -> None:
     calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
 
 
-def _info(dataset: Dataset, features: Features, store: GraphStore, device: torch.device) -> RunInfo:
+def _info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
     return RunInfo(
         data=dataset.name,
         fingerprint=dataset.fingerprint,

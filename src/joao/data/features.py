@@ -28,6 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 from joao.data.base import Dataset
+from joao.data.shard_facts import attribute_facts, label_values
+from joao.data.shards import Shards
 from joao.errors import UserError, nearest
 from joao.graphs import GraphStore
 
@@ -53,8 +55,8 @@ class Features:
     max_degree: int = 64
 
     @classmethod
-    def fixed_on(cls, dataset: Dataset, rule: str = "auto", max_degree: int = 64) -> Features:
-        """Chooses the columns that ``rule`` gives on ``dataset``."""
+    def fixed_on(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
+        """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what their index knows of all graphs."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
@@ -64,23 +66,19 @@ class Features:
         if rule == "auto":
             rule = "atoms" if dataset.kind == "molecules" else _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
-        uses_labels, uses_attributes = "labels" in columns, "attributes" in columns
-        if uses_labels and dataset.node_labels is None:
-            raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
-        if uses_attributes and dataset.node_attributes is None:
-            raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
-        vocabulary: list[tuple[int | str, ...]] = []
-        shift: list[float] = []
-        scale: list[float] = []
-        if uses_labels and dataset.node_labels is not None:
-            vocabulary = [tuple(np.unique(column).tolist()) for column in dataset.node_labels.T]
-        if uses_attributes and dataset.node_attributes is not None:
-            for column in dataset.node_attributes.T.astype(np.float64):
-                binary = bool(np.isin(column, (0.0, 1.0)).all())
-                shift.append(0.0 if binary else float(column.mean()))
-                constant = column.min() == column.max()  # its deviation may come out as 1e-17, not 0
-                scale.append(1.0 if binary or constant else float(column.std()))
-        return cls(rule, tuple(vocabulary), tuple(shift), tuple(scale), max_degree)
+        vocabulary: tuple[tuple[int | str, ...], ...] = ()
+        scales: list[tuple[float, float]] = []
+        if "labels" in columns:
+            known = dataset.facts.label_values if isinstance(dataset, Shards) else label_values(dataset)
+            if known is None:
+                raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
+            vocabulary = known
+        if "attributes" in columns:
+            attributes = dataset.facts.attributes if isinstance(dataset, Shards) else attribute_facts(dataset)
+            if attributes is None:
+                raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
+            scales = [column.shift_and_scale for column in attributes]
+        return cls(rule, vocabulary, tuple(each[0] for each in scales), tuple(each[1] for each in scales), max_degree)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Features:
@@ -174,12 +172,12 @@ def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
     return torch.from_numpy(numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers)
 
 
-def _best_available(dataset: Dataset) -> str:
-    given = [
-        what
-        for what, data in (("labels", dataset.node_labels), ("attributes", dataset.node_attributes))
-        if data is not None
-    ]
+def _best_available(dataset: Dataset | Shards) -> str:
+    if isinstance(dataset, Shards):
+        columns = {"labels": dataset.facts.label_values is None, "attributes": dataset.facts.attributes is None}
+    else:
+        columns = {"labels": dataset.node_labels is None, "attributes": dataset.node_attributes is None}
+    given = [what for what, is_missing in columns.items() if not is_missing]
     return "_and_".join(given) or "degree"
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,14 @@ from joao.augmentations.base import PaddedAugmentation
 from joao.encoders import Encoder, NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
-from joao.graphs import GraphStore
+from joao.graphs import GraphStore, Store
 from joao.heads import Heads
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import ContrastiveModel, MomentumModel, NodeModel, shuffled_batches
+from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
+from joao.training.order import Order
 from joao.training.rooms import Placed
 from joao.training.static import StaticSteps, why_not_static
 from joao.training.steps import NodeSteps, PlainSteps, Steps
@@ -96,7 +98,7 @@ class Pretraining:
     """A pre-training under way.
 
     Args:
-        store: the graphs, on any device; they are moved to the fabric's.
+        store: the graphs, in memory on any device, or in shards; their batches come to the fabric's.
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: the device, precision and launch, of Lightning.
@@ -108,7 +110,7 @@ class Pretraining:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         method: Method,
         schedule: Schedule,
         fabric: Fabric | None = None,
@@ -125,7 +127,10 @@ class Pretraining:
         on_gpu = on_device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
+        self.order = Order(len(store), schedule.batch_size, store.block)
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
+        if not isinstance(self.store, GraphStore):
+            reason = "graphs in shards are not on the device as a whole"
         if fast and reason:
             raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
@@ -184,7 +189,7 @@ class Pretraining:
         plain = PlainSteps(*shared)
         if not self.is_fast:
             return plain
-        assert isinstance(encoder, PaddedEncoder)  # or there was a reason
+        assert isinstance(encoder, PaddedEncoder) and isinstance(self.store, GraphStore)  # or there was a reason
         pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
         context = self.fabric.autocast
         return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
@@ -203,13 +208,12 @@ class Pretraining:
         self.steps.loss_sum.zero_()
         size = len(self.pool)
         drawn = torch.zeros(size, size, dtype=torch.long)
-        batches = self._batches("batches")
-        for batch in batches:
+        for batch in self._batches("batches"):
             num_graphs = batch.graphs.numel()
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             self.steps.train(batch, pairs)
-            self._follow(self.step / (self.schedule.epochs * len(batches)))
+            self._follow(self.step / (self.schedule.epochs * len(self.order)))
             drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
                 num_graphs // count
             )
@@ -232,10 +236,9 @@ class Pretraining:
             graphs_per_second=len(self.store) / seconds,
         )
 
-    def _batches(self, purpose: str) -> list[Placed]:
-        generator = self.generators[purpose]
-        batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
-        return self.steps.place(batches)
+    def _batches(self, purpose: str) -> Iterator[Placed]:
+        for batches in self.order.draw(self.generators[purpose]):
+            yield from self.steps.place(batches)
 
     def _follow(self, progress: float) -> None:
         """The copy of the network, where the objective has one, moves behind it."""
@@ -245,9 +248,9 @@ class Pretraining:
     def _update_policy(self) -> None:
         if not self.method.policy.learns:
             return
-        batches = self._batches("evaluation batches")
-        batches = batches[: self.schedule.update_batches or max(1, round(len(batches) / 10))]
-        self.last_pair_losses = self.steps.measure(batches).cpu().double()
+        count = self.schedule.update_batches or max(1, round(len(self.order) / 10))
+        batches = islice(self._batches("evaluation batches"), count)
+        self.last_pair_losses = self.steps.measure(list(batches)).cpu().double()
         self._check(float(self.last_pair_losses.sum()))
         self.method.policy.update(self.last_pair_losses)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
-from joao.graphs import GraphStore
+from joao.graphs import Store
 from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
@@ -52,7 +52,7 @@ class _Eager(Steps, ABC):
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         pool: Sequence[Augmentation],
         objective: Objective,
         model: torch.nn.Module,

@@ -1,0 +1,79 @@
+"""The graphs of a store of shards, as batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.data.shards import Shards
+from joao.graphs import GraphBatch, Store
+
+# Graphs that lie together are read together: 4,096 molecules are half a megabyte.
+BLOCK = 1 << 12
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShardStore(Store):
+    """Batches of graphs that are taken from shards as they are needed; features are made of each batch by itself.
+
+    It has no place for labels, so none can reach pre-training.
+    """
+
+    shards: Shards
+    features: Features
+    device: torch.device = torch.device("cpu")
+    block: int = BLOCK
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @property
+    def num_features(self) -> int:
+        return self.features.columns(self.shards[0]).shape[1]
+
+    @property
+    def num_edge_features(self) -> int:
+        return self.shards.facts.num_edge_features
+
+    def to(self, device: torch.device | str) -> ShardStore:
+        """The same graphs, whose batches are brought to another device."""
+        return ShardStore(self.shards, self.features, torch.device(device), self.block)
+
+    def sizes(self, graphs: Tensor) -> Tensor:
+        nodes, edges = self.shards.sizes(graphs.cpu().numpy())
+        return torch.from_numpy(nodes + edges)
+
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        dataset = self.shards.graphs(graphs.cpu().numpy())
+        nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
+        numbers = np.arange(dataset.num_nodes)
+        x = self.features.columns(dataset)
+        batch = GraphBatch(
+            x=x.float() if x.dtype == torch.uint8 else x,
+            source=torch.from_numpy(dataset.source + np.repeat(dataset.first_node[:-1], edges)),
+            target=torch.from_numpy(np.repeat(numbers, dataset.degrees)),
+            graph_of_node=torch.from_numpy(np.repeat(np.arange(len(dataset)), nodes)),
+            num_graphs=len(dataset),
+            edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr).float(),
+        )
+        if self.device.type != "cpu":
+            return batch.to(self.device)
+        known = {
+            "nodes_per_graph": nodes,
+            "first_node": dataset.first_node,
+            "first_edge": np.concatenate([[0], np.cumsum(dataset.degrees)]),
+        }
+        batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
+        return batch
+
+
+def store_of(graphs: Dataset | Shards, features: Features) -> Store:
+    """Batches of ``graphs``, in memory or in shards, with ``features`` on their nodes."""
+    return ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)
