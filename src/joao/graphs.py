@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 import torch
@@ -181,15 +181,17 @@ def concatenate(batches: list[GraphBatch]) -> GraphBatch:
 
 
 class Store(ABC):
-    """Graphs that batches can be had of, wherever they are kept.
+    """Graphs that batches can be had of, wherever they are kept."""
 
-    Attributes:
-        device: where batches are.
-        block: how many graphs lie together and are cheap to read together; 0 where any order costs the same.
-    """
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where batches are."""
 
-    device: torch.device
-    block: int
+    @property
+    @abstractmethod
+    def block(self) -> int:
+        """How many graphs lie together and are cheap to read together; 0 where any order costs the same."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -239,7 +241,6 @@ class GraphStore(Store):
     first_node: Tensor
     first_edge: Tensor
     edge_attr: Tensor | None = None
-    block: ClassVar[int] = 0
 
     def __len__(self) -> int:
         return self.first_node.numel() - 1
@@ -253,8 +254,12 @@ class GraphStore(Store):
         return 0 if self.edge_attr is None else self.edge_attr.shape[1]
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
+    def device(self) -> torch.device:
         return self.x.device
+
+    @property
+    def block(self) -> int:
+        return 0
 
     def sizes(self, graphs: Tensor) -> Tensor:
         return sum((first[graphs + 1] - first[graphs] for first in (self.first_node, self.first_edge)), 0 * graphs)

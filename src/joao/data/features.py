@@ -56,7 +56,7 @@ class Features:
 
     @classmethod
     def fixed_on(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
-        """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what their index knows of all graphs."""
+        """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what is known of all their graphs."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
@@ -109,11 +109,15 @@ class Features:
         given = [part for part in parts if part is not None]
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
-    def unknown_labels(self, dataset: Dataset) -> int:
+    def unknown_labels(self, dataset: Dataset | Shards) -> int:
         """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns.
 
         0 where it has other columns: :meth:`columns` refuses these.
         """
+        if isinstance(dataset, Shards):
+            values = dataset.facts.label_values or ()
+            is_known = all({*column} <= {*known} for column, known in zip(values, self.vocabulary, strict=False))
+            return 0 if is_known else sum(map(self.unknown_labels, dataset.pieces()))
         if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)

@@ -6,7 +6,7 @@ numbers are in as few bytes as hold them, offsets as sizes, text as UTF-8 and th
 ======================================= ===============================================================================
 ``first_node``, ``first_edge``          ``(G,)`` nodes and directed edges of each graph
 ``source``                              ``(E,)``
-``target``, or ``degrees``              ``(E,)`` of molecules; else, and in shards, ``(N,)``, as edges are sorted by target
+``target``, or ``degrees``              ``(E,)`` of molecules; else, and in shards, ``(N,)``: targets are sorted
 ``node_labels``, ``edge_attr``, ...     the other arrays of :class:`joao.data.Dataset`; text labels as code points
 ``smiles``, ``graph_names``             bytes; their lengths ``(G,)`` are in ``smiles_lengths`` and so on
 ``failures_row``, ``failures_text``...  the rows that gave no graph, likewise

@@ -28,8 +28,8 @@ class ColumnFacts:
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
         binary = bool(np.isin(values, (0.0, 1.0)).all())
-        numbers = values.mean(), values.std(), values.min(), values.max()
-        return cls(len(values), *(float(number) for number in numbers), binary)
+        mean, deviation = float(values.mean()), float(values.std())
+        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
 
     def joined(self, other: ColumnFacts) -> ColumnFacts:
         r"""Of both columns under one another.
@@ -120,7 +120,7 @@ class Facts:
             may_differ = what == "edge attributes" and not (self.edges and other.edges)
             if one != another and not may_differ:
                 raise UserError(
-                    f"graph {self.graphs} and later ones differ from those before: {what}: {another}, not {one}"
+                    f"graphs from {self.graphs} on differ from those before in {what}: {another}, not {one}"
                 )
         added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
         most = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")

@@ -167,4 +167,5 @@ def _mapping(path: Path, size: int) -> memoryview:
         storage = torch.UntypedStorage.from_file(str(path), False, size)
     except (RuntimeError, OSError) as error:
         raise UserError(f"{path}: cannot be mapped ({shortly(error)}).") from error
-    return memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy())  # type: ignore[call-overload]
+    mapped: NDArray[np.uint8] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()  # type: ignore[arg-type]
+    return mapped.data

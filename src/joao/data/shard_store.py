@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -19,24 +18,30 @@ BLOCK = 1 << 12
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class ShardStore(Store):
     """Batches of graphs that are taken from shards as they are needed; features are made of each batch by itself.
 
     It has no place for labels, so none can reach pre-training.
     """
 
-    shards: Shards
-    features: Features
-    device: torch.device = torch.device("cpu")
-    block: int = BLOCK
+    def __init__(self, shards: Shards, features: Features, device: torch.device | str = "cpu") -> None:
+        self.shards, self.features, self._device = shards, features, torch.device(device)
+        self._num_features = features.columns(shards[0]).shape[1]
 
     def __len__(self) -> int:
         return len(self.shards)
 
     @property
     def num_features(self) -> int:
-        return self.features.columns(self.shards[0]).shape[1]
+        return self._num_features
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def block(self) -> int:
+        return BLOCK
 
     @property
     def num_edge_features(self) -> int:
@@ -44,7 +49,7 @@ class ShardStore(Store):
 
     def to(self, device: torch.device | str) -> ShardStore:
         """The same graphs, whose batches are brought to another device."""
-        return ShardStore(self.shards, self.features, torch.device(device), self.block)
+        return ShardStore(self.shards, self.features, device)
 
     def sizes(self, graphs: Tensor) -> Tensor:
         nodes, edges = self.shards.sizes(graphs.cpu().numpy())

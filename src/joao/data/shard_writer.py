@@ -28,7 +28,7 @@ class ShardWriter:
     """A store under way.
 
     Args:
-        folder: new, empty, or a store of the same ``origin`` that is not complete; shards of it that are whole are kept.
+        folder: new, empty, or a store of the same ``origin`` that is not complete; its whole shards are kept.
         name: of the data.
         origin: of what and how it is packed; two stores of the same origin have the same shards.
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
-from joao.data.base import Dataset, offsets_of
+from joao.data.base import Dataset, as_bytes, offsets_of
 from joao.data.joining import joined
 from joao.data.packed import check_codes, read_packed
 from joao.data.shard_facts import Facts
@@ -106,7 +106,8 @@ class Shards:
         rows |= {name: self._rows.rows(name, shards, *bounds[1]) for name in EDGE_ROWS}
         first_node, first_edge = offsets_of(nodes), offsets_of(edges)
         degrees, source = rows["degrees"], rows["source"]
-        assert degrees is not None and source is not None  # every shard has both, or it was refused
+        assert degrees is not None  # every shard has both, or it was refused
+        assert source is not None
         degrees = degrees.astype(np.int64)
         if (offsets_of(degrees)[first_node] != first_edge).any() or (source >= np.repeat(nodes, edges)).any():
             raise damage(self.folder, "an edge leaves its graph")
@@ -138,8 +139,7 @@ class Shards:
         told = self.index.shards[number]
         dataset = read_packed(self.folder / told.file)
         if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
-            dtype = np.uint8 if self.kind == "molecules" else np.float32
-            dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), dtype))
+            dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
         return replace(dataset, name=self.name)
 
     def whole(self) -> Dataset:
@@ -165,7 +165,7 @@ class Shards:
             facts = own_facts if facts is None else facts.joined(own_facts)
         digest = hashlib.sha256()
         for offsets in self._rows.offsets:
-            digest.update(offsets)
+            digest.update(as_bytes(offsets))
         if digest.hexdigest() != self.index.offsets:
             raise damage(self.folder, "offsets are not those that were written")
         if facts != self.facts:
@@ -205,6 +205,7 @@ def _with_classes_in_order(dataset: Dataset) -> Dataset:
         return dataset
     names = dataset.class_names
     are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
-    order = sorted(range(len(names)), key=lambda number: int(names[number]) if are_numbers else names[number])  # type: ignore[return-value,arg-type]
+    keys = [int(name) for name in names] if are_numbers else list(names)
+    order = np.argsort(np.array(keys))
     new = np.append(np.argsort(order), -1)
     return replace(dataset, classes=new[dataset.classes], class_names=tuple(names[number] for number in order))

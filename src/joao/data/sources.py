@@ -89,11 +89,11 @@ def read(
     """Reads graphs; those of a store of shards stay where they are, and are read as they are needed.
 
     Args:
-        source: anything in the table above, or a :class:`Dataset` or :class:`Shards`, which is returned. A bare name is looked for
-            under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``, or a
-            table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working folder, among
-            earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write ``./NAME`` for
-            a folder whose name is also that of a data set.
+        source: anything in the table above, or a :class:`Dataset` or :class:`Shards`, which is returned. A bare name
+            is looked for under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and
+            ``TUDataset``, or a table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working
+            folder, among earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write
+            ``./NAME`` for a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
         smiles: of a table of molecules, the column of SMILES, where its name does not tell.
         identifiers: the column of identifiers, likewise.

@@ -1,7 +1,7 @@
 r"""The order in which an epoch shows its graphs.
 
-Graphs in memory are permuted uniformly. Those in shards are permuted in two stages, as a permutation of all of them would
-be as long as the data and read every page of them in turn:
+Graphs in memory are permuted uniformly. Those in shards are permuted in two stages, as a permutation of all of them
+would be as long as the data and ask for every page of them again and again:
 
 1. the store is cut into blocks of consecutive graphs, and the blocks are put into a uniformly random order;
 2. :data:`WINDOW` graphs' worth of blocks at a time are taken together and permuted uniformly.
@@ -46,7 +46,7 @@ class Order:
         return max(1, whole + (rest > 1))
 
     def draw(self, generator: torch.Generator) -> Iterator[list[Tensor]]:
-        """Batches, the numbers of their graphs, in lists that together are an epoch; each list is drawn when asked for."""
+        """Lists of batches, the numbers of their graphs, that together are an epoch; drawn when they are asked for."""
         rest = torch.zeros(0, dtype=torch.long)
         seen = 0
         for numbers in self._windows(generator):

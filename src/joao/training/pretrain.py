@@ -189,7 +189,8 @@ class Pretraining:
         plain = PlainSteps(*shared)
         if not self.is_fast:
             return plain
-        assert isinstance(encoder, PaddedEncoder) and isinstance(self.store, GraphStore)  # or there was a reason
+        assert isinstance(encoder, PaddedEncoder)  # or there was a reason
+        assert isinstance(self.store, GraphStore)
         pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
         context = self.fabric.autocast
         return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
