@@ -41,7 +41,8 @@ class MappedRows:
 
     def __init__(self, folder: Path, index: Index) -> None:
         self.folder, self.index = folder, index
-        self._mapped: dict[int, dict[str, memoryview]] = {}
+        self._mapped: set[int] = set()
+        self._views = {name: [memoryview(b"")] * len(index.shards) for name in (*NODE_ROWS, *EDGE_ROWS)}
         self._headers = [self._checked_header(each) for each in index.shards]
         self.offsets = self._checked_offsets()
         self._forms = {name: self._forms_of(name) for name in (*NODE_ROWS, *EDGE_ROWS)}
@@ -53,14 +54,14 @@ class MappedRows:
         forms = self._forms[name]
         if not forms:
             return None
-        for number in {*shards} - self._mapped.keys():
+        for number in {*shards} - self._mapped:
             self._map(number)
         form, *others = forms
         if others or form.kind.kind == "U":
             return self._mixed_rows(name, shards, first.tolist(), last.tolist())
-        width, views = form.width, self._mapped
+        width, views = form.width, self._views[name]
         ends = zip(shards, (first * width).tolist(), (last * width).tolist(), strict=True)
-        data = bytearray().join([views[shard][name][start:stop] for shard, start, stop in ends])
+        data = bytearray().join([views[shard][start:stop] for shard, start, stop in ends])
         if len(data) != int((last - first).sum()) * width:
             raise self._damage(f"{name}: a graph leaves its shard")
         array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
@@ -75,7 +76,7 @@ class MappedRows:
                 if stop > start:
                     raise self._damage(f"{name}: {self.index.shards[shard].file} has none")
                 continue
-            data = self._mapped[shard][name][start * form.width : stop * form.width]
+            data = self._views[name][shard][start * form.width : stop * form.width]
             if len(data) != (stop - start) * form.width:
                 raise self._damage(f"{name}: a graph leaves its shard")
             array = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
@@ -130,8 +131,10 @@ class MappedRows:
         told = self.index.shards[number]
         entries, _, start = self._headers[number]
         whole = _mapping(self.folder / told.file, told.bytes)
-        ends = {name: entry["data_offsets"] for name, entry in entries.items()}
-        self._mapped[number] = {name: whole[start + first : start + last] for name, (first, last) in ends.items()}
+        for name in self._views.keys() & entries.keys():
+            first, last = entries[name]["data_offsets"]
+            self._views[name][number] = whole[start + first : start + last]
+        self._mapped.add(number)
 
     def _form_of(self, name: str, shard: int) -> _Form | None:
         """Of the array in a shard; None where it has none."""

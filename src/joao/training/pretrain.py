@@ -251,7 +251,7 @@ class Pretraining:
             return
         count = self.schedule.update_batches or max(1, round(len(self.order) / 10))
         batches = islice(self._batches("evaluation batches"), count)
-        self.last_pair_losses = self.steps.measure(list(batches)).cpu().double()
+        self.last_pair_losses = self.steps.measure(batches).cpu().double()
         self._check(float(self.last_pair_losses.sum()))
         self.method.policy.update(self.last_pair_losses)
 

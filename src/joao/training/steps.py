@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import torch
@@ -43,7 +43,7 @@ class Steps(ABC):
         """
 
     @abstractmethod
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
@@ -98,7 +98,7 @@ class PlainSteps(_Eager):
         first, second = (project(self.model, view) for view in self.views(graphs, [*pairs.T]))
         return self.objective(first, second)
 
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         generator = self.generators["evaluation views"]
         losses = [
             pair_losses(self.model, self.store.batch(batch.graphs), self.pool, self.objective, generator)
@@ -115,5 +115,5 @@ class NodeSteps(_Eager):
         (view,) = self.views(graphs, [pairs[:, 0]])
         return node_loss(self.model, view.batch, self.generators["views"])
 
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         raise AssertionError("an objective of nodes compares no views")
