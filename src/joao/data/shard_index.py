@@ -66,6 +66,8 @@ class Index:
             )
             index.check()
             return index
+        except UserError:
+            raise
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

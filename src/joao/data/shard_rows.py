@@ -109,7 +109,8 @@ class MappedRows:
                     raise ValueError(f"{name} has another length")
             if not {"first_node", "first_edge", "source", "degrees"} <= entries.keys():
                 raise ValueError("an array is not there")
-            if any(entries[name]["dtype"] not in ("U8", "U16", "U32") for name in ("source", "degrees")):
+            whole = ("U8", "U16", "U32")
+            if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
                 raise ValueError("node numbers are not whole")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: is damaged ({shortly(error)}). Copy or pack it again.") from error
@@ -150,7 +151,10 @@ class MappedRows:
 
     def _forms_of(self, name: str) -> list[_Form]:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
-        found = list(dict.fromkeys(form for form in forms if form is not None))
+        sizes = [self._headers[number][0].get(name, {"shape": [0]})["shape"][0] for number in range(len(forms))]
+        # The type of nothing does not matter, unless there is nothing in any shard.
+        found = list(dict.fromkeys(form for form, size in zip(forms, sizes, strict=True) if form is not None and size))
+        found = found or [form for form in forms if form is not None][:1]
         is_missing = len(found) and name != "edge_attr" and None in forms
         axes = {"degrees": 1, "source": 1}.get(name, 2)
         wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
