@@ -30,7 +30,7 @@ import torch
 
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
-from joao.data.shard_store import ShardStore
+from joao.data.shard_store import BLOCK, ShardStore
 from joao.data.shard_writer import SHARD_GRAPHS, ShardWriter
 from joao.data.shards import Shards
 from joao.data.synthetic import molecule_like_graphs
@@ -58,6 +58,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000,10000000")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument(
+        "--keep", action="store_true", help="measure pass and orders again and keep the rest of the record"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -65,9 +68,13 @@ def main() -> None:
         print(json.dumps(CHILDREN[task.pop("what")](**task)))
         return
     sizes = [int(size) for size in arguments.sizes.split(",")]
+    origin = {"command": command(), "versions": versions(), "machine": machine("cpu")}
     with tempfile.TemporaryDirectory(dir=arguments.out.parent, prefix=".shards-") as place:
-        record = measured(Path(place), sizes, arguments.steps, arguments.rounds)
-    record |= {"command": command(), "versions": versions(), "machine": machine("cpu")}
+        if arguments.keep:
+            record = json.loads(arguments.out.with_suffix(".json").read_text(encoding="utf-8"))
+            record |= {**measured_orders(Path(place), sizes[-1]), "pass and orders": origin}
+        else:
+            record = measured(Path(place), sizes, arguments.steps, arguments.rounds) | origin
     write_json(arguments.out.with_suffix(".json"), record)
     write_file(arguments.out.with_suffix(".md"), page(record))
     draw(record, arguments.out.with_suffix(".png"))
@@ -82,17 +89,27 @@ def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str
         if size <= MOST_IN_MEMORY:
             row["memory"] = child("train", folder=folder, steps=steps, in_memory=True)
         rows.append(row)
-    largest, speed = (str(place / f"{size}.joao") for size in (sizes[-1], min(SPEED_GRAPHS, sizes[-1])))
+    speed = str(place / f"{min(SPEED_GRAPHS, sizes[-1])}.joao")
     return {
         "sizes": rows,
-        "pass": child("full_pass", folder=largest),
-        "orders": {order: child("cold", folder=largest, block=block) for order, block in ORDERS.items()},
+        **measured_orders(place, sizes[-1]),
         "speed": child("speed", folder=speed, rounds=rounds),
         "steps": steps,
         "batch": BATCH,
         "window": WINDOW,
         "shard graphs": SHARD_GRAPHS,
         "networks": {kind: network(kind) for kind in ("graphs", "molecules")},
+    }
+
+
+def measured_orders(place: Path, size: int) -> dict[str, Any]:
+    """A whole pass over the largest store, and a part of one in different orders."""
+    folder = place / f"{size}.joao"
+    if not folder.exists():
+        child("pack", folder=str(folder), graphs=size)
+    return {
+        "pass": child("full_pass", folder=str(folder)),
+        "orders": {order: child("cold", folder=str(folder), **task) for order, task in ORDERS.items()},
     }
 
 
@@ -152,9 +169,11 @@ def full_pass(folder: str) -> dict[str, Any]:
     return {**seen, **took, "graphs": seen_graphs}
 
 
-def cold(folder: str, block: int) -> dict[str, Any]:
+def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
     """A window's worth of graphs, or a tenth of them, with nothing of the store in the page cache at the beginning."""
     store = shard_store(Path(folder))
+    if not ahead:
+        setattr(store, "_expect", lambda graphs: None)  # noqa: B010
     evict(Path(folder))
     order = Order(len(store), BATCH, block)
     count = min(WINDOW, len(store) // 10) // BATCH
@@ -210,7 +229,11 @@ CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {
     "cold": cold,
     "speed": speed,
 }
-ORDERS = {"windows of blocks": 1 << 12, "uniform permutation": 0}
+ORDERS = {
+    "windows of blocks": {"block": BLOCK, "ahead": True},
+    "windows of blocks, left to the system's reading ahead": {"block": BLOCK, "ahead": False},
+    "uniform permutation": {"block": 0, "ahead": False},
+}
 
 
 def recipe_of(seed: int = 0) -> Any:
@@ -340,7 +363,7 @@ def page(record: dict[str, Any]) -> str:
         "training in memory: anonymous, MB",
         "opening, ms",
     ]
-    whole, speeds = record["pass"], record["speed"]
+    whole, speeds, again = record["pass"], record["speed"], record.get("pass and orders")
     passed = [
         f"One pass over {whole['graphs']:,} graphs in the order of an epoch, batches of {record['batch']} made and thrown away: "
         f"{whole['seconds']:.0f} s ({whole['CPU seconds']:.0f} CPU s, {whole['graphs'] / whole['CPU seconds']:,.0f} graphs a "
@@ -377,7 +400,8 @@ def page(record: dict[str, Any]) -> str:
                 markdown(header, lines),
                 *passed,
                 "## Order",
-                f"Nothing of the largest store in the page cache at the beginning; {rows[-1]['graphs']:,} graphs.",
+                f"Nothing of the largest store in the page cache at the beginning; {rows[-1]['graphs']:,} graphs."
+                + (f" Made by `{again['command']}`." if again else ""),
                 markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
                 "## Speed",
                 f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds; graphs a CPU second, "

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.data import Dataset, Shards, read, read_whole
+from joao.data import Dataset, Shards, read, read_whole, shard_rows
 from joao.data import shards as shards_module
 from joao.data.base import Failure, make_dataset
 from joao.data.shard_index import INDEX, OFFSETS
@@ -256,3 +256,34 @@ def test_nothing_is_read_to_take_a_graph(as_shards, monkeypatch):
     assert len(again.graphs(np.array([39, 3]))) == 2
     with pytest.raises(AssertionError, match="was read"):
         again.whole()
+
+
+def test_what_is_expected_is_where_the_graphs_are(as_shards, monkeypatch):
+    """Oracle: the bytes that are asked for ahead, read from the files, are those of the graphs."""
+    dataset = random_graphs(20, 6, 2, num_attributes=2, num_edge_attributes=1)
+    shards = as_shards(dataset)  # of seven graphs each
+    asked = {}
+
+    def will_need(path, ranges):
+        content = path.read_bytes()
+        asked.setdefault(path.name, []).extend(content[place : place + size] for place, size in ranges)
+
+    monkeypatch.setattr(shard_rows, "_will_need", will_need)
+    shards.expect(5, 9)
+    for number, (first, last) in enumerate(((5, 7), (7, 9))):
+        part, inside = dataset[first:last], dataset[7 * number : 7 * number + 7]
+        degrees, labels, attributes, source, weights = asked[f"shard-0000{number}.safetensors"]
+        assert list(degrees) == part.degrees.tolist()
+        assert list(labels) == part.node_labels[:, 0].tolist()
+        assert attributes == part.node_attributes.tobytes()
+        assert list(source) == part.source.tolist()
+        assert weights == part.edge_attr.tobytes()
+        for content, offsets in zip(asked[OFFSETS][2 * number :], (inside.first_node, inside.first_edge), strict=False):
+            here = offsets[first - 7 * number : last - 7 * number + 1]
+            assert np.frombuffer(content, "<u4").tolist() == here.tolist()
+    shards.expect(18, 4096)  # beyond the end
+    monkeypatch.undo()
+    shards.expect(0, 20)
+    for path in shards.folder.iterdir():
+        path.unlink()
+    shards.expect(0, 20)  # a hint that nobody can follow is no error

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -44,6 +47,7 @@ class MappedRows:
         self._mapped: set[int] = set()
         self._views = {name: [memoryview(b"")] * len(index.shards) for name in (*NODE_ROWS, *EDGE_ROWS)}
         self._headers = [self._checked_header(each) for each in index.shards]
+        self._first_place = list(accumulate((each.graphs + 1 for each in index.shards), initial=0))
         self.offsets = self._checked_offsets()
         self._forms = {name: self._forms_of(name) for name in (*NODE_ROWS, *EDGE_ROWS)}
 
@@ -66,6 +70,25 @@ class MappedRows:
             raise self._damage(f"{name}: a graph leaves its shard")
         array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
         return array if name in _AS_STORED else array.astype(form.kind, copy=False)
+
+    def expect(self, shard: int, first: int, last: int) -> None:
+        """Tells the system that graphs ``first`` to before ``last`` of a shard will soon be asked for.
+
+        Left alone, a page that is not there comes with as many of its neighbours as the system is set to read ahead,
+        often megabytes; told, it reads what is needed and nothing else.
+        """
+        place, length = self._first_place[shard] + first, self._first_place[-1]
+        size, count = self._offsets_size, 4 * (last - first + 1)
+        _will_need(self.folder / OFFSETS, [(size - 4 * (back - place), count) for back in (2 * length, length)])
+        nodes, edges = ((int(each[place]), int(each[place + last - first])) for each in self.offsets)
+        entries, _, start = self._headers[shard]
+        ranges = []
+        for names, (begin, end) in ((NODE_ROWS, nodes), (EDGE_ROWS, edges)):
+            for entry in (entries[name] for name in names if name in entries):
+                array, behind = entry["data_offsets"]
+                width = (behind - array) // max(1, entry["shape"][0])
+                ranges.append((start + array + begin * width, (end - begin) * width))
+        _will_need(self.folder / self.index.shards[shard].file, ranges)
 
     def _mixed_rows(self, name: str, shards: list[int], first: list[int], last: list[int]) -> NDArray[Any]:
         """The same where shards keep the array in different types, or where it is text."""
@@ -118,9 +141,9 @@ class MappedRows:
         return entries, types, size - last
 
     def _checked_offsets(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        path, length = self.folder / OFFSETS, sum(each.graphs + 1 for each in self.index.shards)
+        path, length = self.folder / OFFSETS, self._first_place[-1]
         try:
-            size = path.stat().st_size
+            size = self._offsets_size = path.stat().st_size
         except OSError as error:
             raise UserError(f"{path}: is not there. Copy it again, or pack the graphs again.") from error
         if size < 8 * length:
@@ -164,6 +187,17 @@ class MappedRows:
 
     def _damage(self, what: str) -> UserError:
         return damage(self.folder, what)
+
+
+def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
+    """Asks for bytes of a file, given as places and sizes, to be read ahead; only a hint, so nothing is told."""
+    with suppress(OSError, OverflowError, AttributeError):  # the last on systems that take no hints
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            for place, size in ranges:
+                os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(handle)
 
 
 def _mapping(path: Path, size: int) -> memoryview:

@@ -6,6 +6,7 @@ from typing import final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.data.base import Dataset
@@ -15,6 +16,7 @@ from joao.graphs import GraphBatch, Store
 
 # Graphs that lie together are read together: 4,096 molecules are half a megabyte.
 BLOCK = 1 << 12
+_MOST_EXPECTED = 1 << 10
 
 
 @final
@@ -26,6 +28,7 @@ class ShardStore(Store):
 
     def __init__(self, shards: Shards, features: Features, device: torch.device | str = "cpu") -> None:
         self.shards, self.features, self._device = shards, features, torch.device(device)
+        self._expected: dict[int, None] = {}
         self._num_features = features.columns(shards[0]).shape[1]
 
     def __len__(self) -> int:
@@ -56,7 +59,9 @@ class ShardStore(Store):
         return torch.from_numpy(nodes + edges)
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        dataset = self.shards.graphs(graphs.cpu().numpy())
+        wanted = graphs.cpu().numpy()
+        self._expect(wanted)
+        dataset = self.shards.graphs(wanted)
         nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
         numbers = np.arange(dataset.num_nodes)
         x = self.features.columns(dataset)
@@ -77,6 +82,14 @@ class ShardStore(Store):
         }
         batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
         return batch
+
+    def _expect(self, graphs: NDArray[np.int64]) -> None:
+        """Has the blocks of ``graphs`` read whole, unless that was done not long ago: others of them will follow."""
+        for block in {*(graphs // BLOCK).tolist()} - self._expected.keys():
+            self.shards.expect(block * BLOCK, (block + 1) * BLOCK)
+            self._expected[block] = None
+            if len(self._expected) > _MOST_EXPECTED:
+                del self._expected[next(iter(self._expected))]
 
 
 def store_of(graphs: Dataset | Shards, features: Features) -> Store:

@@ -129,6 +129,14 @@ class Shards:
         vars(dataset)["degrees"] = degrees  # known already
         return dataset
 
+    def expect(self, first: int, last: int) -> None:
+        """Has the graphs from ``first`` to before ``last`` read by the system meanwhile; only a hint."""
+        last = min(last, len(self))
+        begin, end = self._shard_of(np.array([first, last - 1])).tolist()
+        for shard in range(begin, end + 1):
+            own, behind = self._first_graph[shard : shard + 2].tolist()
+            self._rows.expect(shard, max(first, own) - own, min(last, behind) - own)
+
     def pieces(self) -> Iterator[Dataset]:
         """One shard after the other, read whole and checked, with labels and names; rows count from each shard's."""
         for number in range(len(self.index.shards)):
