@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.data import read
+from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.labels import few_labels
 from joao.evaluation.statistics import gain_over_seeds
@@ -92,7 +92,7 @@ def trace(arguments: argparse.Namespace) -> None:
 
 def traced(work: Work, shares: list[float], traces: Path, device: str, precision: str) -> None:
     """Writes what every fold showed after every epoch, and its test accuracy."""
-    dataset = read(work.dataset)
+    dataset = read_whole(work.dataset)
     classes = classes_of(dataset)
     encoder, features, _ = start_of(work, dataset, device=device, precision=precision)
     finetuning = Finetuning(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data import Dataset, read
+from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.experiment import build_method
 from joao.files import write_file, write_json
@@ -50,7 +50,7 @@ Table = NDArray[np.float64]
 
 def measured(data: str, batch_size: int) -> dict[str, Any]:
     """Trains every seed in every way, in turns, so that a busy machine is unfair to none."""
-    dataset = read(data)
+    dataset = read_whole(data)
     num_batches = -(-len(dataset) // batch_size)
     tenth = max(1, round(num_batches / 10))
     counts = sorted({tenth, -(-tenth // 2), 1}, reverse=True)

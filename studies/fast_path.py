@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.data import read
+from joao.data import read_whole
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import load_run, pretrain
 from joao.files import write_file, write_json
@@ -48,7 +48,7 @@ def main() -> None:
 
 def train(arguments: argparse.Namespace) -> None:
     for name in arguments.data.split(","):
-        dataset = read(name)
+        dataset = read_whole(name)
         for method in arguments.methods.split(","):
             for seed in grid()["seeds"]:
                 cell = Cell(name, method, seed)
@@ -66,7 +66,7 @@ def score(arguments: argparse.Namespace) -> None:
     for folder in sorted(path for path in arguments.runs.iterdir() if path.is_dir()):
         trained = load_run(folder, device="cpu")
         name, method = trained.info.data, folder.name.removeprefix(f"{trained.info.data}-").split("-")[0]
-        seed, dataset = trained.recipe.training.seed, read(trained.recipe.data)
+        seed, dataset = trained.recipe.training.seed, read_whole(trained.recipe.data)
         scores = evaluate_embeddings(trained.embed(dataset).numpy(), classes_of(dataset), partitions=[seed], jobs=2)
         path = "padded" if trained.info.fast else "plain"
         device = trained.info.machine.get("gpu", trained.info.machine["processor"])

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines import GL, WL
-from joao.data import Dataset, read
+from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
@@ -54,7 +54,7 @@ def seconds_of(make: Callable[[], Matrix]) -> tuple[float, Matrix]:
 
 
 def measured(data: str, kernel: str) -> dict[str, Any]:
-    dataset = read(data)
+    dataset = read_whole(data)
     graphs = in_their_form(dataset)
 
     def ours() -> Matrix:

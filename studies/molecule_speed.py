@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.data import read
+from joao.data import read_whole
 from joao.data.chunks import in_chunks
 from joao.data.molecules import featurise
 from joao.data.packed import read_packed, without_texts, write_packed
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
-    dataset = read(name, jobs=jobs)
+    dataset = read_whole(name, jobs=jobs)
     places = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int)
     smiles = [dataset.smiles[place] for place in places]
     ways: dict[str, Callable[[], object]] = {

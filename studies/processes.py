@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from joao.data import read
+from joao.data import read_whole
 from joao.data.features import Features, make_store
 from joao.experiment import build_method
 from joao.files import write_file, write_json
@@ -58,7 +58,7 @@ class Work:
     nudged: bool = False  # whether all weights begin at the next number of their type
 
     def training(self, several: bool) -> Pretraining:
-        dataset = read(self.data)
+        dataset = read_whole(self.data)
         store = make_store(dataset, Features.fixed_on(dataset))
         encoder = {"name": "gin", "width": self.width, "layers": self.layers}
         schedule = {"epochs": self.epochs, "batch_size": self.batch_size}

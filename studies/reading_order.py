@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 from joao.baselines import DGK, Baseline, Graph2vec, Sub2vec
-from joao.data import read
+from joao.data import read_whole
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
@@ -35,7 +35,7 @@ READERS = ("joao.baselines._paragraphs", "joao.baselines.dgk")
 
 
 def accuracy(name: str, seed: int) -> float:
-    dataset, method = read(DATA), METHODS[name](seed)
+    dataset, method = read_whole(DATA), METHODS[name](seed)
     scores = evaluate_embeddings(
         method.fit_transform(dataset),
         classes_of(dataset),

@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from joao.data import Dataset, read
+from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import build_method
@@ -236,7 +236,7 @@ def main() -> None:
         record = json.loads(record_path.read_text(encoding="utf-8"))
     done = {(run["data"], run["way"], run["seed"]) for run in record["runs"]}
     for data in record["data"]:
-        dataset = read(data)
+        dataset = read_whole(data)
         for seed in SEEDS:
             for way in WAYS:  # all ways in turn, so that a busy machine is unfair to none
                 if (data, way, seed) not in done:

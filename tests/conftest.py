@@ -17,6 +17,8 @@ with warnings.catch_warnings():
 from joao.augmentations import Identity
 from joao.augmentations.base import PaddedAugmentation, share_of
 from joao.data import Features, make_store
+from joao.data.pieces import rows_of
+from joao.data.shard_writer import ShardWriter
 from joao.data.sources import BUNDLED, read
 from joao.data.synthetic import random_graphs
 from joao.graphs import GraphBatch
@@ -239,3 +241,18 @@ def assert_law():
 def numpy_state():
     """The state of numpy's global generator, as something that can be compared."""
     return lambda: np.random.get_state()[1].tolist()  # noqa: NPY002
+
+
+@pytest.fixture
+def as_shards(tmp_path):
+    """Writes a data set into a store, some rows a shard, and opens it."""
+
+    def write(dataset, rows=7, folder=None):
+        writer = ShardWriter(folder or tmp_path / f"{dataset.name}.joao", dataset.name, "made by a test")
+        count = len(dataset) + len(dataset.failures)
+        for first in range(0, count, rows):
+            last = min(first + rows, count)
+            writer.add(rows_of(dataset, first, last), 0, last - first)
+        return writer.finish()
+
+    return write

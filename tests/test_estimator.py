@@ -549,3 +549,14 @@ def test_notices_point_at_the_line_of_the_user():
         with pytest.warns(joao.JoaoNotice, match="missing reverse directions") as told:
             use(directed)
         assert {each.filename for each in told} == {__file__}
+
+
+def test_a_store_is_fitted_as_its_graphs_are(as_shards):
+    dataset = random_graphs(20, 5, 2)
+    shards = as_shards(dataset, rows=6)
+    fitted = [
+        joao.JOAO(epochs=1, device="cpu").fit(graphs) for graphs in (dataset, shards, shards.folder, str(shards.folder))
+    ]
+    first, *others = (each.transform(dataset) for each in fitted)
+    assert all((first == other).all() for other in others)
+    assert (fitted[1].transform(shards) == first).all()

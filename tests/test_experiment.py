@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 from torch import nn
 
 from joao.augmentations import Identity, NodeDrop
-from joao.data import read
+from joao.data import Shards, read, shard_store
+from joao.data import shards as shards_module
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
@@ -19,7 +21,9 @@ from joao.graphs import GraphBatch, GraphStore
 from joao.objectives import OBJECTIVES, NtXent, PairObjective
 from joao.recipe import METHODS, make_recipe
 from joao.run import Run
+from joao.training import pretrain as training_module
 from joao.training.model import embed
+from joao.training.order import Order
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
 MOLECULES = dataclasses.replace(
@@ -525,3 +529,58 @@ def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast, dtype):
 def test_atoms_and_measurements_are_not_mixed_up(graphs, table, message):
     with pytest.raises(UserError, match=message):
         pretrain(make_recipe({**table, "training": {"epochs": 1}}), graphs, device="cpu")
+
+
+@pytest.mark.parametrize("method", ["joao", "joaov2", "graphcl", "infograph"])
+@pytest.mark.parametrize("pair_per", ["batch", "graph"])
+def test_shards_are_trained_on_as_memory_is(method, pair_per, as_shards):
+    shards, recipe = as_shards(GRAPHS, rows=4), small(method, epochs=2, pair_per=pair_per)
+    one, other = (pretrain(recipe, graphs, device="cpu") for graphs in (GRAPHS, shards))
+    assert untimed(one.metrics) == untimed(other.metrics)
+    assert same_tensors(one.weights, other.weights)
+    assert other.info.num_graphs == 14
+    torch.testing.assert_close(other.embed(shards), one.embed(GRAPHS))
+
+
+@pytest.fixture
+def in_windows(monkeypatch):
+    """As if a store of fourteen graphs were a large one: windows of eight graphs, of blocks of two."""
+    monkeypatch.setattr(shard_store, "BLOCK", 2)
+    monkeypatch.setattr(training_module, "Order", partial(Order, window=8))
+
+
+def test_a_store_of_several_windows_goes_on_exactly(as_shards, in_windows, tmp_path):
+    shards = as_shards(GRAPHS, rows=4)
+    whole = pretrain(RECIPE, shards, folder=tmp_path / "whole", device="cpu")
+    assert untimed(whole.metrics) != untimed(pretrain(RECIPE, GRAPHS, device="cpu").metrics)
+
+    def stop(metrics):
+        if metrics.epoch == 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        pretrain(RECIPE, shards, folder=tmp_path / "part", device="cpu", on_epoch=stop, checkpoint_every=2)
+    again = pretrain(RECIPE, shards, folder=tmp_path / "part", device="cpu", resume=True)
+    assert same_tensors(whole.weights, again.weights)
+    assert read_untimed(tmp_path / "whole") == read_untimed(tmp_path / "part")
+    with pytest.raises(UserError, match="was started on other graphs"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", device="cpu", resume=True)
+
+
+@pytest.mark.parametrize("method", ["joao", "infograph"])
+def test_no_more_than_a_batch_of_a_store_is_in_memory(method, as_shards, in_windows, monkeypatch):
+    taken, graphs = [], Shards.graphs
+
+    def counted(self, numbers):
+        taken.append(len(numbers))
+        return graphs(self, numbers)
+
+    def nothing(*arguments):
+        raise AssertionError("a shard was read whole")
+
+    shards = as_shards(GRAPHS, rows=4)
+    monkeypatch.setattr(Shards, "graphs", counted)
+    monkeypatch.setattr(shards_module, "read_packed", nothing)
+    pretrain(small(method, batch_size=3), shards, device="cpu")
+    assert max(taken) <= 4  # a last graph joins its neighbours
+    assert sum(taken) >= len(GRAPHS)

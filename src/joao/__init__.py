@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from joao.augmentations import Augmentation as Augmentation
     from joao.classifier_estimator import JOAOClassifier as JOAOClassifier
     from joao.data import Dataset as Dataset
+    from joao.data import Shards as Shards
     from joao.data import read as read
     from joao.encoders import Encoder as Encoder
     from joao.errors import JoaoNotice as JoaoNotice
@@ -35,6 +36,7 @@ _HOME = {
     "JOAORegressor": "joao.regressor_estimator",
     "JoaoNotice": "joao.errors",
     "PairTable": "joao.pair_table",
+    "Shards": "joao.data",
     "UserError": "joao.errors",
     "compare": "joao.reporting.comparison",
     "load": "joao.export",

@@ -21,10 +21,12 @@ from torch import nn
 
 from joao.augmentations import Augmentation
 from joao.catalogue import snake_case
-from joao.data import listing, read
+from joao.data import listing, read, read_whole
 from joao.data.base import Dataset, offsets_of, shown
 from joao.data.features import Features
 from joao.data.molecules import featurise, featuriser
+from joao.data.shard_index import holds_shards
+from joao.data.shards import Shards
 from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
 from joao.encoders import Encoder
@@ -127,8 +129,11 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.fast = fast
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Pre-trains on the graphs ``X``. ``y`` is there for pipelines and not looked at."""
-        dataset = dataclasses.replace(graphs_of(X), classes=None, class_names=(), targets=None, target_names=())
+        """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
+        pipelines, is not looked at."""
+        dataset = _shards_of(X) or dataclasses.replace(
+            graphs_of(X), classes=None, class_names=(), targets=None, target_names=()
+        )
         self.trained_ = pretrain(
             self._recipe(dataset.kind),
             dataset,
@@ -288,7 +293,7 @@ def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
     _refuse_tables_and_single_smiles(X)
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
         return X if isinstance(X, Dataset) else _NO_GRAPHS
-    dataset = read(X)
+    dataset = read_whole(X)
     first = "; ".join(f"row {each.row} (from 0), {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
     if not len(dataset) and not first:
         raise UserError(f"{dataset.name}: no graphs in it.")
@@ -301,6 +306,13 @@ def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
         what = "have rows of NaN" if may_be_empty else "are left out"
         tell(f"{dataset.failure_notice} and {what}; the first: {first}.")
     return dataset
+
+
+def _shards_of(X: Any) -> Shards | None:
+    """The store that ``X`` is, or is the path of."""
+    is_store = isinstance(X, str | os.PathLike) and holds_shards(Path(X))
+    found = read(X) if is_store else X
+    return found if isinstance(found, Shards) else None
 
 
 def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:

@@ -19,11 +19,13 @@ from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
+from joao.data.shard_store import store_of
+from joao.data.shards import Shards
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.errors import UserError
 from joao.files import write_json
-from joao.graphs import GraphStore
+from joao.graphs import GraphStore, Store
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, NodeObjective, Objective, PairObjective
 from joao.pair_table import PairTable
@@ -100,8 +102,10 @@ class Trained:
         return store
 
     @steady_threads()
-    def embed(self, dataset: Dataset) -> Tensor:
-        """``(G, d)`` embeddings of any graphs with the same kind of features."""
+    def embed(self, dataset: Dataset | Shards) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
+        if isinstance(dataset, Shards):
+            return torch.cat([self.embed(piece) for piece in dataset.pieces()])
         store = self.store(dataset)
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
         embeddings = embed(self.encoder, store.to(device))
@@ -120,7 +124,7 @@ class Trained:
         return run.finish(self.weights)
 
 
-def build_method(recipe: Recipe, store: GraphStore, own: OwnParts | None = None) -> Method:
+def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> Method:
     """The objects a recipe names, with weights from its seed."""
     own = own or OwnParts()
     pool = own.augmentations or {
@@ -150,13 +154,13 @@ def _objective(recipe: Recipe, own: OwnParts | None) -> Objective:
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 
 
-def build_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None = None) -> Encoder:
+def build_encoder(recipe: Recipe, store: Store, own: nn.Module | None = None) -> Encoder:
     """The encoder of :func:`build_method`, with the same weights, alone."""
     with seeded(recipe.training.seed, "weights"):
         return _new_encoder(recipe, store, own)
 
 
-def _new_encoder(recipe: Recipe, store: GraphStore, own: nn.Module | None) -> Encoder:
+def _new_encoder(recipe: Recipe, store: Store, own: nn.Module | None) -> Encoder:
     if own is None:
         kind: Any = ENCODERS[recipe.encoder.name]
         encoder: Encoder = kind(*_widths(store), **recipe.encoder.options)
@@ -181,14 +185,14 @@ def _check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentati
             raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
 
 
-def _widths(store: GraphStore) -> tuple[int, int]:
-    return store.num_features, 0 if store.edge_attr is None else store.edge_attr.shape[1]
+def _widths(store: Store) -> tuple[int, int]:
+    return store.num_features, store.num_edge_features
 
 
 @steady_threads()
 def pretrain(
     recipe: Recipe,
-    dataset: Dataset,
+    dataset: Dataset | Shards,
     *,
     folder: Path | None = None,
     resume: bool = False,
@@ -205,7 +209,7 @@ def pretrain(
 
     Args:
         recipe: see :mod:`joao.recipe`.
-        dataset: the graphs.
+        dataset: the graphs; those in shards are never all in memory.
         folder: of the run to write; None writes nothing.
         resume: whether ``folder`` is an unfinished run to go on with.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
@@ -240,7 +244,7 @@ def pretrain(
         )
     fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-    store = make_store(dataset, features)
+    store = store_of(dataset, features)
     method = build_method(recipe, store, own)
     _check_input(method.encoder, features, method.augmentations.values())
     if len(set(Ranks(fabric.global_rank, fabric.world_size).everybody(dataset.fingerprint))) > 1:
@@ -300,7 +304,7 @@ def pretrain(
 def _in_own_processes(
     place: Place,
     recipe: Recipe,
-    dataset: Dataset,
+    dataset: Dataset | Shards,
     folder: Path | None,
     own: OwnParts | None,
     on_epoch: Callable[[EpochMetrics], None],
@@ -321,7 +325,9 @@ def _in_own_processes(
         return load_run(arguments[-1], device=options["device"], own=own)
 
 
-def _one_process(send: Send, recipe: Recipe, dataset: Dataset, further: Mapping[str, Any], handed_over: Path) -> None:
+def _one_process(
+    send: Send, recipe: Recipe, dataset: Dataset | Shards, further: Mapping[str, Any], handed_over: Path
+) -> None:
     trained = pretrain(recipe, dataset, on_epoch=send, **further)
     if find_place(further["devices"], further["num_nodes"]).local_rank == 0:
         trained.save(handed_over)
@@ -410,11 +416,11 @@ def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
         raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
 
 
-def _calibrate(encoder: Encoder, store: GraphStore, recipe: Recipe) -> None:
+def _calibrate(encoder: Encoder, store: Store, recipe: Recipe) -> None:
     calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
 
 
-def _info(dataset: Dataset, features: Features, store: GraphStore, device: torch.device) -> RunInfo:
+def _info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
     return RunInfo(
         data=dataset.name,
         fingerprint=dataset.fingerprint,

@@ -6,8 +6,10 @@ loops nor repeats. The adjacency matrix is therefore symmetric and its CSR form 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import final
 
 import numpy as np
 import torch
@@ -127,6 +129,17 @@ class GraphBatch:
         """``(N,)`` the number of each node's connected component, from 0 on; for a batch on a CPU."""
         return torch.from_numpy(_components(self.source.numpy(), self.first_edge.numpy()))
 
+    def to(self, device: torch.device | str) -> GraphBatch:
+        """The same graphs on another device."""
+        return GraphBatch(
+            x=self.x.to(device),
+            source=self.source.to(device),
+            target=self.target.to(device),
+            graph_of_node=self.graph_of_node.to(device),
+            num_graphs=self.num_graphs,
+            edge_attr=None if self.edge_attr is None else self.edge_attr.to(device),
+        )
+
     def keep_nodes(self, keep: Tensor) -> GraphBatch:
         """The subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
         nodes = places(keep)
@@ -183,8 +196,49 @@ def concatenate(batches: list[GraphBatch]) -> GraphBatch:
     )
 
 
+class Store(ABC):
+    """Graphs that batches can be had of, wherever they are kept."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where batches are."""
+
+    @property
+    @abstractmethod
+    def block(self) -> int:
+        """How many graphs lie together and are cheap to read together; 0 where any order costs the same."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many graphs."""
+
+    @property
+    @abstractmethod
+    def num_features(self) -> int:
+        """Columns of ``x``."""
+
+    @property
+    @abstractmethod
+    def num_edge_features(self) -> int:
+        """Columns of ``edge_attr``; 0 without."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> Store:
+        """The same graphs, with batches on another device."""
+
+    @abstractmethod
+    def sizes(self, graphs: Tensor) -> Tensor:
+        """``(g,)`` nodes and directed edges, together, of the graphs numbered ``graphs``."""
+
+    @abstractmethod
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        """The graphs numbered ``graphs`` ``(g,)``, in that order; any numbers, on any device."""
+
+
+@final
 @dataclass(frozen=True, eq=False)
-class GraphStore:
+class GraphStore(Store):
     """All graphs of a data set, packed: a few long tensors and the offsets of the graphs in them.
 
     It has no place for labels, so none can reach pre-training.
@@ -212,8 +266,19 @@ class GraphStore:
         return self.x.shape[1]
 
     @property
+    def num_edge_features(self) -> int:
+        return 0 if self.edge_attr is None else self.edge_attr.shape[1]
+
+    @property
     def device(self) -> torch.device:
         return self.x.device
+
+    @property
+    def block(self) -> int:
+        return 0
+
+    def sizes(self, graphs: Tensor) -> Tensor:
+        return sum((first[graphs + 1] - first[graphs] for first in (self.first_node, self.first_edge)), 0 * graphs)
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The whole store on another device."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from joao.benchmarks.plain_gin import PlainGin
 from joao.benchmarks.timing import Task
-from joao.graphs import GraphStore
+from joao.graphs import Store
 from joao.objectives import PairObjective
 from joao.training.model import ContrastiveModel, project
 from joao.training.pretrain import Method, Pretraining
@@ -46,7 +46,7 @@ def sample_of(drawn: Sequence[Sequence[int]], count: int) -> list[tuple[int, int
 
 
 def prepared_views(
-    store: GraphStore, method: Method, pairs: Sequence[tuple[int, int]], batch_size: int, generator: torch.Generator
+    store: Store, method: Method, pairs: Sequence[tuple[int, int]], batch_size: int, generator: torch.Generator
 ) -> list[tuple[View, View]]:
     """Two views of a batch for each of ``pairs``; the batches are cut, as an epoch's, from one random order."""
     pool = list(method.augmentations.values())

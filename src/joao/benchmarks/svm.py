@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 
 from joao.benchmarks.plan import Plan
 from joao.benchmarks.timing import paired_ratio
-from joao.data import read
+from joao.data import read_whole
 from joao.errors import UserError
 from joao.evaluation.folds import Fold, folds
 from joao.evaluation.svm import C_GRID, NUM_INNER_FOLDS, FoldScores, score_folds
@@ -33,7 +33,7 @@ Scorer = Callable[[Sequence[Fold]], FoldScores]
 
 def measure_svm(plan: Plan) -> dict[str, Any]:
     """The protocol on embeddings by JOAO with its defaults."""
-    dataset = read(QUICK_DATA if plan.quick else DATA, plan.data_root)
+    dataset = read_whole(QUICK_DATA if plan.quick else DATA, plan.data_root)
     classes = classes_of(dataset)
     trained = pretrain(make_recipe({"training": {"seed": plan.seed}}), dataset)
     measured = svm_protocol(trained.embed(dataset).numpy(), classes, MEASURED_FOLDS)

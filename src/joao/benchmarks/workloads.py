@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from joao.benchmarks.plan import Plan
-from joao.data import Dataset, Features, listing, make_store, read
+from joao.data import Dataset, Features, listing, make_store, read_whole
 from joao.data.synthetic import molecule_like_graphs, random_graphs
 from joao.graphs import GraphStore
 from joao.randomness import torch_generator
@@ -103,7 +103,7 @@ def make_workload(name: str, plan: Plan, device: torch.device) -> Workload:
 
 def _graphs(name: str, shape: _Shape, plan: Plan, batch_size: int) -> tuple[Dataset, str]:
     if not plan.quick and name != "molecules" and name in listing(plan.data_root):
-        return read(name, plan.data_root), f"{name}, as published"
+        return read_whole(name, plan.data_root), f"{name}, as published"
     count = 10 * batch_size if plan.quick else shape.graphs
     if name == "molecules":
         return molecule_like_graphs(count, shape.nodes, seed=plan.seed), "made: trees with rings, of ZINC's sizes"

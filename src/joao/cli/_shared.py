@@ -19,7 +19,7 @@ from joao.errors import UserError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from joao.data import Dataset
+    from joao.data import Dataset, Shards
 
 DataRoot = Annotated[
     str | None,
@@ -140,7 +140,7 @@ def read_data(
     columns: Mapping[str, Any] | None = None,
     then: str = "are left out",
 ) -> Dataset:
-    """Reads a data set, molecules on all cores with a progress bar, and passes its notices on.
+    """Reads a data set, molecules on all cores with a progress bar, and passes its notices on; a store, whole.
 
     Args:
         source: name or path.
@@ -149,12 +149,28 @@ def read_data(
         columns: of a table, as :func:`joao.read` takes them.
         then: what becomes of rows that are no molecules.
     """
-    from joao.data import read
+    from joao.data import Dataset
+
+    found = open_data(source, data_root, output, columns, then)
+    return found if isinstance(found, Dataset) else found.whole()
+
+
+def open_data(
+    source: str,
+    data_root: str | None,
+    output: Output,
+    columns: Mapping[str, Any] | None = None,
+    then: str = "are left out",
+) -> Dataset | Shards:
+    """Like :func:`read_data`; the graphs of a store stay in their shards."""
+    from joao.data import Shards, read
 
     with output.progress("reading molecules", None) as bar:
         dataset = read(source, data_root, jobs=all_cores(), on_rows=bar.add, **(columns or {}))
     for notice in dataset.notices:
         output.notice(notice)
+    if isinstance(dataset, Shards):
+        return dataset
     if dataset.failures:
         first = dataset.failures[0]
         place = f"line {first.line}" if first.line else f"row {first.row}"
@@ -166,8 +182,18 @@ def read_run_data(
     run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any] | None = None
 ) -> Dataset:
     """Reads the graphs that a run names; where they are not to be found, says whose they are."""
+    from joao.data import Dataset
+
+    found = open_run_data(run, source, data_root, output, columns)
+    return found if isinstance(found, Dataset) else found.whole()
+
+
+def open_run_data(
+    run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any] | None = None
+) -> Dataset | Shards:
+    """Like :func:`read_run_data`; the graphs of a store stay in their shards."""
     try:
-        return read_data(source, data_root, output, columns)
+        return open_data(source, data_root, output, columns)
     except UserError as error:
         raise UserError(f"{run}: its graphs: {error}") from error
 

@@ -13,13 +13,13 @@ from joao.cli._shared import (
     SmilesColumn,
     Tasks,
     columns_of,
+    open_data,
     quoted,
-    read_data,
 )
 from joao.errors import UserError
 
 if TYPE_CHECKING:
-    from joao.data import Dataset
+    from joao.data import Dataset, Shards
 
 TASKS_SHOWN = 30
 
@@ -33,6 +33,9 @@ def data(
     clear_cache: Annotated[
         bool, typer.Option("--clear-cache", help="Remove the packed copies that make a second read quick.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Of shards: read everything and compare it with its checksums.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,6 +45,8 @@ def data(
     (.csv), .jsonl, or what 'joao pack' wrote.
     """
     output = Output(quiet, as_json)
+    if check and source is None:
+        raise UserError("--check needs DATA: a folder of shards.")
     if clear_cache and source is not None:
         raise UserError("--clear-cache takes no DATA: it removes the packed copies of all data sets.")
     if source is None:
@@ -63,7 +68,14 @@ def data(
         return
     import numpy as np
 
-    dataset = read_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
+    from joao.data import Shards
+
+    dataset = open_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
+    if isinstance(dataset, Shards):
+        _describe_shards(dataset, source, check, output)
+        return
+    if check:
+        raise UserError(f"{source}: --check is for shards; any other file is checked whenever it is read.")
     if dataset.kind == "molecules":
         _describe_molecules(dataset, source, output)
         return
@@ -121,6 +133,43 @@ def _describe_molecules(dataset: Dataset, source: str, output: Output) -> None:
     if len(facts["tasks"]) > TASKS_SHOWN:
         output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; all with --json")
     output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+
+
+def _describe_shards(shards: Shards, source: str, check: bool, output: Output) -> None:
+    """By what the index knows; nothing is read, unless it is checked."""
+    if check:
+        shards.check()
+    known, size = shards.facts, shards.num_bytes
+    labels = None if known.label_values is None else len({value for each in known.label_values for value in each})
+    facts: dict[str, Any] = {
+        "name": shards.name,
+        "kind": shards.kind,
+        "graphs": len(shards),
+        "shards": len(shards.index.shards),
+        "bytes": size,
+        "nodes": {"mean": known.nodes / known.graphs, "most": known.most_nodes},
+        "edges": {"mean": known.edges / known.graphs, "most": known.most_edges},
+        "most neighbours": known.most_degree,
+        "node labels": labels,
+        "node attributes": len(known.attributes or ()),
+        "edge attributes": known.num_edge_features,
+        "classes": list(known.class_names),
+        "tasks": list(known.target_names),
+        "failures": shards.index.num_failures,
+        "featuriser": shards.featuriser,
+        "fingerprint": shards.fingerprint,
+        "checked": check,
+    }
+    output.result(facts)
+    output.say(f"{shards.name}: {len(shards)} {shards.kind} in {facts['shards']} shards, {size / 1e6:.1f} MB")
+    for what in ("nodes", "edges"):
+        output.say(f"  {what} per graph: {facts[what]['mean']:.2f} (at most {facts[what]['most']})")
+    output.say(f"  node labels: {labels or 'none'}; node attributes: {facts['node attributes'] or 'none'}")
+    output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
+    output.say(f"  classes: {len(known.class_names) or 'none'}; tasks: {len(known.target_names) or 'none'}")
+    if check:
+        output.say("  every shard is what was written")
+    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{shards.name}')}")
 
 
 def _task(dataset: Dataset, number: int) -> dict[str, int | float]:

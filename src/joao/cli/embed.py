@@ -16,8 +16,8 @@ from joao.cli._shared import (
     Tasks,
     columns_of,
     free_path,
+    open_data,
     quoted,
-    read_data,
 )
 from joao.errors import UserError
 
@@ -50,15 +50,17 @@ def embed(
     failures = out.with_suffix(".failures.csv")
     check_new(failures)
     output = Output(quiet, as_json)
+    from joao.data import Dataset
     from joao.experiment import load_run
     from joao.reporting.embeddings import as_csv, as_npz
     from joao.reporting.failures import failures_csv
 
     trained = load_run(run, device=device)
     columns = columns_of(smiles, identifiers, tasks)
-    dataset = read_data(source, data_root, output, columns, then=f"have blank rows, see {failures}")
-    embeddings = trained.embed(dataset).numpy()
-    unknown = trained.info.features.unknown_labels(dataset)
+    found = open_data(source, data_root, output, columns, then=f"have blank rows, see {failures}")
+    embeddings = trained.embed(found).numpy()
+    unknown = trained.info.features.unknown_labels(found)
+    dataset = found if isinstance(found, Dataset) else found.labels()
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,14 +19,20 @@ from joao.cli._shared import (
     quoted,
     read_data,
 )
-from joao.errors import UserError
+from joao.errors import Interrupted, UserError
+
+SUFFIXES = (".safetensors", ".safetensors.xz")
+FOLDER_SUFFIXES = ("", ".joao")
 
 
 def pack(
     sources: Annotated[
         list[str], typer.Argument(metavar="DATA...", help="Names or paths of graphs; several are joined.")
     ],
-    out: Annotated[Path, typer.Option(help="File to write, .safetensors or .safetensors.xz; must not exist yet.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File to write, .safetensors or .safetensors.xz, or a folder of shards, .joao or no suffix."),
+    ],
     name: Annotated[str | None, typer.Option(help="How records call the data.", show_default="that of OUT")] = None,
     no_smiles: Annotated[
         bool, typer.Option("--no-smiles", help="Leave SMILES, identifiers and what did not parse out: less to carry.")
@@ -34,6 +40,9 @@ def pack(
     scaffolds: Annotated[
         bool, typer.Option("--scaffolds", help="With the scaffolds of molecules, for a split without RDKit.")
     ] = False,
+    shard_graphs: Annotated[
+        int | None, typer.Option(min=1, help="Of shards: graphs in each.", show_default="131072")
+    ] = None,
     smiles: SmilesColumn = None,
     identifiers: IdColumn = None,
     tasks: Tasks = None,
@@ -41,17 +50,30 @@ def pack(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write graphs into one file that is read quickly, and molecules without RDKit."""
+    """Write graphs into one file that is read quickly, and molecules without RDKit, or into a folder of shards.
+
+    Shards are for data larger than memory: tables of molecules and .jsonl are packed as they are read, and training
+    takes graphs from shards as it needs them. Given again after an interruption, the command goes on where it was.
+    """
     from joao.files import check_new
 
-    if not out.name.endswith((".safetensors", ".safetensors.xz")):
-        raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors or .safetensors.xz.")
-    check_new(out)
     output = Output(quiet, as_json)
+    columns = columns_of(smiles, identifiers, tasks)
+    if out.suffix in FOLDER_SUFFIXES:
+        if scaffolds:
+            raise UserError(f"{out}: --scaffolds is for one file, .safetensors; shards have none.")
+        _pack_shards(sources, out, name or out.stem, shard_graphs, not no_smiles, columns, data_root, output)
+        return
+    if not out.name.endswith(SUFFIXES):
+        raise UserError(
+            f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors or .safetensors.xz, or .joao for a folder."
+        )
+    if shard_graphs is not None:
+        raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
+    check_new(out)
     from joao.data.joining import joined
     from joao.data.packed import without_texts, write_packed
 
-    columns = columns_of(smiles, identifiers, tasks)
     read = [read_data(source, data_root, output, columns) for source in sources]
     dataset = joined(read, name or out.name.split(".safetensors")[0])
     if scaffolds:
@@ -81,3 +103,68 @@ def pack(
     )
     output.say(f"{out}: {len(dataset)} {dataset.kind}, {size / 1e6:.1f} MB, {size / len(dataset):.0f} bytes each.")
     output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{dataset.name}')}")
+
+
+def _pack_shards(
+    sources: list[str],
+    out: Path,
+    name: str,
+    shard_graphs: int | None,
+    with_texts: bool,
+    columns: dict[str, Any],
+    data_root: str | None,
+    output: Output,
+) -> None:
+    from joao.data.molecule_sets import Columns, Work
+    from joao.data.pieces import Pieces
+    from joao.data.shard_index import FAILURES
+    from joao.data.shard_writer import SHARD_GRAPHS, pack_shards
+
+    named = Columns(columns.get("smiles"), columns.get("identifiers"), _tuple(columns.get("tasks")))
+    pieces = [Pieces(source, data_root, named, Work(all_cores())) for source in sources]
+    try:
+        with output.progress("packing", None) as bar:
+
+            def on_shard(shards: int, graphs: int) -> None:
+                bar.add(1, shards + 1)
+                output.log(f"{out}: {shards} shards, {graphs} graphs")
+
+            shards = pack_shards(
+                pieces,
+                out,
+                name,
+                shard_graphs=shard_graphs or SHARD_GRAPHS,
+                with_texts=with_texts,
+                on_shard=on_shard,
+            )
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted. Go on: give the same command again.") from None
+    for notice in shards.notices:
+        output.notice(notice)
+    failed = shards.index.num_failures
+    if failed:
+        where = f"; {out / FAILURES} lists them" if shards.facts.failures else ""
+        output.notice(
+            f"{shards.name}: {failed} of {len(shards) + failed} rows are no molecules and are left out{where}"
+        )
+    size = shards.num_bytes
+    output.result(
+        {
+            "folder": str(out),
+            "graphs": len(shards),
+            "kind": shards.kind,
+            "shards": len(shards.index.shards),
+            "bytes": size,
+            "failures": failed,
+            "fingerprint": shards.fingerprint,
+        }
+    )
+    output.say(
+        f"{out}: {len(shards)} {shards.kind} in {len(shards.index.shards)} shards, {size / 1e6:.1f} MB, "
+        f"{size / len(shards):.0f} bytes each."
+    )
+    output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{shards.name}')}")
+
+
+def _tuple(tasks: list[str] | None) -> tuple[str, ...] | None:
+    return None if tasks is None else tuple(tasks)

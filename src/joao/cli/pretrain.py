@@ -18,16 +18,16 @@ from joao.cli._shared import (
     Tasks,
     columns_of,
     free_path,
+    open_data,
+    open_run_data,
     quoted,
-    read_data,
-    read_run_data,
     silence_lightning,
 )
 from joao.errors import Interrupted, ProcessLost, UserError
 from joao.training.place import Place, find_place
 
 if TYPE_CHECKING:
-    from joao.data import Dataset
+    from joao.data import Dataset, Shards
     from joao.experiment import Trained
     from joao.recipe import Recipe
     from joao.run import Run
@@ -97,7 +97,7 @@ def pretrain(
         process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
         output = _voice(process, quiet, as_json)
         _tell_threads(run, output)
-        dataset = read_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
+        dataset = open_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
         trained = train(
             run.recipe,
             dataset,
@@ -135,7 +135,7 @@ def pretrain(
     precision = precision or "32-true"
     check_precision(device, precision)
     columns = {**made.columns, **columns_of(None, None, tasks)}
-    dataset = read_data(made.data, data_root, output, columns, then=f"are left out; {out / FAILURES} will list them")
+    dataset = open_data(made.data, data_root, output, columns, then=f"are left out; {out / FAILURES} will list them")
     trained = train(
         make_recipe(table, place, dataset.kind),
         dataset,
@@ -188,15 +188,20 @@ def _cure(folder: Path) -> str:
     return "There was no checkpoint yet, and nothing is kept."
 
 
-def _finish(run: Path, trained: Trained, dataset: Dataset, output: Output) -> None:
+def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Output) -> None:
+    from joao.data import Dataset
+
     output.result(summary(run, trained))
+    embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
+    if not isinstance(dataset, Dataset):  # its failures are listed in the store
+        output.say(f"Next: {embed}")
+        return
     if dataset.failures:
         from joao.files import write_file
         from joao.reporting.failures import failures_csv
 
         write_file(run / FAILURES, failures_csv(dataset))
         output.say(f"Rows that are no molecules: {run / FAILURES}")
-    embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
     if dataset.classes is None and dataset.targets is None:
         output.say(f"Next: {embed}")
     elif dataset.classes is None or (dataset.classes < 0).any():
@@ -221,7 +226,7 @@ def summary(run: Path, trained: Trained) -> dict[str, Any]:
 
 def train(
     recipe: Recipe,
-    dataset: Dataset,
+    dataset: Dataset | Shards,
     folder: Path,
     output: Output,
     *,

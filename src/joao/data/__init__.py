@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from joao.data.base import Dataset as Dataset
+from joao.data.shards import Shards as Shards
 from joao.data.sources import listing as listing
 from joao.data.sources import read as read
+from joao.data.sources import read_whole as read_whole
 
 if TYPE_CHECKING:
     from joao.data.features import Features as Features

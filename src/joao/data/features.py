@@ -28,10 +28,13 @@ import torch
 from numpy.typing import NDArray
 
 from joao.data.base import Dataset
+from joao.data.shard_facts import attribute_facts, label_values
+from joao.data.shards import Shards
 from joao.errors import UserError, nearest
 from joao.graphs import GraphStore
 
 MOST_DEGREES = 10_000
+_MOST_LOOKED_UP = 1 << 10
 RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", "atoms")
 
 
@@ -53,8 +56,8 @@ class Features:
     max_degree: int = 64
 
     @classmethod
-    def fixed_on(cls, dataset: Dataset, rule: str = "auto", max_degree: int = 64) -> Features:
-        """Chooses the columns that ``rule`` gives on ``dataset``."""
+    def fixed_on(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
+        """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what is known of all their graphs."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
@@ -64,23 +67,19 @@ class Features:
         if rule == "auto":
             rule = "atoms" if dataset.kind == "molecules" else _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
-        uses_labels, uses_attributes = "labels" in columns, "attributes" in columns
-        if uses_labels and dataset.node_labels is None:
-            raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
-        if uses_attributes and dataset.node_attributes is None:
-            raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
-        vocabulary: list[tuple[int | str, ...]] = []
-        shift: list[float] = []
-        scale: list[float] = []
-        if uses_labels and dataset.node_labels is not None:
-            vocabulary = [tuple(np.unique(column).tolist()) for column in dataset.node_labels.T]
-        if uses_attributes and dataset.node_attributes is not None:
-            for column in dataset.node_attributes.T.astype(np.float64):
-                binary = bool(np.isin(column, (0.0, 1.0)).all())
-                shift.append(0.0 if binary else float(column.mean()))
-                constant = column.min() == column.max()  # its deviation may come out as 1e-17, not 0
-                scale.append(1.0 if binary or constant else float(column.std()))
-        return cls(rule, tuple(vocabulary), tuple(shift), tuple(scale), max_degree)
+        vocabulary: tuple[tuple[int | str, ...], ...] = ()
+        scales: list[tuple[float, float]] = []
+        if "labels" in columns:
+            known = dataset.facts.label_values if isinstance(dataset, Shards) else label_values(dataset)
+            if known is None:
+                raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
+            vocabulary = known
+        if "attributes" in columns:
+            attributes = dataset.facts.attributes if isinstance(dataset, Shards) else attribute_facts(dataset)
+            if attributes is None:
+                raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
+            scales = [column.shift_and_scale for column in attributes]
+        return cls(rule, vocabulary, tuple(each[0] for each in scales), tuple(each[1] for each in scales), max_degree)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Features:
@@ -111,11 +110,15 @@ class Features:
         given = [part for part in parts if part is not None]
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
-    def unknown_labels(self, dataset: Dataset) -> int:
+    def unknown_labels(self, dataset: Dataset | Shards) -> int:
         """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns.
 
         0 where it has other columns: :meth:`columns` refuses these.
         """
+        if isinstance(dataset, Shards):
+            values = dataset.facts.label_values or ()
+            is_known = all({*column} <= {*known} for column, known in zip(values, self.vocabulary, strict=False))
+            return 0 if is_known else sum(map(self.unknown_labels, dataset.pieces()))
         if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)
@@ -142,7 +145,7 @@ class Features:
                     f"such as '{known[0]}'."
                 )
             parts.append(_codes_one_hot(column, known))
-        return torch.cat(parts, dim=1)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _attribute_columns(self, dataset: Dataset) -> torch.Tensor | None:
         if not self.shift:
@@ -174,12 +177,12 @@ def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
     return torch.from_numpy(numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers)
 
 
-def _best_available(dataset: Dataset) -> str:
-    given = [
-        what
-        for what, data in (("labels", dataset.node_labels), ("attributes", dataset.node_attributes))
-        if data is not None
-    ]
+def _best_available(dataset: Dataset | Shards) -> str:
+    if isinstance(dataset, Shards):
+        columns = {"labels": dataset.facts.label_values is None, "attributes": dataset.facts.attributes is None}
+    else:
+        columns = {"labels": dataset.node_labels is None, "attributes": dataset.node_attributes is None}
+    given = [what for what, is_missing in columns.items() if not is_missing]
     return "_and_".join(given) or "degree"
 
 
@@ -190,6 +193,11 @@ def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
 
 def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
     values = np.asarray(known)
+    if values.dtype.kind == "i" and values[0] >= 0 and values[-1] < _MOST_LOOKED_UP and column.min(initial=0) >= 0:
+        # A row for each value up to the largest, and one of zeros for those above: several times quicker.
+        table = np.zeros((values[-1] + 2, len(values)), dtype=np.uint8)
+        table[values, np.arange(len(values))] = 1
+        return torch.from_numpy(table.take(np.minimum(column, values[-1] + 1), axis=0))
     codes = np.minimum(np.searchsorted(values, column), len(values) - 1)
     is_known = torch.from_numpy(values[codes] == column)
     return _one_hot(torch.from_numpy(codes), len(values)) * is_known[:, None]

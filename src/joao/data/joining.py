@@ -51,7 +51,9 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
         targets=_rows([_targets(dataset, target_names) for dataset in datasets]) if target_names else None,
         target_names=target_names,
         kind=first.kind,
-        smiles=_texts([dataset.smiles for dataset in datasets]) if all(dataset.smiles for dataset in datasets) else (),
+        smiles=_texts([dataset.smiles for dataset in datasets])
+        if all(dataset.smiles or not len(dataset) for dataset in datasets)
+        else (),
         row_of_graph=_rows([_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)])
         if has_rows
         else None,

@@ -20,7 +20,8 @@ An edge is undirected and may be listed once or twice. Optional rows are there f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,27 @@ _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
 
 def read_jsonl(path: Path) -> Dataset:
     """Reads the graphs that the lines of ``path`` describe."""
-    graphs: list[dict[str, Any]] = []
-    places: list[str] = []
-    for line, text in enumerate(text_lines(path), 1):
-        if text.strip():
-            places.append(f"{path}:{line}")
-            graphs.append(_checked(_parsed(text, places[-1]), places[-1]))
+    return _made(path, list(_lines(path)))
+
+
+def jsonl_pieces(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
+    """The graphs of a file of any length, ``size`` at a time after the first ``skip``."""
+    lines = islice(_lines(path), skip, None)
+    piece = list(islice(lines, size))
+    while piece or not skip:  # an empty file is told as such
+        yield _made(path, piece)
+        skip += len(piece)
+        piece = list(islice(lines, size))
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Place and text of every line that is not blank."""
+    return ((f"{path}:{line}", text) for line, text in enumerate(text_lines(path), 1) if text.strip())
+
+
+def _made(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
+    places = [place for place, _ in lines]
+    graphs = [_checked(_parsed(text, place), place) for place, text in lines]
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
     shifts = np.cumsum(sizes) - sizes
     ends = [np.array(g["edges"], dtype=np.int64).reshape(-1, 2) + s for g, s in zip(graphs, shifts, strict=True)]

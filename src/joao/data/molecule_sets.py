@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from joao.data._text import table_rows
 from joao.data.base import Dataset, shown
 from joao.data.edge_list import NEEDED
 from joao.data.molecules import featurise, featuriser
-from joao.data.smiles import SMILES_NAMES, read_smiles
+from joao.data.smiles import SMILES_NAMES, MoleculeTable, read_smiles, smiles_pieces
 from joao.errors import UserError
 
 # Starting a process takes as long as reading that many molecules.
@@ -37,6 +37,30 @@ class Work:
 def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
     """Reads the molecules of a table; it must have one that RDKit can read."""
     table = read_smiles(path, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks)
+    dataset = _of_table(table, columns, work)
+    if not len(dataset):
+        raise UserError(no_molecules(path, dataset))
+    return dataset
+
+
+def molecule_pieces(path: Path, columns: Columns, work: Work, size: int, skip: int = 0) -> Iterator[Dataset]:
+    """The molecules of a table of any length, ``size`` rows at a time after the first ``skip``; one may be empty."""
+    for table in smiles_pieces(
+        path, size, skip=skip, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks
+    ):
+        yield _of_table(table, columns, work)
+
+
+def no_molecules(path: Path, dataset: Dataset) -> str:
+    """What to say of a table of which no row is a molecule."""
+    first = dataset.failures[0]
+    return (
+        f"{path}:{first.line}: {shown(first.text)} is no SMILES ({first.reason}), nor is any other of "
+        f"{len(dataset.failures)} rows. Name the column of SMILES, if it is another."
+    )
+
+
+def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
     notices = [
         f"{table.name}: column {shown(column)} is left out as a task: {why}." for column, why in table.spoiled.items()
     ]
@@ -44,12 +68,6 @@ def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
     if without and columns.tasks is None:
         notices.append(f"{table.name}: columns without numbers are left out: {', '.join(without)}.")
     dataset = make_molecules(table.name, table.smiles, table.identifiers, work)
-    if not len(dataset):
-        first = dataset.failures[0]
-        raise UserError(
-            f"{path}:{table.lines[0]}: {shown(first.text)} is no SMILES ({first.reason}), nor is any other of "
-            f"{len(table)} rows. Name the column of SMILES, if it is another."
-        )
     rows = slice(None) if dataset.row_of_graph is None else dataset.row_of_graph
     return replace(
         dataset,

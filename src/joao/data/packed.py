@@ -6,7 +6,7 @@ numbers are in as few bytes as hold them, offsets as sizes, text as UTF-8 and th
 ======================================= ===============================================================================
 ``first_node``, ``first_edge``          ``(G,)`` nodes and directed edges of each graph
 ``source``                              ``(E,)``
-``target``, or ``degrees``              ``(E,)`` of molecules; else ``(N,)``, as edges are sorted by target
+``target``, or ``degrees``              ``(E,)`` of molecules; else, and in shards, ``(N,)``: targets are sorted
 ``node_labels``, ``edge_attr``, ...     the other arrays of :class:`joao.data.Dataset`; text labels as code points
 ``smiles``, ``graph_names``             bytes; their lengths ``(G,)`` are in ``smiles_lengths`` and so on
 ``failures_row``, ``failures_text``...  the rows that gave no graph, likewise
@@ -23,8 +23,9 @@ import json
 import lzma
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -44,12 +45,12 @@ _TEXTS = ("graph_names", "smiles")
 _MOST_HEADER = 100_000_000  # bytes, as in safetensors
 _AT_ONCE = 1 << 24  # bytes
 # fmt: off
-_TYPES = {
+TYPES = {
     "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
     "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }
 # fmt: on
-_CODES = {dtype: code for code, dtype in _TYPES.items()}
+_CODES = {dtype: code for code, dtype in TYPES.items()}
 # A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
 _FORMS = {
     "source": ("edge", "iu", 1),
@@ -70,22 +71,37 @@ def write_packed(path: Path, dataset: Dataset) -> None:
     write_file(path, _compressed(pieces) if path.suffix == ".xz" else pieces)
 
 
-def pieces_of(dataset: Dataset, extra: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
-    """The content of a file of ``dataset``, with ``extra`` metadata."""
+def pieces_of(
+    dataset: Dataset, extra: Mapping[str, str] | None = None, by_degrees: bool = False
+) -> list[bytes | memoryview]:
+    """The content of a file of ``dataset``, with ``extra`` metadata; ``by_degrees`` leaves ``target`` out always."""
     about, arrays = _packed(dataset)
+    if by_degrees and arrays.pop("target", None) is not None:
+        arrays["degrees"] = _narrow(dataset.degrees)
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))  # stable; keeps them aligned
-    ends = offsets_of(np.array([array.nbytes for array in arrays.values()])).tolist()
-    entries = {
-        name: {"dtype": _CODES[array.dtype.str], "shape": list(array.shape), "data_offsets": [first, last]}
-        for (name, array), first, last in zip(arrays.items(), ends[:-1], ends[1:], strict=True)
-    }
+    entries = entries_of({name: (array.dtype.str, array.shape) for name, array in arrays.items()})
     metadata = {_FORMAT_KEY: str(FORMAT), "about": json.dumps(about), **(extra or {})}
     digest = _digest(metadata, entries)
     for array in arrays.values():
         digest.update(as_bytes(array))
-    header = json.dumps({"__metadata__": {**metadata, "checksum": digest.hexdigest()}, **entries}).encode()
+    return [header_of({**metadata, "checksum": digest.hexdigest()}, entries), *map(as_bytes, arrays.values())]
+
+
+def entries_of(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, dict[str, Any]]:
+    """The descriptions of arrays, given by their types and shapes, one behind the other."""
+    sizes = [prod(shape) * np.dtype(dtype).itemsize for dtype, shape in arrays.values()]
+    ends = list(accumulate(sizes, initial=0))
+    return {
+        name: {"dtype": _CODES[dtype], "shape": list(shape), "data_offsets": [first, last]}
+        for (name, (dtype, shape)), first, last in zip(arrays.items(), ends[:-1], ends[1:], strict=True)
+    }
+
+
+def header_of(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> bytes:
+    """What stands before the arrays in a safetensors file."""
+    header = json.dumps({"__metadata__": metadata, **entries}).encode()
     header += b" " * (-len(header) % 8)
-    return [len(header).to_bytes(8, "little"), header, *map(as_bytes, arrays.values())]
+    return len(header).to_bytes(8, "little") + header
 
 
 def without_texts(dataset: Dataset) -> Dataset:
@@ -95,10 +111,31 @@ def without_texts(dataset: Dataset) -> Dataset:
 
 def read_packed(path: Path) -> Dataset:
     """Reads what :func:`write_packed` wrote."""
+    with telling(path), _opened(path) as stream:
+        metadata, entries = _header(stream)
+        return _read(stream, metadata, entries)
+
+
+def read_header(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Metadata and descriptions of the arrays of a packed file, checked against its size; the arrays are not read."""
+    with telling(path), _opened(path) as stream:
+        return _header(stream)
+
+
+def read_array(path: Path, name: str) -> NDArray[Any]:
+    """One array of a packed file that is not compressed, as it is stored and without a look at the others."""
+    with telling(path), path.open("rb") as stream:
+        entry = _header(stream)[1][name]
+        first, last = entry["data_offsets"]
+        stream.seek(first, 1)
+        return np.frombuffer(_taken(stream, last - first), TYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Whatever is wrong with ``path`` is told in one line."""
     try:
-        with _opened(path) as stream:
-            metadata, entries = _header(stream)
-            return _read(stream, metadata, entries)
+        yield
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
     except UserError as error:
@@ -146,7 +183,7 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
         raise UserError(f"format {metadata[_FORMAT_KEY]} is newer than this version of joao knows.")
     place = 0
     for entry in entries.values():
-        size = prod(entry["shape"]) * np.dtype(_TYPES[entry["dtype"]]).itemsize
+        size = prod(entry["shape"]) * np.dtype(TYPES[entry["dtype"]]).itemsize
         if min(entry["shape"], default=0) < 0 or entry["data_offsets"] != [place, place + size]:
             raise ValueError("the arrays are not behind one another")
         place += size
@@ -164,7 +201,7 @@ def _read(stream: IO[bytes], metadata: dict[str, str], entries: dict[str, Any]) 
     for name, entry in entries.items():
         data = _taken(stream, entry["data_offsets"][1] - entry["data_offsets"][0])
         digest.update(data)
-        arrays[name] = np.frombuffer(data, _TYPES[entry["dtype"]]).reshape(entry["shape"])
+        arrays[name] = np.frombuffer(data, TYPES[entry["dtype"]]).reshape(entry["shape"])
     if stream.read(1):
         raise ValueError("something is behind its end")
     if digest.hexdigest() != told:
@@ -244,7 +281,7 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
         arrays["target"] = np.repeat(number.astype(types["target"]), degrees)
     for name, array in arrays.items():
         is_text = types[name][1] == "U"
-        values[name] = _from_code_points(array, types[name]) if is_text else array.astype(types[name], copy=False)
+        values[name] = from_code_points(array, types[name]) if is_text else array.astype(types[name], copy=False)
     dataset = Dataset(**values)
     _check(dataset)
     if degrees is not None:
@@ -271,8 +308,8 @@ def _check(dataset: Dataset) -> None:
         raise ValueError("as many names or SMILES as graphs it should have")
     _check_edges(dataset)
     if dataset.kind == "molecules":
-        _check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
-        _check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+        check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
+        check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
     classes, num_classes = dataset.classes, len(dataset.class_names)
     if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
         raise ValueError("a class has no name")
@@ -300,7 +337,7 @@ def _check_edges(dataset: Dataset) -> None:
             raise ValueError("its edges are not in order")
 
 
-def _check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:
+def check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:
     if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
         raise ValueError("its atoms or bonds are not there")
     if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(bounds)):
@@ -327,7 +364,7 @@ def _code_points(array: Array) -> NDArray[np.int64]:
     return points.reshape(*array.shape, -1).astype(np.int64)
 
 
-def _from_code_points(points: Array, dtype: str) -> NDArray[np.str_]:
+def from_code_points(points: Array, dtype: str) -> NDArray[np.str_]:
     if points.min(initial=0) < 0 or points.max(initial=0) > sys.maxunicode:
         raise ValueError("a label is no text")
     text: NDArray[np.str_] = np.ascontiguousarray(points.astype(np.uint32)).view(dtype)[..., 0]

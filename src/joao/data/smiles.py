@@ -25,8 +25,9 @@ ignored unread.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -95,6 +96,54 @@ def read_smiles(
         identifiers: the column of identifiers, where its name does not tell it.
         tasks: the columns of labels; None takes all that hold numbers and nothing else.
     """
+    reader, rows = _begun(path, smiles, identifiers, tasks)
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        reader.add(chunk)
+    return reader.table()
+
+
+def smiles_pieces(
+    path: Path,
+    size: int,
+    *,
+    skip: int = 0,
+    smiles: str | None = None,
+    identifiers: str | None = None,
+    tasks: Sequence[str] | None = None,
+) -> Iterator[MoleculeTable]:
+    """The molecules of a table, ``size`` rows at a time, so that a table of any length can be read.
+
+    All pieces have the same tasks. Where these are not given, the table is read twice: what a column is can be told
+    by its last line alone.
+
+    Args:
+        path, smiles, identifiers, tasks: as of :func:`read_smiles`.
+        size: rows of a piece; the last one has what is left.
+        skip: rows to leave out at the beginning.
+    """
+    ignored: tuple[str, ...] = ()
+    spoiled: Mapping[str, str] = {}
+    if tasks is None:
+        scanned, rows = _begun(path, smiles, identifiers, None)
+        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+            scanned.add(chunk)
+            scanned.forget()
+        tasks, ignored, spoiled = scanned.told()
+    reader, rows = _begun(path, smiles, identifiers, tasks)
+    deque(islice(rows, skip), maxlen=0)
+    while chunk := list(islice(rows, min(size - len(reader.smiles), _ROWS_AT_ONCE))):
+        reader.add(chunk)
+        if len(reader.smiles) == size:
+            yield replace(reader.table(), ignored=ignored, spoiled=spoiled)
+            reader.forget()
+    if reader.smiles or not (skip or reader.num_forgotten):  # which is told as an empty table
+        yield replace(reader.table(), ignored=ignored, spoiled=spoiled)
+
+
+def _begun(
+    path: Path, smiles: str | None, identifiers: str | None, tasks: Sequence[str] | None
+) -> tuple[_Reader, Iterator[Row]]:
+    """A reader of the table that has seen its header, and the other rows."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join(SUFFIXES)}.")
@@ -103,11 +152,8 @@ def read_smiles(
     if not header:
         raise UserError(f"{path}: an empty file. A table of molecules has a SMILES on each line.")
     columns = [" ".join(cell.split()) for cell in header]
-    place = f"{path}:{line}"
-    reader = _Reader(path, columns, *_roles(place, columns, smiles, identifiers, tasks), is_given=tasks is not None)
-    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-        reader.add(chunk)
-    return reader.table()
+    roles = _roles(f"{path}:{line}", columns, smiles, identifiers, tasks)
+    return _Reader(path, columns, *roles, is_given=tasks is not None), rows
 
 
 def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
@@ -189,6 +235,19 @@ class _Reader:
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
         self.spoiled: dict[str, str] = {}
         self.lines: list[NDArray[np.int64]] = []
+        self.num_forgotten = 0
+
+    def forget(self) -> None:
+        """Lets go of the rows so far; what the columns are stays known."""
+        self.num_forgotten += len(self.smiles)
+        self.smiles, self.identifiers, self.lines = [], [], []
+        self.labels = {number: [] for number in self.labels}
+
+    def told(self) -> tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]:
+        """The names of the tasks and of the columns left out, and of those that hold numbers up to a line, why."""
+        left_out = {*self.ignored, *(number for number in self.may_be_tasks if number not in self.labels)}
+        tasks = tuple(self.columns[number] for number in sorted(self.labels))
+        return tasks, tuple(self._named(number) for number in sorted(left_out)), self.spoiled
 
     def add(self, rows: list[Row]) -> None:
         lines, cells = zip(*rows, strict=True)

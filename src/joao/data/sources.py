@@ -8,6 +8,7 @@ a zip file or folder in the TU layout           :mod:`joao.data.tu`
 ``.csv`` with graph, source and target          :mod:`joao.data.edge_list`
 ``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.jsonl`
 ``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.packed`
+a folder of shards                              likewise; not read but opened, :mod:`joao.data.shards`
 a folder with protein networks, as published    :mod:`joao.data.ppi`
 a list of SMILES                                :mod:`joao.data.molecules`
 a list of ``Data``, a torch-geometric data set  :mod:`joao.data.geometric`
@@ -42,6 +43,8 @@ from joao.data.molecule_sets import Columns, Work, holds_molecules, read_molecul
 from joao.data.networkx_graphs import read_graphml
 from joao.data.packed import SUFFIXES as PACKED
 from joao.data.packed import read_packed
+from joao.data.shard_index import holds_shards
+from joao.data.shards import Shards
 from joao.data.smiles import SUFFIXES as TABLES
 from joao.data.tu import holds_tu, read_tu
 from joao.errors import UserError
@@ -82,15 +85,15 @@ def read(
     tasks: Sequence[str] | None = None,
     jobs: int = 1,
     on_rows: Callable[[int, int], None] | None = None,
-) -> Dataset:
-    """Reads graphs.
+) -> Dataset | Shards:
+    """Reads graphs; those of a store of shards stay where they are, and are read as they are needed.
 
     Args:
-        source: anything in the table above, or a :class:`Dataset`, which is returned. A bare name is looked for
-            under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``, or a
-            table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working folder, among
-            earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write ``./NAME`` for
-            a folder whose name is also that of a data set.
+        source: anything in the table above, or a :class:`Dataset` or :class:`Shards`, which is returned. A bare name
+            is looked for under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and
+            ``TUDataset``, or a table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working
+            folder, among earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write
+            ``./NAME`` for a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
         smiles: of a table of molecules, the column of SMILES, where its name does not tell.
         identifiers: the column of identifiers, likewise.
@@ -105,29 +108,36 @@ def read(
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Write [{tasks!r}].")
     columns, work = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), Work(jobs, on_rows)
     if isinstance(source, str | os.PathLike):
-        path = _path_of(source, root)
-        if columns != Columns() and _suffix(path) not in TABLES:
+        path = path_of(source, root)
+        if columns != Columns() and suffix_of(path) not in TABLES:
             raise UserError(f"{path}: columns can be named of tables of molecules ({', '.join(TABLES)}), not of this.")
-        return _read_path(path, columns, work)
+        return read_path(path, columns, work)
     if columns != Columns():
         raise UserError("columns can be named of tables of molecules, not of graphs in memory.")
-    return source if isinstance(source, Dataset) else from_objects(source, work)
+    return source if isinstance(source, Dataset | Shards) else from_objects(source, work)
+
+
+def read_whole(source: Any, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
+    """Like :func:`read`, with all graphs in memory, also those of a store."""
+    found = read(source, root, **options)
+    return found.whole() if isinstance(found, Shards) else found
 
 
 def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
     """Whether the columns of ``source``, a name or path, can be named."""
-    return _suffix(_path_of(source, root)) in TABLES
+    return suffix_of(path_of(source, root)) in TABLES
 
 
 def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
     """The names of the columns of a table with commas; of any other ``source``, or where it is not there, none."""
-    path = _path_of(source, root)
-    if not (_suffix(path) or "").startswith(".csv") or not path.is_file():
+    path = path_of(source, root)
+    if not (suffix_of(path) or "").startswith(".csv") or not path.is_file():
         return []
     return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
 
 
-def _path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
+def path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
+    """Where a name or path leads; a name may have to be downloaded."""
     text = os.fspath(source)
     if isinstance(source, str) and _NAME.fullmatch(source):
         return _path_of_name(source, _root(root))
@@ -166,7 +176,7 @@ def _molecules(root: Path | None) -> dict[str, Path]:
     folder = root / MOLECULES if root is not None else None
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
-        suffix = _suffix(path)
+        suffix = suffix_of(path)
         if suffix in TABLES or suffix in PACKED:
             found.setdefault(path.name[: -len(suffix)], path)
     return found
@@ -200,13 +210,16 @@ def _downloaded(name: str, root: Path | None) -> Path:
         ) from error
 
 
-def _suffix(path: Path) -> str | None:
+def suffix_of(path: Path) -> str | None:
     """The known end of a file's name."""
     return next((each for each in (*READERS, *PACKED) if path.name.lower().endswith(each)), None)
 
 
-def _read_path(path: Path, columns: Columns, work: Work) -> Dataset:
+def read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
+    """What :func:`read` makes of a path."""
     if path.is_dir():
+        if holds_shards(path):
+            return Shards(path)
         if any(path.glob("*.graphml")):
             return kept(path, read_graphml)
         if holds_tu(path):
@@ -218,7 +231,7 @@ def _read_path(path: Path, columns: Columns, work: Work) -> Dataset:
         inside = sorted(entry.stem for entry in path.glob("*.zip"))
         cure = f" To read one of {', '.join(inside)}, give its name and this folder as root." if inside else ""
         raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{cure}")
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     if not path.exists():
         raise UserError(f"{path}: no such file or folder.")
     if suffix is None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from joao.data import read
+from joao.data import read_whole
 from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.files import make_folder, write_json
@@ -17,7 +17,7 @@ from joao.files import make_folder, write_json
 @lru_cache(maxsize=1)
 def dataset_of(name: str, data_root: str | None) -> Dataset:
     """The graphs of a cell; those of the last one are kept."""
-    return read(name, data_root)
+    return read_whole(name, data_root)
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:

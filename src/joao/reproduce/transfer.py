@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from joao.data import read
+from joao.data import read_whole
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.joining import joined
@@ -118,7 +118,7 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
 def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     """The molecules to pre-train on: ``source``, or those of the recipe."""
     names = grid()["corpus"]["sources"] if source is None else [source]
-    return joined([read(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
+    return joined([read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
 
 
 def pretrain_missing(

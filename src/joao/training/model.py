@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from joao.encoders import Encoder, NodeEncoder
-from joao.graphs import GraphBatch, GraphStore
+from joao.graphs import GraphBatch, Store
 from joao.heads import Heads
 from joao.objectives import NodeObjective
+from joao.training.order import Order, cut
 from joao.training.views import View
 
 
@@ -113,7 +115,7 @@ def statistics_untouched(module: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
+def embed(encoder: Encoder, store: Store, budget: int = 400_000) -> Tensor:
     """``(G, d)`` embeddings of all graphs of ``store``, on the CPU.
 
     Args:
@@ -132,14 +134,13 @@ def embed(encoder: Encoder, store: GraphStore, budget: int = 400_000) -> Tensor:
 
 @torch.no_grad()
 def calibrate(
-    encoder: Encoder, store: GraphStore, batch_size: int, generator: torch.Generator, graphs: Tensor | None = None
+    encoder: Encoder, store: Store, batch_size: int, generator: torch.Generator, graphs: Tensor | None = None
 ) -> None:
     """Sets the statistics of batch normalisation to those of the graphs of ``store``, or of some of them.
 
     One pass without labels, in random batches as in training; ``generator`` and the numbers ``graphs`` ``(n,)`` are on
     the CPU.
     """
-    graphs = torch.arange(len(store)) if graphs is None else graphs
     norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -147,8 +148,9 @@ def calibrate(
         norm.momentum = None  # a plain average over all batches
     was_training = encoder.training
     encoder.train()
-    for places in shuffled_batches(graphs.numel(), batch_size, generator):
-        encoder(store.batch(graphs[places].to(store.device)))
+    order = Order(len(store), batch_size, store.block) if graphs is None else Order(graphs.numel(), batch_size)
+    for places in chain.from_iterable(order.draw(generator)):
+        encoder(store.batch((places if graphs is None else graphs[places]).to(store.device)))
     encoder.train(was_training)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
@@ -156,15 +158,11 @@ def calibrate(
 
 def shuffled_batches(num_graphs: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
     """All graphs in a random order, cut into batches; a last batch of one graph joins its neighbour."""
-    batches = list(torch.split(torch.randperm(num_graphs, generator=generator), batch_size))
-    if batches[-1].numel() == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
+    return cut(torch.randperm(num_graphs, generator=generator), batch_size)
 
 
-def batches_by_size(store: GraphStore, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
+def batches_by_size(store: Store, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
     """``graphs`` in order, in batches of about ``budget`` nodes and edges, and of one graph at least."""
-    sizes = (store.first_node.diff() + store.first_edge.diff())[graphs]
-    batch_of_graph = torch.div(torch.cumsum(sizes, 0), budget, rounding_mode="floor")
+    batch_of_graph = torch.div(torch.cumsum(store.sizes(graphs), 0), budget, rounding_mode="floor")
     counts = torch.unique_consecutive(batch_of_graph, return_counts=True)[1]
     return list(torch.split(graphs, counts.tolist()))

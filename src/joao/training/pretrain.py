@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,14 @@ from joao.augmentations.base import PaddedAugmentation
 from joao.encoders import Encoder, NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
-from joao.graphs import GraphStore
+from joao.graphs import GraphStore, Store
 from joao.heads import Heads
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import Policy
 from joao.randomness import seeded, torch_generator
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import ContrastiveModel, MomentumModel, NodeModel, shuffled_batches
+from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
+from joao.training.order import Order
 from joao.training.ranks import Ranks
 from joao.training.rooms import Placed
 from joao.training.shared_norm import shared_norms
@@ -108,7 +110,7 @@ class Pretraining:
     """A pre-training under way.
 
     Args:
-        store: the graphs, on any device; they are moved to the fabric's.
+        store: the graphs, in memory on any device, or in shards; their batches come to the fabric's.
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: the device, precision and launch, of Lightning. In several processes each trains on its share of every
@@ -121,7 +123,7 @@ class Pretraining:
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         method: Method,
         schedule: Schedule,
         fabric: Fabric | None = None,
@@ -141,7 +143,10 @@ class Pretraining:
         self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
         if self.ranks.size > 1:
             check_several(method.objective, fast)
+        self.order = Order(len(store), schedule.batch_size, store.block)
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
+        if not isinstance(self.store, GraphStore):
+            reason = "graphs in shards are not on the device as a whole"
         if fast and reason:
             raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
         self.is_fast = not reason and (on_gpu if fast is None else fast)
@@ -202,6 +207,7 @@ class Pretraining:
         if not self.is_fast:
             return plain
         assert isinstance(encoder, PaddedEncoder)  # or there was a reason
+        assert isinstance(self.store, GraphStore)
         pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
         context = self.fabric.autocast
         return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
@@ -223,13 +229,12 @@ class Pretraining:
         self.steps.loss_sum.zero_()
         size = len(self.pool)
         drawn = torch.zeros(size, size, dtype=torch.long)
-        batches = self._batches("batches")
-        for batch in batches:
+        for batch in self._batches("batches"):
             num_graphs = batch.graphs.numel()
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             self.steps.train(batch, pairs)
-            self._follow(self.step / (self.schedule.epochs * len(batches)))
+            self._follow(self.step / (self.schedule.epochs * len(self.order)))
             drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
                 num_graphs // count
             )
@@ -252,10 +257,9 @@ class Pretraining:
             graphs_per_second=len(self.store) / seconds,
         )
 
-    def _batches(self, purpose: str) -> list[Placed]:
-        generator = self.generators[purpose]
-        batches = shuffled_batches(len(self.store), self.schedule.batch_size, generator)
-        return self.steps.place(batches)
+    def _batches(self, purpose: str) -> Iterator[Placed]:
+        for batches in self.order.draw(self.generators[purpose]):
+            yield from self.steps.place(batches)
 
     def _follow(self, progress: float) -> None:
         """The copy of the network, where the objective has one, moves behind it."""
@@ -265,8 +269,8 @@ class Pretraining:
     def _update_policy(self) -> None:
         if not self.method.policy.learns:
             return
-        batches = self._batches("evaluation batches")
-        batches = batches[: self.schedule.update_batches or max(1, round(len(batches) / 10))]
+        count = self.schedule.update_batches or max(1, round(len(self.order) / 10))
+        batches = islice(self._batches("evaluation batches"), count)
         self.last_pair_losses = self.steps.measure(batches).cpu().double()
         self._check(float(self.last_pair_losses.sum()))
         self.method.policy.update(self.last_pair_losses)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
-from joao.graphs import GraphBatch, GraphStore, concatenate
+from joao.graphs import GraphBatch, Store, concatenate
 from joao.randomness import derived_seed
 from joao.training.ranks import ALONE, Ranks
 from joao.training.views import View, view_by_many, view_by_one
@@ -31,7 +31,7 @@ class Share:
         ranks: the processes.
     """
 
-    def __init__(self, store: GraphStore, graphs: Tensor, ranks: Ranks = ALONE) -> None:
+    def __init__(self, store: Store, graphs: Tensor, ranks: Ranks = ALONE) -> None:
         self.store, self.graphs, self.ranks = store, graphs, ranks
         self.count = graphs.numel()
         self.part = ranks.part(self.count)

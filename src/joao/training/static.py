@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import final
 
@@ -85,15 +85,17 @@ class StaticSteps(Steps):
         which_heads = None if self.heads.shared else (first, second)
         self.recorder.run(("step", size, which_heads), lambda: self._descend(room, first, second))
 
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         self.pair_losses.zero_()
+        count = 0
         for batch in batches:
+            count += 1
             if batch.fits:
                 room, size = self.rooms.filled(batch.graphs), batch.graphs.numel()
                 self.recorder.run(("pair losses", size), lambda room=room: self._measure(room))  # type: ignore[misc]
             else:
                 self.pair_losses += self.plain.measure([batch])
-        return self.pair_losses / len(batches)
+        return self.pair_losses / count
 
     def _descend(self, room: Room, first: int, second: int) -> None:
         with self.precision():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
-from joao.graphs import GraphStore
+from joao.graphs import Store
 from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
@@ -44,7 +44,7 @@ class Steps(ABC):
         """
 
     @abstractmethod
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
@@ -53,7 +53,7 @@ class _Eager(Steps, ABC):
 
     def __init__(
         self,
-        store: GraphStore,
+        store: Store,
         pool: Sequence[Augmentation],
         objective: Objective,
         model: torch.nn.Module,
@@ -94,7 +94,7 @@ class PlainSteps(_Eager):
         first, second = (project(self.model, view, share.gather) for view in views)
         return self.objective(first, second)
 
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         generator = self.generators["evaluation views"]
         losses = [
             pair_losses(self.model, Share(self.store, batch.graphs, self.ranks), self.pool, self.objective, generator)
@@ -111,5 +111,5 @@ class NodeSteps(_Eager):
         view = share.view(pairs[:, 0], self.pool, self.generators["views"])
         return node_loss(self.model, view.batch, self.generators["views"])
 
-    def measure(self, batches: Sequence[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[Placed]) -> Tensor:
         raise AssertionError("an objective of nodes compares no views")

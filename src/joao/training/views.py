@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
-from joao.graphs import GraphBatch, GraphStore, concatenate
+from joao.graphs import GraphBatch, Store, concatenate
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ def view_by_one(batch: GraphBatch, number: int, pool: Sequence[Augmentation], ge
 
 
 def view_by_many(
-    store: GraphStore, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
+    store: Store, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
 ) -> View:
     """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
     order = torch.argsort(numbers, stable=True)

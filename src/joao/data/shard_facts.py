@@ -1,0 +1,185 @@
+"""What is known of the graphs of a store without reading them: counts, and what rules of features are fixed on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.data.base import Dataset
+from joao.errors import UserError
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Of a column of node attributes: how many, mean and deviation in double precision, range, and whether all are
+    zeros and ones."""
+
+    count: int
+    mean: float
+    deviation: float
+    least: float
+    most: float
+    binary: bool
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
+        binary = bool(np.isin(values, (0.0, 1.0)).all())
+        mean, deviation = float(values.mean()), float(values.std())
+        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
+
+    def joined(self, other: ColumnFacts) -> ColumnFacts:
+        r"""Of both columns under one another.
+
+        .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
+        """
+        count = self.count + other.count
+        share = other.count / count
+        mean = self.mean + (other.mean - self.mean) * share
+        variance = (1 - share) * self.deviation**2 + share * other.deviation**2
+        variance += share * (1 - share) * (other.mean - self.mean) ** 2
+        return ColumnFacts(
+            count=count,
+            mean=mean,
+            deviation=math.sqrt(variance),
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
+            binary=self.binary and other.binary,
+        )
+
+    @property
+    def shift_and_scale(self) -> tuple[float, float]:
+        """What brings the column to mean 0 and deviation 1; one of zeros and ones stays as it is."""
+        if self.binary:
+            return 0.0, 1.0
+        # A constant's deviation may come out as 1e-17, not 0.
+        return self.mean, 1.0 if self.least == self.most else self.deviation
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What graphs have in common, and what they have together.
+
+    Attributes:
+        kind: ``graphs`` or ``molecules``.
+        label_values: of each column of node labels, the values there are, ascending; None without labels.
+        attributes: of each column of node attributes; None without any.
+        num_edge_features: columns of edge attributes; of graphs without edges nobody can say, and it is 0.
+        graphs, nodes, edges: how many; edges are undirected.
+        failures: rows that gave no graph.
+        most_nodes, most_edges, most_degree: of a graph, a graph and a node.
+        class_names, target_names: in the order in which they came up.
+        has_names, has_smiles: whether any graphs have names, and SMILES.
+        featuriser: what made molecules.
+    """
+
+    kind: str
+    label_values: tuple[tuple[int | str, ...], ...] | None
+    attributes: tuple[ColumnFacts, ...] | None
+    num_edge_features: int
+    graphs: int
+    nodes: int
+    edges: int
+    failures: int
+    most_nodes: int
+    most_edges: int
+    most_degree: int
+    class_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    has_names: bool
+    has_smiles: bool
+    featuriser: str
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Facts:
+        return cls(
+            kind=dataset.kind,
+            label_values=label_values(dataset),
+            attributes=attribute_facts(dataset),
+            num_edge_features=0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
+            graphs=len(dataset),
+            nodes=dataset.num_nodes,
+            edges=dataset.num_edges,
+            failures=len(dataset.failures),
+            most_nodes=int(np.diff(dataset.first_node).max()),
+            most_edges=int(np.diff(dataset.first_edge).max()) // 2,
+            most_degree=int(dataset.degrees.max()),
+            class_names=dataset.class_names,
+            target_names=dataset.target_names,
+            has_names=bool(dataset.graph_names),
+            has_smiles=bool(dataset.smiles),
+            featuriser=dataset.featuriser,
+        )
+
+    def joined(self, other: Facts) -> Facts:
+        """Of the graphs of both, whose nodes and edges must be described alike."""
+        for what, one, another in zip(_DESCRIBED, self._described(), other._described(), strict=True):
+            may_differ = what == "edge attributes" and not (self.edges and other.edges)
+            if one != another and not may_differ:
+                raise UserError(
+                    f"graphs from {self.graphs} on differ from those before in {what}: {another}, not {one}"
+                )
+        added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
+        most = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")
+        return Facts(
+            kind=self.kind,
+            label_values=None
+            if self.label_values is None or other.label_values is None
+            else tuple(
+                tuple(sorted({*one, *another}))
+                for one, another in zip(self.label_values, other.label_values, strict=True)
+            ),
+            attributes=None
+            if self.attributes is None or other.attributes is None
+            else tuple(one.joined(another) for one, another in zip(self.attributes, other.attributes, strict=True)),
+            class_names=tuple(dict.fromkeys((*self.class_names, *other.class_names))),
+            target_names=tuple(dict.fromkeys((*self.target_names, *other.target_names))),
+            featuriser=self.featuriser
+            if other.featuriser in self.featuriser.split("; ")
+            else f"{self.featuriser}; {other.featuriser}",
+            **added,
+            **{name: max(getattr(self, name), getattr(other, name)) for name in most},
+        )
+
+    def _described(self) -> tuple[str, str, str, str]:
+        labels = "none"
+        if self.label_values is not None:
+            is_text = any(isinstance(value, str) for column in self.label_values for value in column)
+            labels = f"{len(self.label_values)} columns{' of text' if is_text else ''}"
+        attributes = "none" if self.attributes is None else f"{len(self.attributes)} columns"
+        return self.kind, labels, attributes, f"{self.num_edge_features or 'no'} columns"
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Facts:
+        """The reverse of :meth:`as_json`."""
+        labels, attributes = fields["label_values"], fields["attributes"]
+        return cls(
+            **fields
+            | {
+                "label_values": None if labels is None else tuple(map(tuple, labels)),
+                "attributes": None if attributes is None else tuple(ColumnFacts(**each) for each in attributes),
+                "class_names": tuple(fields["class_names"]),
+                "target_names": tuple(fields["target_names"]),
+            }
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
+    """The values of each column of node labels, ascending; None without labels."""
+    labels = dataset.node_labels
+    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
+
+
+def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
+    """Of each column of node attributes; None without any."""
+    attributes = dataset.node_attributes
+    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))
+
+
+_DESCRIBED = ("kind", "node labels", "node attributes", "edge attributes")

@@ -1,0 +1,118 @@
+"""What a store of shards says of itself: ``index.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from joao.data.packed import shortly
+from joao.data.shard_facts import Facts
+from joao.errors import UserError
+
+INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
+FORMAT = 1
+FORMAT_KEY = "joao.shards"
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """What the index says of a shard; ``edges`` are directed. It was made of ``rows`` rows of source ``source``."""
+
+    file: str
+    bytes: int
+    checksum: str
+    fingerprint: str
+    graphs: int
+    nodes: int
+    edges: int
+    source: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """What stands in ``index.json``; ``origin`` tells of what and how it was packed, for whoever goes on with it."""
+
+    name: str
+    origin: str
+    complete: bool
+    facts: Facts | None
+    shards: tuple[ShardInfo, ...] = ()
+    notices: tuple[str, ...] = ()
+    offsets: str = ""
+
+    @property
+    def num_failures(self) -> int:
+        """Rows of the sources that gave no graph, whether they are kept or not."""
+        return sum(each.rows - each.graphs for each in self.shards)
+
+    @classmethod
+    def read(cls, folder: Path) -> Index:
+        path = folder / INDEX
+        try:
+            told = json.loads(path.read_bytes())
+            if int(told[FORMAT_KEY]) > FORMAT:
+                raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")
+            index = cls(
+                name=str(told["name"]),
+                origin=str(told["origin"]),
+                complete=told["complete"] is True,
+                facts=None if told["facts"] is None else Facts.from_json(told["facts"]),
+                shards=tuple(ShardInfo(**each) for each in told["shards"]),
+                notices=tuple(map(str, told["notices"])),
+                offsets=str(told["offsets"]),
+            )
+            index.check()
+            return index
+        except UserError:
+            raise
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(f"{path}: is damaged ({shortly(error)}). Pack the graphs again.") from error
+
+    def check(self) -> None:
+        """Counts are counts, names are names of files here, and shards and facts agree."""
+        for number, each in enumerate(self.shards):
+            counts = each.graphs, each.nodes, each.edges, each.rows, each.bytes, each.source
+            if not all(type(count) is int and count >= 0 for count in counts) or not 0 < each.graphs <= each.nodes:
+                raise ValueError(f"shard {number} has an impossible size")
+            if each.file != shard_name(number) or max(counts) >= 1 << 32:
+                raise ValueError(f"shard {number} is not called so, or too large")
+        facts = self.facts
+        told = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
+        if told != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
+            raise ValueError("shards and counts do not agree")
+        if facts is not None and facts.kind not in ("graphs", "molecules"):
+            raise ValueError(f"unknown kind {facts.kind!r}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            FORMAT_KEY: FORMAT,
+            "name": self.name,
+            "complete": self.complete,
+            "facts": None if self.facts is None else self.facts.as_json(),
+            "notices": list(self.notices),
+            "origin": self.origin,
+            "offsets": self.offsets,
+            "shards": [vars(each) for each in self.shards],
+        }
+
+
+def shard_name(number: int) -> str:
+    return f"shard-{number:05}.safetensors"
+
+
+def holds_shards(folder: Path) -> bool:
+    """Whether a folder is a store, also one that is not finished."""
+    try:
+        return FORMAT_KEY.encode() in (folder / INDEX).read_bytes()[:200]
+    except OSError:
+        return False
+
+
+def damage(folder: Path, what: str) -> UserError:
+    """A store that was found to be wrong while it was used."""
+    return UserError(f"{folder}: is damaged ({what}). To find out more: joao data {folder} --check")

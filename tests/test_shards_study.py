@@ -1,0 +1,74 @@
+"""The study of graphs in shards: its page by hand, what the documents say of it, and that it runs."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def study():
+    spec = importlib.util.spec_from_file_location("shards_study", ROOT / "studies" / "shards.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def record():
+    return json.loads((ROOT / "results/shards.json").read_text())
+
+
+def test_the_page_of_the_record_in_the_repository(study, record):
+    assert (ROOT / "results/shards.md").read_text() == study.page(record)
+
+
+def test_the_document_shows_the_record(record):
+    shown = [line for line in (ROOT / "docs/scale.md").read_text().splitlines() if line.startswith("| ")]
+    known = (ROOT / "results/shards.md").read_text().splitlines()
+    assert len(shown) > 20
+    assert [line for line in shown if line not in known] == []
+
+
+def test_what_is_promised_of_the_record(record):
+    """Memory is flat: a thousand times the graphs, and less than a fifth more anonymous memory."""
+    sizes = [row["graphs"] for row in record["sizes"]]
+    assert sizes[-1] == 1000 * sizes[0] == 10_000_000
+    peaks = [row["shards"]["anonymous at most"] for row in record["sizes"]]
+    assert max(peaks) < 1.2 * min(peaks)
+    in_memory = [row["memory"]["anonymous at most"] for row in record["sizes"] if "memory" in row]
+    assert in_memory[-1] > 3 * peaks[-1]
+
+
+def test_the_arithmetic_by_hand(study, record):
+    packing = {"bytes": 1000, "CPU seconds": 2.0, "shards": 5, "index bytes": 500}
+    record |= {"batch": 10, "shard graphs": 1000, "window": 100}
+    record["sizes"] = [{"graphs": 10, "packing": packing, "shards": {"opening seconds": 1.0}}]
+    record["speed"]["graphs per CPU second"]["batches"]["shards"] = 50.0
+    record["networks"] = {"graphs": {"parameters": 10**6, "width": 100}, "molecules": {"parameters": 4, "width": 1}}
+    told = {row[0]: row[1] for row in study.billion(record, graphs=10**7, ranks=4)}
+    assert told["stored"] == "1 GB"  # 100 bytes a graph
+    assert told["shards"] == "10,000 files"
+    assert told["index.json"] == "1.0 MB"
+    assert told["packing"] == "555.6 CPU hours"
+    assert told["read a step, all ranks"] == "0.0 MB"  # 4 x 10 x 100 bytes
+    assert told["gradients all-reduced a step, each rank"] == "6.00 MB (gin), 0.00 MB (molecule_gin)"
+    assert told["projections gathered a step, each rank"].startswith("0.0 MB (gin)")
+
+
+@pytest.mark.slow
+def test_it_runs(study, tmp_path, monkeypatch):
+    words = ["shards.py", str(tmp_path / "shards"), "--sizes", "600,2600", "--steps", "3", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", words)
+    study.main()
+    found = json.loads((tmp_path / "shards.json").read_text())
+    assert [row["packing"]["shards"] for row in found["sizes"]] == [1, 1]
+    # In memory and in shards, the same steps.
+    assert all(row["shards"]["loss"] == row["memory"]["loss"] for row in found["sizes"])
+    assert found["pass"]["graphs"] == 2600
+    assert (tmp_path / "shards.png").stat().st_size > 5000
+    assert not list(tmp_path.glob(".shards-*"))
