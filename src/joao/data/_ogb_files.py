@@ -8,7 +8,7 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,10 +29,8 @@ _DOWNLOADS = {
     "code": "ogbg-code",
     "code2": "ogbg-code2",
     "lipophilicity": "ogbg-mollipo",
-    **{
-        name: f"ogbg-mol{name}"
-        for name in "bace bbbp chembl clintox esol freesolv hiv muv pcba sider tox21 toxcast".split()
-    },
+    **{name: f"ogbg-mol{name}" for name in ("bace", "bbbp", "chembl", "clintox", "esol", "freesolv", "hiv", "muv")},
+    **{name: f"ogbg-mol{name}" for name in ("pcba", "sider", "tox21", "toxcast")},
 }
 
 
@@ -61,7 +59,7 @@ class OgbFiles:
 
     path: Path
     name: str
-    opened: dict[str, Callable[[], IO[bytes]]]
+    opened: Mapping[str, Callable[[], IO[bytes]]]
 
     def __contains__(self, file: str) -> bool:
         return file in self.opened
@@ -111,11 +109,8 @@ class Rows:
     def __init__(self, place: str, chunks: Iterator[NDArray[Any]]) -> None:
         self.place, self.chunks = place, chunks
         self.rest = next(chunks, np.zeros((0, 1)))
+        self.columns: int = self.rest.shape[1]
         self.taken = 0
-
-    @property
-    def columns(self) -> int:
-        return self.rest.shape[1]
 
     def take(self, number: int) -> NDArray[Any]:
         """The next ``number`` rows."""
@@ -162,9 +157,7 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
         found = {file.relative_to(path).as_posix(): file for file in path.glob("*/**/*.csv.gz")}
-        yield OgbFiles(
-            path, _name_of(path.name), {_bare(name): partial(file.open, "rb") for name, file in found.items()}
-        )
+        yield OgbFiles(path, _name_of(path.name), {_bare(name): partial(_opened, file) for name, file in found.items()})
         return
     try:
         archive = zipfile.ZipFile(path)
@@ -174,7 +167,7 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
         members = [member for member in archive.namelist() if not member.endswith("/")]
         for member in members:
             if ".." in PurePosixPath(member).parts or member.startswith("/") or "\\" in member or ":" in member:
-                raise UserError(f"{path}: holds '{member[:80]}', which leaves its folder. It is not OGB's: get another.")
+                raise UserError(f"{path}: holds '{member[:80]}', which leaves its folder. Get OGB's own archive.")
         roots = [
             member.removesuffix(f"{SIZES}.csv.gz")
             for member in members
@@ -190,6 +183,10 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
         yield OgbFiles(path, _name_of(known), opened)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 def _bare(name: str) -> str:

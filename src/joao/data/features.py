@@ -72,6 +72,11 @@ class Features:
             rule = CODES_OF_KIND.get(dataset.kind) or _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
         uses_labels, uses_attributes = "labels" in columns, "attributes" in columns
+        if uses_labels and dataset.kind == "syntax_trees":
+            raise UserError(
+                f"{dataset.name}: features '{rule}' would give every attribute of a program a column. Use 'auto', with "
+                "encoder syntax_gin."
+            )
         if uses_labels and dataset.node_labels is None:
             raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
         if uses_attributes and dataset.node_attributes is None:

@@ -124,9 +124,7 @@ class _Arrays:
                 [],
             )
         except (MemoryError, ValueError) as error:
-            raise UserError(
-                f"{files.path}: {nodes} nodes and {most // 2} edges are more than memory holds."
-            ) from error
+            raise UserError(f"{files.path}: {nodes} nodes and {most // 2} edges are more than memory holds.") from error
 
     def add(self, part: Dataset) -> None:
         edges = slice(self.num_edges, self.num_edges + len(part.source))
@@ -191,11 +189,11 @@ def _ends(rows: Rows, num_nodes: Indices, num_edges: Indices) -> Indices:
 
 def _syntax(rows: list[Rows], nodes: list[Any], ends: Indices) -> tuple[Any, Any, Any]:
     """Edges in both directions, the four numbers of nodes, and which way each edge goes."""
-    (codes, depth, is_attributed, order), attributed = nodes, nodes[2] == 1
+    codes, depth, is_attributed, order = nodes
     for read, values in zip(rows, nodes, strict=True):
         if values.size and not (values.min() >= 0 and values.max() < 1 << 31):
             raise UserError(f"{read.place} has {values.min()} to {values.max()}; 0 to {2**31 - 1} are possible.")
-    labels = np.concatenate([codes, depth, np.where(attributed, order, -1)], axis=1)
+    labels = np.concatenate([codes, depth, np.where(is_attributed == 1, order, -1)], axis=1)
     source, target = ends.T
     is_upwards = np.repeat([0, 1], len(ends))[:, None]
     return (np.concatenate([source, target]), np.concatenate([target, source])), labels, is_upwards

@@ -51,7 +51,6 @@ from joao.data.tu import holds_tu, read_tu
 from joao.errors import UserError
 
 
-
 def _read_zip(path: Path) -> Dataset:
     return read_ogb(path) if holds_ogb(path) else read_tu(path)
 
@@ -101,8 +100,8 @@ def read(
             under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and ``TUDataset``, or a
             table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working folder, among
             earlier downloads, and then downloaded. A name of OGB, ``ogbg-...``, is looked for in ``ROOT/ogb`` and
-            ``ROOT`` as OGB's package or archive names it, and not downloaded. A path is anything with a slash or a suffix: write ``./NAME`` for
-            a folder whose name is also that of a data set.
+            ``ROOT`` as OGB's package or archive names it, and not downloaded. A path is anything with a slash or a
+            suffix: write ``./NAME`` for a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
         smiles: of a table of molecules, the column of SMILES, where its name does not tell.
         identifiers: the column of identifiers, likewise.
