@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import final
 
 import torch
@@ -78,11 +79,12 @@ class CodeTable(nn.Module):
 
     def __init__(self, sizes: tuple[int, ...], width: int) -> None:
         super().__init__()
-        ends = torch.tensor(sizes).add(1).cumsum(0)
-        self.weight = nn.Parameter(torch.empty(int(ends[-1]), width))
+        ends = list(accumulate(size + 1 for size in sizes))
+        self.weight = nn.Parameter(torch.empty(ends[-1], width))
         # A column has its rows behind one another, the mask token's first.
-        self.register_buffer("first", ends - torch.tensor(sizes), persistent=False)
-        self.register_buffer("last", ends - 1, persistent=False)
+        first = [end - size for end, size in zip(ends, sizes, strict=True)]
+        self.register_buffer("first", torch.tensor(first), persistent=False)
+        self.register_buffer("last", torch.tensor(ends) - 1, persistent=False)
 
     def forward(self, codes: Tensor) -> Tensor:
         """``(N, columns)`` to ``(N, width)``."""

@@ -195,13 +195,12 @@ def _start(recipe: Recipe, trained: Trained | None, dataset: Dataset, seed: int,
 
 def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, precision: str) -> Trained:
     """The run in ``folder``: taken where it is finished, gone on with where it is not, made where there is none."""
-    resume = (folder / "run.json").exists() and not Run.open(folder).discard_if_lost()
-    if resume:
-        run = Run.open(folder)
-        if run.recipe != recipe or run.info.fingerprint != dataset.fingerprint:
-            raise UserError(f"{folder}: was pre-trained by another recipe or on other graphs. Remove it.")
-        if run.info.finished:
-            return load_run(folder, device=device)
+    run = Run.open(folder) if (folder / "run.json").exists() else None
+    if run is not None and (run.recipe != recipe or run.info.fingerprint != dataset.fingerprint):
+        raise UserError(f"{folder}: was pre-trained by another recipe or on other graphs. Remove it.")
+    if run is not None and run.info.finished:
+        return load_run(folder, device=device)
+    resume = run is not None and not run.discard_if_lost()
     return pretrain(
         recipe, dataset, folder=folder, resume=resume, device=device, precision=precision, checkpoint_every=1
     )
