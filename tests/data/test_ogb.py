@@ -37,7 +37,7 @@ def edges_of(dataset, graph):
     return dict(zip(pairs, map(tuple, dataset.edge_attr[part].tolist()), strict=True))
 
 
-@pytest.mark.parametrize("at_once", [1, 40, 1 << 19])
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_are_those_of_the_lines(kind, at_once, ogb_tables, write_ogb, tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "_AT_ONCE", at_once)

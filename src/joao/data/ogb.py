@@ -34,7 +34,7 @@ from joao.data.base import Dataset, make_dataset, offsets_of, shown
 from joao.errors import UserError
 from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
-_AT_ONCE = 1 << 19  # nodes and edges
+_AT_ONCE = 1 << 17  # nodes and edges
 _SYNTAX = ("raw/node_depth", "raw/node_is_attributed", "raw/node_dfs_order")
 
 Indices = NDArray[np.int64]
