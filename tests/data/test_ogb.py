@@ -142,7 +142,7 @@ def changed(tables, name, line, text):
         ("mol", "raw/edge", 3, None, r"raw/edge.csv.gz|graph with"),
         ("ppa", "raw/edge-feat", 0, None, r"raw/edge-feat.csv.gz has \d+ lines, fewer than its graphs need"),
         ("ppa", "raw/edge-feat", 9999, "1,2,3,4,5,6,7", r"raw/edge-feat.csv.gz has more than the \d+ lines"),
-        ("ppa", "raw/edge-feat", 4, "1,2,3,4,5,6,nan", r"edge attribute 6 of row 4 is nan"),
+        ("ppa", "raw/edge-feat", 4, "1,2,3,4,5,6,nan", r"raw/edge-feat.csv.gz line 5: nan is no finite number"),
         ("mol", "raw/node-feat", 2, "1,2,3", r"raw/node-feat.csv.gz line 3: 3 numbers where 9 are expected"),
         ("mol", "raw/node-feat", 2, "300,0,0,0,0,0,0,0,0", r"raw/node-feat.csv.gz line 3: 300 is no number of a cat"),
         ("code", "raw/node_depth", 2, "-1", r"raw/node_depth.csv.gz has -1 to"),

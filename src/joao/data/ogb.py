@@ -158,7 +158,7 @@ def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices)
                 yield graphs, *_syntax(node, nodes, ends)
                 continue
             for read, values in zip([*node, *attr], [*nodes, *numbers], strict=True):
-                _check_bytes(read, values, is_molecule)
+                _check_values(read, values, is_molecule)
             yield graphs, (ends[:, 0], ends[:, 1]), nodes[0] if nodes else None, numbers[0] if numbers else None
         for each in (edge, *node, *attr):
             each.finish()
@@ -199,11 +199,15 @@ def _syntax(rows: list[Rows], nodes: list[Any], ends: Indices) -> tuple[Any, Any
     return (np.concatenate([source, target]), np.concatenate([target, source])), labels, is_upwards
 
 
-def _check_bytes(rows: Rows, values: Any, is_code: bool) -> None:
-    if is_code and values.size and not (values.min() >= 0 and values.max() < 256):
-        row, column = np.argwhere((values < 0) | (values >= 256))[0]
-        line = rows.taken - len(values) + row + 1
-        raise UserError(f"{rows.place} line {line}: {values[row, column]} is no number of a category, 0 to 255.")
+def _check_values(rows: Rows, values: Any, is_code: bool) -> None:
+    wrong = (values < 0) | (values >= 256) if is_code else ~np.isfinite(values)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        line, what = (
+            rows.taken - len(values) + row + 1,
+            "number of a category, 0 to 255" if is_code else "finite number",
+        )
+        raise UserError(f"{rows.place} line {line}: {values[row, column]} is no {what}.")
 
 
 def _classes(files: OgbFiles, form: _Form, num_graphs: int) -> tuple[Indices | None, tuple[str, ...]]:
@@ -228,12 +232,12 @@ def _tasks(
         return None, (), smiles
     place, rows = files.place("raw/graph-label"), []
     for line, cells in files.cells("raw/graph-label"):
-        rows.append([_label(cell, place, line) for cell in cells or [""]])
+        rows.append(np.array([_label(cell, place, line) for cell in cells or [""]], dtype=np.float32))
         if len(rows[-1]) != len(rows[0]):
             raise UserError(f"{place} line {line}: {len(rows[-1])} labels where {len(rows[0])} are expected.")
     if len(rows) != num_graphs:
         raise UserError(f"{place} has {len(rows)} lines for {num_graphs} graphs.")
-    targets = np.array(rows, dtype=np.float32)
+    targets = np.stack(rows)
     fits = len(names) == targets.shape[1]
     return targets, names if fits else tuple(f"task_{task}" for task in range(targets.shape[1])), smiles
 
