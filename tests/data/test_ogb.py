@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -220,6 +221,25 @@ def test_counts_that_no_memory_holds_are_told(ogb_tables, write_ogb, tmp_path):
     tables["raw/num-edge-list"] = "2147483647\n" * 12
     with pytest.raises(UserError, match=r"more than memory holds|fewer than its graphs need"):
         read(write_ogb(tmp_path / "x.zip", tables))
+
+
+@pytest.mark.slow
+def test_reading_takes_the_result_and_a_few_chunks(write_ogb, tmp_path):
+    """With the sizes of ogbg-ppa: 243 nodes and 2,266 edges a graph."""
+    draw, graphs = np.random.default_rng(0), 150
+    pairs = np.array(np.triu_indices(243, 1)).T[draw.permutation(243 * 121)[:2266]]
+    numbers = draw.random((2266, 7)).round(3)
+    texts = ["".join(",".join(map(str, row)) + "\n" for row in rows.tolist()) for rows in (pairs, numbers)]
+    tables = {"raw/num-node-list": "243\n", "raw/num-edge-list": "2266\n", "raw/graph-label": "1\n"}
+    tables |= {"raw/edge": texts[0], "raw/edge-feat": texts[1]}
+    path = write_ogb(tmp_path / "ogbg_ppa", {name: text * graphs for name, text in tables.items()})
+    tracemalloc.start()
+    dataset = read_ogb(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    result = sum(value.nbytes for value in vars(dataset).values() if isinstance(value, np.ndarray))
+    assert result < 33 * len(dataset.source)
+    assert peak < result + 100e6
 
 
 ROOT = os.environ.get("JOAO_DATA")

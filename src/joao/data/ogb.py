@@ -203,10 +203,8 @@ def _check_values(rows: Rows, values: Any, is_code: bool) -> None:
     wrong = (values < 0) | (values >= 256) if is_code else ~np.isfinite(values)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        line, what = (
-            rows.taken - len(values) + row + 1,
-            "number of a category, 0 to 255" if is_code else "finite number",
-        )
+        line = rows.taken - len(values) + row + 1
+        what = "number of a category, 0 to 255" if is_code else "finite number"
         raise UserError(f"{rows.place} line {line}: {values[row, column]} is no {what}.")
 
 
