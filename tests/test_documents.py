@@ -193,3 +193,22 @@ def test_the_page_on_performance_shows_the_benchmarks():
 
 def test_no_result_is_empty():
     assert [path.name for path in (ROOT / "results").rglob("*") if path.is_file() and not path.stat().st_size] == []
+
+
+def test_the_documents_of_the_ogb_records_are_up_to_date(tmp_path):
+    from joao.reporting.results import write_ogb
+
+    folder, copy = ROOT / "results/ogb", tmp_path / "ogb"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md"))
+    write_ogb(copy)
+    for name in ("table.md", "overview.md"):
+        assert (copy / name).read_text() == (folder / name).read_text(), name
+
+
+def test_every_ogb_record_is_of_the_recipe_as_it_is():
+    from joao.reproduce.ogb import Cell, cells, is_done, read_record
+
+    folder = ROOT / "results/ogb"
+    found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
+    assert set(found) == set(cells(["ogbg-molbbbp", "ogbg-molbace"]))
+    assert all(is_done(cell, folder) for cell in found)

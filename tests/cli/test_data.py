@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from joao.data import cache, read
 from joao.data.sources import BUNDLED
@@ -107,3 +108,9 @@ def test_ogb_trains_by_name_with_its_own_encoder(joao, tmp_path, ogb_tables, wri
         assert embedded.code == 0, embedded.err
         exported = joao("export", f"runs/{kind}", "--out", f"{kind}.safetensors")
         assert exported.code == 0, exported.err
+    pytest.importorskip("rdkit")
+    tuned = joao("finetune", "mol.safetensors", "ogbg-molhiv", "--out", "tuned", "--epochs", "1", "--data-root", "data")
+    assert tuned.code == 2  # chains have one scaffold, none
+    assert "labelled ogb_molecules in a scaffold split are" in tuned.err
+    arguments = ["--split", "random", "--out", "tuned", "--epochs", "1", "--data-root", "data"]
+    assert joao("finetune", "mol.safetensors", "ogbg-molhiv", *arguments).code == 0
