@@ -21,8 +21,8 @@ from joao.data.features import Features, make_store
 from joao.data.sources import ogb_path
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.errors import UserError, nearest
-from joao.evaluation.labels import split_hash
-from joao.evaluation.official import score_seed
+from joao.evaluation.labels import Split, split_hash
+from joao.evaluation.official import OfficialScore, score_seed
 from joao.experiment import Trained, initial, load_run, pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
@@ -136,8 +136,7 @@ def compute(
     work: Work, benchmark: Benchmark, encoders: Path, *, device: str = "auto", precision: str = "32-true"
 ) -> list[dict[str, Any]]:
     """The records of a work's cells: pre-trains once, and fine-tunes at every label rate from every seed."""
-    recipe = cell_recipe(work.dataset, work.method)
-    unlabelled = benchmark.unlabelled()
+    recipe, unlabelled = cell_recipe(work.dataset, work.method), benchmark.unlabelled()
     trained = None
     if grid()["methods"][work.method]:
         folder = encoders / work.dataset / work.method
@@ -146,40 +145,49 @@ def compute(
     store = make_store(benchmark.graphs, Features.fixed_on(unlabelled, recipe.features)).to(fabric.device)
     settings = finetuning_of(work.dataset)
     how = Finetune(**{key: settings[key] for key in ("epochs", "batch_size", "learning_rate")})
+
+    def score(split: Split, seed: int) -> OfficialScore:
+        encoder = _start(recipe, trained, unlabelled, seed, device)
+        encoder.layers.dropout = settings["dropout"]
+        targets = benchmark.targets(split, settings)
+        return score_seed(Finetuning(store, targets, encoder, how, fabric, seed=seed), split, seed)
+
+    shared = {
+        "recipe": recipe.table(),
+        "finetuning": settings,
+        "precision": precision,
+        "pre-training": None if trained is None else _facts(trained),
+        **origin(device),
+    }
     records = []
     for cell in work.cells():
         begun = time.perf_counter()
-        splits, scores = [], []
-        for seed in settings["seeds"]:
-            splits.append(benchmark.labelled(cell.label_rate / 100, seed))
-            encoder = _start(recipe, trained, unlabelled, seed, device)
-            encoder.layers.dropout = settings["dropout"]
-            finetuning = Finetuning(store, benchmark.targets(splits[-1], settings), encoder, how, fabric, seed=seed)
-            scores.append(score_seed(finetuning, splits[-1], seed))
-        found = [dataclasses.asdict(score) for score in scores]
-        records.append(
-            {
-                "cell": dataclasses.asdict(cell),
-                "protocol": PROTOCOL,
-                "data": describe_data(benchmark.graphs),
-                "split": {
-                    "by": benchmark.split.name,
-                    "train": len(benchmark.split.train),
-                    "labelled": len(splits[0].train),
-                    "validation": len(benchmark.split.validation),
-                    "test": len(benchmark.split.test),
-                },
-                "split_hash": split_hash(splits),
-                "scores": {name: [score[name] for score in found] for name in found[0]},
-                "recipe": recipe.table(),
-                "finetuning": settings,
-                "precision": precision,
-                "pre-training": None if trained is None else _facts(trained),
-                "seconds of fine-tuning": time.perf_counter() - begun,
-                **origin(device),
-            }
-        )
+        splits = [benchmark.labelled(cell.label_rate / 100, seed) for seed in settings["seeds"]]
+        scores = [score(split, seed) for split, seed in zip(splits, settings["seeds"], strict=True)]
+        took = {"seconds of fine-tuning": time.perf_counter() - begun}
+        records.append({**_described(cell, benchmark, splits, scores), **shared, **took})
     return records
+
+
+def _described(
+    cell: Cell, benchmark: Benchmark, splits: Sequence[Split], scores: Sequence[OfficialScore]
+) -> dict[str, Any]:
+    """What a record says of its data and scores."""
+    official, found = benchmark.split, [dataclasses.asdict(score) for score in scores]
+    return {
+        "cell": dataclasses.asdict(cell),
+        "protocol": PROTOCOL,
+        "data": describe_data(benchmark.graphs),
+        "split": {
+            "by": official.name,
+            "train": len(official.train),
+            "labelled": len(splits[0].train),
+            "validation": len(official.validation),
+            "test": len(official.test),
+        },
+        "split_hash": split_hash(splits),
+        "scores": {name: [score[name] for score in found] for name in found[0]},
+    }
 
 
 def _start(recipe: Recipe, trained: Trained | None, dataset: Dataset, seed: int, device: str) -> OgbEncoder:
