@@ -212,3 +212,15 @@ def test_every_ogb_record_is_of_the_recipe_as_it_is():
     found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
     assert set(found) == set(cells(["ogbg-molbbbp", "ogbg-molbace"]))
     assert all(is_done(cell, folder) for cell in found)
+
+
+def test_what_the_readme_says_of_ogb():
+    from joao.reporting.ogb import rows
+    from joao.reproduce.ogb import read_record
+
+    table = rows([read_record(path) for path in sorted((ROOT / "results/ogb").glob("*/*.json"))])
+    gains = [row.gain for row in table if row.method != "none"]
+    assert {row.num_seeds for row in table} == {3}
+    assert len(gains) == 12
+    assert all(gain.low < 0 for gain in gains)
+    assert "no row gains over no pre-training by an interval that excludes 0" in README
