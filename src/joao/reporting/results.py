@@ -45,8 +45,8 @@ CORPUS = (
 OGB = (
     "The paper has ogbg-ppa and ogbg-code; its figures are in brackets. OGB put ogbg-code2 in the place of ogbg-code, "
     "whose figures it stands beside. Molecules are not in the paper; the encoder and the epochs of their rows are "
-    "smaller than its own, as the recipe says. Seeds share one pre-training and differ in the labelled graphs; those of "
-    "all methods are the same.\n\n"
+    "smaller than its own, as the recipe says. Seeds share one pre-training and differ in the labelled graphs; those "
+    "of all methods are the same.\n\n"
 )
 
 
