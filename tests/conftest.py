@@ -1,6 +1,8 @@
 """What all tests share: one thread, seeded weights, graphs made by hand and MUTAG."""
 
+import gzip
 import warnings
+import zipfile
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -22,6 +24,7 @@ from joao.data.shard_writer import ShardWriter
 from joao.data.sources import BUNDLED, read
 from joao.data.synthetic import random_graphs
 from joao.graphs import GraphBatch
+from joao.ogb_codes import ATOMS, BONDS
 from joao.padded import with_keep
 
 hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
@@ -104,6 +107,95 @@ def as_atoms():
         )
 
     return make
+
+
+@pytest.fixture
+def as_input(as_atoms):
+    """Gives a batch the numbers of categories that a kind of encoder takes, by the nodes' numbers, if it takes any."""
+
+    def make(kind, batch) -> GraphBatch:
+        if kind.codes is None or kind.takes_atoms:
+            return as_atoms(batch) if kind.takes_atoms else batch
+        number = torch.arange(batch.num_nodes, device=batch.device)
+        place = number - batch.first_node[batch.graph_of_node]
+        sums, products = place[batch.source] + place[batch.target], place[batch.source] * place[batch.target]
+        if kind.codes == "ogb_atoms":
+            nodes, edges = [number % (size + 1) for size in ATOMS], [sums % 5, products % 6, sums % 2]
+        else:
+            nodes = [number % 7, number % 11, place % 23, torch.where(number % 3 > 0, place * 7 % 101, -1)]
+            edges = [(batch.source > batch.target).long()]
+        x, attr = (torch.stack(columns, dim=1).to(batch.x.dtype) for columns in (nodes, edges))
+        return replace(batch, x=x, edge_attr=attr)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def ogb_tables():
+    """Makes the texts of the files of a small data set in OGB's layout, by loops, by names such as ``raw/edge``."""
+
+    def make(kind, num_graphs=60, seed=0):
+        draw = np.random.default_rng(seed)
+        lines = {name: [] for name in ("raw/num-node-list", "raw/num-edge-list", "raw/edge", "raw/graph-label")}
+
+        def add(name, *row):
+            lines.setdefault(name, []).append(",".join(map(str, row)))
+
+        for graph in range(num_graphs):
+            size, label = int(draw.integers(3, 9)), graph % 3 if kind == "ppa" else graph % 2
+            parents = [int(draw.integers(0, node)) for node in range(1, size)]
+            add("raw/num-node-list", size)
+            add("raw/num-edge-list", size - 1)
+            for node, parent in enumerate(parents, start=1):
+                add("raw/edge", parent, node)
+                if kind == "ppa":
+                    add("raw/edge-feat", *(round(float(value), 3) for value in draw.random(7) * (1 + label)))
+                elif kind == "mol":
+                    add("raw/edge-feat", *(int(draw.integers(0, most)) for most in BONDS))
+            depth = [0]
+            for node in range(size):
+                if kind == "mol":
+                    add("raw/node-feat", 5 + label, *(int(draw.integers(0, most)) for most in ATOMS[1:]))
+                elif kind == "code":
+                    depth += [depth[parents[node - 1]] + 1] if node else []
+                    add("raw/node-feat", int(draw.integers(0, 98)), 17 * label + int(draw.integers(0, 5)))
+                    add("raw/node_depth", depth[node])
+                    add("raw/node_is_attributed", int(draw.integers(0, 2)))
+                    add("raw/node_dfs_order", node)
+            words = ["get name", "set the value", "rare x y z of it"][label if graph % 7 else 2]
+            add("raw/graph-label", words if kind == "code" else label)
+        split = {"ppa": "species", "code": "project", "mol": "scaffold"}[kind]
+        order = draw.permutation(num_graphs)
+        cuts = [0, num_graphs * 2 // 3, num_graphs * 5 // 6, num_graphs]
+        for part, first, last in zip(("train", "valid", "test"), cuts[:-1], cuts[1:], strict=True):
+            lines[f"split/{split}/{part}"] = [str(graph) for graph in sorted(order[first:last])]
+        if kind == "mol":
+            sizes = map(int, lines["raw/num-node-list"])
+            rows = (f"{label},{'C' * size},mol" for label, size in zip(lines["raw/graph-label"], sizes, strict=True))
+            lines["mapping/mol"] = ["active,smiles,mol_id", *rows]
+        return {name: "".join(f"{line}\n" for line in rows) for name, rows in lines.items()}
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_ogb():
+    """Writes such texts to a folder or, where the path ends so, into a zip file; gives the path."""
+
+    def write(path, tables, inside=None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        packed = {f"{name}.csv.gz": gzip.compress(text.encode(), mtime=0) for name, text in tables.items()}
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                for name, data in packed.items():
+                    archive.writestr(f"{path.stem if inside is None else inside}/{name}".lstrip("/"), data)
+            return path
+        for name, data in packed.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+        return path
+
+    return write
 
 
 @dataclass(frozen=True)

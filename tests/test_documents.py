@@ -206,3 +206,34 @@ def test_the_page_on_performance_shows_the_benchmarks():
 
 def test_no_result_is_empty():
     assert [path.name for path in (ROOT / "results").rglob("*") if path.is_file() and not path.stat().st_size] == []
+
+
+def test_the_documents_of_the_ogb_records_are_up_to_date(tmp_path):
+    from joao.reporting.results import write_ogb
+
+    folder, copy = ROOT / "results/ogb", tmp_path / "ogb"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md"))
+    write_ogb(copy)
+    for name in ("table.md", "overview.md"):
+        assert (copy / name).read_text() == (folder / name).read_text(), name
+
+
+def test_every_ogb_record_is_of_the_recipe_as_it_is():
+    from joao.reproduce.ogb import Cell, cells, is_done, read_record
+
+    folder = ROOT / "results/ogb"
+    found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
+    assert set(found) == set(cells(["ogbg-molbbbp", "ogbg-molbace"]))
+    assert all(is_done(cell, folder) for cell in found)
+
+
+def test_what_the_readme_says_of_ogb():
+    from joao.reporting.ogb import rows
+    from joao.reproduce.ogb import read_record
+
+    table = rows([read_record(path) for path in sorted((ROOT / "results/ogb").glob("*/*.json"))])
+    gains = [row.gain for row in table if row.method != "none"]
+    assert {row.num_seeds for row in table} == {3}
+    assert len(gains) == 12
+    assert all(gain.low < 0 for gain in gains)
+    assert "no row gains over no pre-training by an interval that excludes 0" in README

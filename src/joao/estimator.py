@@ -29,7 +29,7 @@ from joao.data.shard_index import holds_shards
 from joao.data.shards import Shards
 from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
-from joao.encoders import Encoder
+from joao.encoders import ENCODERS, Encoder
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
@@ -344,7 +344,8 @@ def _refuse_tables_and_single_smiles(X: Any) -> None:
 
 def _stand_in(own: nn.Module) -> str:
     """The encoder of a recipe whose place a module of one's own takes: one that takes the same features."""
-    return "molecule_gin" if isinstance(own, Encoder) and own.takes_atoms else "gin"
+    codes = own.codes if isinstance(own, Encoder) else None
+    return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
 
 
 def _method_of(recipe: Recipe) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.data.base import Dataset
-from joao.data.features import Features, make_store
+from joao.data.features import CODES, Features, make_store
 from joao.data.molecules import FEATURISER
 from joao.data.shard_store import store_of
 from joao.data.shards import Shards
@@ -173,15 +173,17 @@ def _new_encoder(recipe: Recipe, store: Store, own: nn.Module | None) -> Encoder
 
 
 def _check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
-    """Refuses an encoder or a mask that takes the numbers of atoms for measurements, or the reverse."""
-    of_atoms = features.rule == "atoms"
-    if encoder.takes_atoms != of_atoms:
-        wanted = "features = 'atoms', which molecules have" if encoder.takes_atoms else "other features than 'atoms'"
-        cure = "features = 'labels'" if of_atoms else "encoder gin"
+    """Refuses an encoder or a mask that takes numbers of categories for measurements, or the reverse."""
+    of_codes = features.rule in CODES
+    if encoder.codes != (features.rule if of_codes else None):
+        wanted = f"other features than '{features.rule}'"
+        if encoder.codes is not None:
+            wanted = f"features = '{encoder.codes}', which {CODES[encoder.codes]} have"
+        cure = "features = 'labels'" if of_codes and encoder.codes is None else "encoder gin"
         raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {cure}.")
     for each in pool:
-        if isinstance(each, AttributeMask) and (each.fill == "token") != of_atoms:
-            wanted = "'token'" if of_atoms else "'noise' or 'mean'"
+        if isinstance(each, AttributeMask) and (each.fill == "token") != of_codes:
+            wanted = "'token'" if of_codes else "'noise' or 'mean'"
             raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
 
 

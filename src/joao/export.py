@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from joao.classifier_estimator import JOAOClassifier
+from joao.data.features import CODES
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.estimator import JOAO
@@ -162,6 +163,9 @@ def _made_graphs(trained: Trained) -> GraphStore:
     if info.features.rule == "atoms":
         x = np.stack([random.choice([5, 6, 7, 8, 15, 16], nodes), random.integers(0, 3, nodes)], axis=1)
         attr = np.stack([random.integers(0, 4, edges), random.integers(0, 3, edges)], axis=1)
+    elif info.features.rule in CODES:
+        x = random.integers(0, 20, (nodes, info.num_features))
+        attr = random.integers(0, 2, (edges, info.num_edge_features))
     else:
         x = np.eye(info.num_features, dtype=np.int64)[random.integers(0, info.num_features, nodes)]
         attr = random.integers(0, 2, (edges, info.num_edge_features))
@@ -171,7 +175,7 @@ def _made_graphs(trained: Trained) -> GraphStore:
         target=torch.from_numpy(graphs.target),
         first_node=torch.from_numpy(graphs.first_node),
         first_edge=torch.from_numpy(graphs.first_edge),
-        edge_attr=torch.from_numpy(attr.astype(np.uint8 if trained.encoder.takes_atoms else np.float32))
+        edge_attr=torch.from_numpy(attr.astype(np.uint8 if trained.encoder.codes else np.float32))
         if attr.size
         else None,
     )

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from joao.augmentations import AUGMENTATIONS
-from joao.data.features import RULES
+from joao.data.features import CODES, CODES_OF_KIND, RULES
 from joao.encoders import ENCODERS
 from joao.errors import UserError, nearest
 from joao.heads import HEADS
@@ -78,7 +78,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "attr_masking": {"objective": "attribute_masking", **_ONE_VIEW},
 }
 
-# The paper's settings for its TU data sets, and those of its transfer setting.
+_OF_OGB = {
+    "training": {"learning_rate": 0.001},
+    "nt_xent": {"temperature": 0.5},
+    "rule_pool": {"pool": "molecules"},
+}
+
+# The paper's settings for its TU data sets, those of its transfer setting, and those of its OGB setting.
 KINDS: dict[str, dict[str, Any]] = {
     "graphs": {"encoder": "gin", "training": {}},
     "molecules": {
@@ -87,9 +93,11 @@ KINDS: dict[str, dict[str, Any]] = {
         "nt_xent": {"temperature": 0.1},
         "rule_pool": {"pool": "molecules"},
     },
+    "ogb_molecules": {"encoder": "ogb_molecule_gin", **_OF_OGB},
+    "syntax_trees": {"encoder": "syntax_gin", **_OF_OGB},
 }
-# Of the parts that see an encoder's atoms, which are numbers of categories.
-_OF_ATOMS = {"attribute_mask": {"fill": "token"}}
+# Of the parts that see numbers of categories.
+_OF_CODES = {"attribute_mask": {"fill": "token"}}
 
 _SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
 
@@ -290,10 +298,11 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     features = checked(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
         raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
-    if kind == "molecules" and features == "auto":
-        features = "atoms" if ENCODERS[parts["encoder"].name].takes_atoms else "labels"
-    if features == "atoms":
-        usual = {**usual, **_OF_ATOMS}
+    if kind in CODES_OF_KIND and features == "auto":
+        codes = CODES_OF_KIND[kind]
+        features = codes if ENCODERS[parts["encoder"].name].codes == codes else "labels"
+    if features in CODES:
+        usual = {**usual, **_OF_CODES}
     training = table.get("training", {})
     if isinstance(training, Mapping):
         training = {**usual["training"], **training}

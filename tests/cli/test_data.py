@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from joao.data import cache, read
 from joao.data.sources import BUNDLED
@@ -78,3 +79,38 @@ def test_a_cache_that_cannot_be_written_gives_one_note(joao, labelled, tmp_path,
     [line] = outcome.err.splitlines()
     assert line.startswith("joao: note: labelled: cannot be kept for a quicker start: ")
     assert line.endswith("cannot be made (Not a directory). Set JOAO_CACHE to another folder, or to off.")
+
+
+def test_data_sets_of_ogb_are_described_with_their_split(joao, tmp_path, ogb_tables, write_ogb):
+    for kind, name in (("code", "code2"), ("mol", "ogbg_molhiv"), ("ppa", "ogbg_ppa")):
+        write_ogb(tmp_path / f"data/ogb/{name}.zip", ogb_tables(kind))
+    code = joao("data", "ogbg-code2", "--data-root", "data")
+    assert (code.code, code.err) == (0, "")
+    assert code.out.startswith("ogbg-code2: 60 syntax trees\n")
+    assert "official split by project: train: 40, validation: 10, test: 10" in code.out
+    molecules = joao("data", "ogbg-molhiv", "--data-root", "data")
+    assert "active: 0: 30, 1: 30, missing: 0" in molecules.out
+    assert "official split by scaffold: train: 40, validation: 10, test: 10" in molecules.out
+    found = json.loads(joao("data", "ogbg-ppa", "--data-root", "data", "--json").out)
+    assert found["edge attributes"] == 7
+    assert found["classes"] == {"0": 20, "1": 20, "2": 20}
+    assert found["official split"] == {"by": "species", "train": 40, "validation": 10, "test": 10}
+
+
+def test_ogb_trains_by_name_with_its_own_encoder(joao, tmp_path, ogb_tables, write_ogb):
+    for kind, name, encoder in (("code", "code2", "syntax_gin"), ("mol", "ogbg_molhiv", "ogb_molecule_gin")):
+        path = write_ogb(tmp_path / f"data/ogb/{name}.zip", ogb_tables(kind, 20))
+        small = ["--epochs", "1", "--set", "encoder.width=8", "--device", "cpu"]
+        outcome = joao("pretrain", f"data/ogb/{path.name}", "--out", f"runs/{kind}", *small)
+        assert outcome.code == 0, outcome.err
+        assert f'name = "{encoder}"' in (tmp_path / f"runs/{kind}/recipe.toml").read_text()
+        embedded = joao("embed", f"runs/{kind}", f"data/ogb/{path.name}", "--out", f"{kind}.npz")
+        assert embedded.code == 0, embedded.err
+        exported = joao("export", f"runs/{kind}", "--out", f"{kind}.safetensors")
+        assert exported.code == 0, exported.err
+    pytest.importorskip("rdkit")
+    tuned = joao("finetune", "mol.safetensors", "ogbg-molhiv", "--out", "tuned", "--epochs", "1", "--data-root", "data")
+    assert tuned.code == 2  # chains have one scaffold, none
+    assert "labelled ogb_molecules in a scaffold split are" in tuned.err
+    arguments = ["--split", "random", "--out", "tuned", "--epochs", "1", "--data-root", "data"]
+    assert joao("finetune", "mol.safetensors", "ogbg-molhiv", *arguments).code == 0

@@ -253,3 +253,31 @@ def test_objectives_without_and_with_joao(joao, short):
     (row,) = json.loads(outcome.out)["rows"]
     assert (outcome.code, row["data"], row["objective"]) == (0, "MUTAG", "NT-Xent")
     assert "unknown method 'wl'" in joao("reproduce", "objectives", "--methods", "wl").err
+
+
+def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_tables, write_ogb):
+    from joao.reproduce import ogb
+
+    grid = copy.deepcopy(ogb.grid())
+    grid["seeds"], grid["label_rates"] = [0], [50]
+    family = grid["families"]["molecules"]
+    family["encoder"] |= {"width": 8, "layers": 2}
+    family["training"] |= {"epochs": 1}
+    family["finetuning"] |= {"epochs": 1}
+    monkeypatch.setattr(ogb, "grid", lambda: grid)
+    write_ogb(tmp_path / "data/ogb/bace.zip", ogb_tables("mol"))
+    arguments = ["reproduce", "ogb", "--methods", "joao", "--data-root", "data", "--out", "records"]
+    outcome = joao(*arguments)
+    assert (outcome.code, outcome.out.count("done before")) == (0, 1)
+    assert "ogbg-ppa: is not at hand and is left out" in outcome.err
+    assert "ROC-AUC" in outcome.out
+    assert (tmp_path / "runs/ogb/ogbg-molbace/joao/weights.safetensors").exists()
+    assert [path.name for path in sorted((tmp_path / "records/ogbg-molbace").iterdir())] == [
+        "joao-50.json",
+        "none-50.json",
+    ]
+    again = joao(*arguments, "--json")
+    assert [row["method"] for row in json.loads(again.out)["rows"]] == ["no pre-training", "JOAO"]
+    wrong = joao("reproduce", "ogb", "--only", "ogbg-ppa", "--data-root", "data")
+    assert wrong.code == 2
+    assert wrong.err.startswith("joao: ogbg-ppa: no such data set under data. Put OGB's own archive or folder")

@@ -26,12 +26,12 @@ def kind(request):
 
 
 @pytest.fixture(params=[0, 1, 2], ids=lambda columns: f"{columns} edge columns")
-def batch(request, kind, make_batch, shapes, as_atoms):
+def batch(request, kind, make_batch, shapes, as_input):
     batch = make_batch([*shapes.values()], with_attributes=True)
     # positive, because one column is taken for weights of edges
     attr = torch.cat([torch.cos(batch.edge_attr) + 1.5, batch.edge_attr], dim=1)[:, : request.param]
     batch = replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr.double() if request.param else None)
-    return as_atoms(batch) if kind.takes_atoms else batch
+    return as_input(kind, batch)
 
 
 @pytest.fixture

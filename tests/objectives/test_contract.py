@@ -91,16 +91,16 @@ def kind(request, node_objective):
 
 @pytest.fixture
 def encoder(kind):
-    return kind(*((2, 2) if kind.takes_atoms else (3,)), width=8)
+    return kind(width=8) if kind.codes else kind(3, width=8)
 
 
 @pytest.fixture
-def make_graphs(make_batch, as_atoms):
+def make_graphs(make_batch, as_input):
     """Graphs as the encoder takes them."""
 
     def make(kind, shapes):
         batch = make_batch(shapes)
-        return as_atoms(batch) if kind.takes_atoms else replace(batch, x=torch.sin(batch.x))
+        return as_input(kind, batch if kind.codes else replace(batch, x=torch.sin(batch.x)))
 
     return make
 

@@ -81,7 +81,7 @@ def test_an_impossible_alpha_is_refused(alpha):
 CANNOT = [name for name, kind in ENCODERS.items() if not (issubclass(kind, NodeEncoder) and kind.can_diffuse)]
 
 
-@pytest.mark.parametrize("name", [name for name in CANNOT if not ENCODERS[name].takes_atoms])
+@pytest.mark.parametrize("name", [name for name in CANNOT if ENCODERS[name].codes is None])
 def test_encoders_without_a_diffusion_are_refused(name):
     kind = ENCODERS[name].__name__
     with pytest.raises(UserError, match=f"^MultiView: the encoder {kind} has no diffusion. Use gin or res_gcn, with"):

@@ -42,7 +42,7 @@ def data(
     """List the data sets at hand, or describe one.
 
     DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
-    (.csv), .jsonl, or what 'joao pack' wrote.
+    (.csv), .jsonl, an OGB zip or folder, or what 'joao pack' wrote.
     """
     output = Output(quiet, as_json)
     if check and source is None:
@@ -76,8 +76,9 @@ def data(
         return
     if check:
         raise UserError(f"{source}: --check is for shards; any other file is checked whenever it is read.")
-    if dataset.kind == "molecules":
-        _describe_molecules(dataset, source, output)
+    split = _official_split(dataset, source, data_root)
+    if dataset.kind in ("molecules", "ogb_molecules"):
+        _describe_molecules(dataset, source, split, output)
         return
     sizes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
     classes = [] if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0]).tolist()
@@ -86,14 +87,15 @@ def data(
         "graphs": len(dataset),
         "nodes": {"mean": float(sizes.mean()), "least": int(sizes.min()), "most": int(sizes.max())},
         "edges": {"mean": float(edges.mean()), "least": int(edges.min()), "most": int(edges.max())},
-        "node labels": None if dataset.node_labels is None else len(np.unique(dataset.node_labels)),
+        "node labels": _num_labels(dataset),
         "node attributes": 0 if dataset.node_attributes is None else dataset.node_attributes.shape[1],
         "edge attributes": 0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
         "classes": dict(zip(dataset.class_names, classes, strict=True)),
+        **split,
         "fingerprint": dataset.fingerprint,
     }
     output.result(facts)
-    output.say(f"{facts['name']}: {facts['graphs']} graphs")
+    output.say(f"{facts['name']}: {facts['graphs']} {dataset.kind.replace('_', ' ')}")
     for what in ("nodes", "edges"):
         value = facts[what]
         output.say(f"  {what} per graph: {value['mean']:.2f} ({value['least']} to {value['most']})")
@@ -102,11 +104,44 @@ def data(
     )
     output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
     counts = ", ".join(f"{name}: {count}" for name, count in facts["classes"].items())
+    if dataset.kind == "syntax_trees":
+        counts = "none; the words to predict are read by 'joao reproduce ogb' alone"
     output.say(f"  classes: {counts or 'none (pre-training needs none)'}")
+    _tell_split(split, output)
     output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
 
 
-def _describe_molecules(dataset: Dataset, source: str, output: Output) -> None:
+def _num_labels(dataset: Dataset) -> int | None:
+    """Of syntax trees, types and attributes; depths and places are none."""
+    import numpy as np
+
+    if dataset.node_labels is None:
+        return None
+    if dataset.kind == "syntax_trees":
+        return sum(len(np.unique(column)) for column in dataset.node_labels.T[:2])
+    return len(np.unique(dataset.node_labels))
+
+
+def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
+    """Of a data set of OGB: what the split is by, and the graphs of its parts."""
+    from joao.data.ogb_labels import official_split
+    from joao.data.sources import ogb_path
+
+    path = ogb_path(source, data_root)
+    if path is None:
+        return {}
+    split = official_split(path, len(dataset))
+    sizes = {part: len(getattr(split, part)) for part in ("train", "validation", "test")}
+    return {"official split": {"by": split.name, **sizes}}
+
+
+def _tell_split(split: dict[str, Any], output: Output) -> None:
+    for title, facts in split.items():
+        sizes = ", ".join(f"{part}: {size}" for part, size in facts.items() if part != "by")
+        output.say(f"  {title} by {facts['by']}: {sizes}")
+
+
+def _describe_molecules(dataset: Dataset, source: str, split: dict[str, Any], output: Output) -> None:
     import numpy as np
 
     atoms, bonds = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
@@ -119,6 +154,7 @@ def _describe_molecules(dataset: Dataset, source: str, output: Output) -> None:
         "tasks": {name: _task(dataset, number) for number, name in enumerate(dataset.target_names)},
         "failures": [each._asdict() for each in dataset.failures],
         "featuriser": dataset.featuriser,
+        **split,
         "fingerprint": dataset.fingerprint,
     }
     output.result(facts)
@@ -132,6 +168,7 @@ def _describe_molecules(dataset: Dataset, source: str, output: Output) -> None:
         output.say(f"    {name}: " + ", ".join(f"{what}: {count}" for what, count in task.items()))
     if len(facts["tasks"]) > TASKS_SHOWN:
         output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; all with --json")
+    _tell_split(split, output)
     output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
 
 

@@ -257,6 +257,51 @@ def transfer(
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
 
+@app.command("ogb")
+def ogb(
+    only: Only = "",
+    methods: Methods = "",
+    label_rate: Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")] = "",
+    encoders: Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")] = Path("runs/ogb"),
+    out: Records = Path("results/ogb"),
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pre-train on OGB's training part, fine-tune with 1 % or 10 % of its labels, and print the table.
+
+    OGB's archives are looked for in ROOT/ogb. What is there is not computed again, so an interrupted run goes on where
+    it was.
+    """
+    from joao.cli._shared import silence_lightning
+    from joao.reporting.ogb import HEADER, cells_of, rows
+    from joao.reporting.results import write_ogb
+    from joao.reproduce.ogb import at_hand, cells, compute_missing, is_done, read_record, works
+    from joao.training.device import check_precision
+
+    output = Output(quiet, as_json)
+    silence_lightning()
+    check_precision(device, precision)
+    wanted, absent = at_hand(cells(_names(only), _names(methods), _rates(label_rate)), data_root, named=bool(only))
+    for name in absent:
+        output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
+    missing = [cell for cell in wanted if not is_done(cell, out)]
+    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
+    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
+    with output.progress("encoders", len(works(missing))) as bar:
+        for work in compute_missing(missing, out, encoders, **where, jobs=jobs or all_cores()):
+            bar.advance(f"{work.dataset} {work.method}")
+            output.log(f"done: {work.dataset} {work.method}")
+    lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
+    output.table(HEADER, lines, title="OGB: few labels of the official training part")
+    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
+    output.say(f"Table of all records: {write_ogb(out)}")
+    output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
+
+
 def _rates(text: str) -> list[int]:
     names = [name.removesuffix("%").strip() for name in _names(text)]
     for name in names:

@@ -59,7 +59,8 @@ class Dataset:
             fine-tuning alone.
         target_names: of the tasks.
         kind: ``graphs``, or ``molecules``: then ``node_labels`` are atoms and ``edge_attr`` bonds, in bytes, as
-            :mod:`joao.data.molecules` has them.
+            :mod:`joao.data.molecules` has them; or ``ogb_molecules`` or ``syntax_trees``: then they are the numbers of
+            :mod:`joao.ogb_codes`.
         smiles: of the molecules; empty for other graphs.
         row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is, ascending; None where every row is
             one.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from joao import atoms
+from joao import atoms, ogb_codes
 from joao.data.base import Dataset
 from joao.data.molecules import featuriser
 from joao.data.packed import pieces_of, read_if
@@ -31,12 +31,12 @@ from joao.files import make_folder, write_file
 SMALLEST_SOURCE = 1 << 20  # bytes; less than that is read in a fraction of a second
 SMALLEST_TABLE = 1 << 14  # bytes of a table of molecules; making graphs of them takes longer
 MOST_KEPT = 1 << 31  # bytes; beyond that, those that were not used for longest go
-_READ_FROM_FOLDERS = ("*.txt", "raw/*.txt", "*.graphml")
+_READ_FROM_FOLDERS = ("*.txt", "raw/*.txt", "*.graphml", "raw/*.csv.gz", "mapping/*.csv.gz")
 
 
 def _hash_of_readers() -> bytes:
     digest = hashlib.sha256(np.__version__.encode())
-    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(atoms.__file__)):
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(atoms.__file__), Path(ogb_codes.__file__)):
         digest.update(file.name.encode() + b"/" + file.read_bytes())
     return digest.digest()
 

@@ -10,8 +10,10 @@ r"""Node features by rule.
 ``with_degree``          labels and attributes, whichever there are, else 1; beside them the degree as a number, and
                          one-hot as in ``degree``: the features of the paper's semi-supervised setting
 ``atoms``                of molecules: element and chirality, as numbers, for an encoder that looks vectors up by them
-``auto``                 ``atoms`` of molecules; of other graphs labels and attributes, whichever there are; without
-                         either, ``degree``
+``ogb_atoms``            of molecules of OGB: nine numbers, likewise
+``syntax_nodes``         of syntax trees of OGB: type, attribute, depth and place, likewise
+``auto``                 the numbers of categories that the kind of data has, which are the three above; of other graphs
+                         labels and attributes, whichever there are; without either, ``degree``
 ======================== ====================================================================================
 
 A rule is fixed on one data set and then applied to any other, so that graphs seen later get the same columns.
@@ -35,7 +37,10 @@ from joao.graphs import GraphStore
 
 MOST_DEGREES = 10_000
 _MOST_LOOKED_UP = 1 << 10
-RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", "atoms")
+# Rules that leave numbers of categories as they are, and the kind of data that has them.
+CODES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
+CODES_OF_KIND = {kind: rule for rule, kind in CODES.items()}
+RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", *CODES)
 
 
 @dataclass(frozen=True)
@@ -62,11 +67,18 @@ class Features:
             raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
             raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
-        if rule == "atoms" and dataset.kind != "molecules":
-            raise UserError(f"{dataset.name}: features 'atoms' need molecules; these are other graphs. Use 'auto'.")
+        if rule in CODES and dataset.kind != CODES[rule]:
+            raise UserError(
+                f"{dataset.name}: features '{rule}' need {CODES[rule]}; these are other graphs. Use 'auto'."
+            )
         if rule == "auto":
-            rule = "atoms" if dataset.kind == "molecules" else _best_available(dataset)
+            rule = CODES_OF_KIND.get(dataset.kind) or _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
+        if "labels" in columns and dataset.kind == "syntax_trees":
+            raise UserError(
+                f"{dataset.name}: features '{rule}' would give every attribute of a program a column. Use 'auto', with "
+                "encoder syntax_gin."
+            )
         vocabulary: tuple[tuple[int | str, ...], ...] = ()
         scales: list[tuple[float, float]] = []
         if "labels" in columns:
@@ -98,9 +110,10 @@ class Features:
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
             return self._degree_columns(dataset)
-        if self.rule == "atoms":
-            if dataset.kind != "molecules" or dataset.node_labels is None:
-                raise UserError(f"{dataset.name}: these are no molecules; the encoder was trained on molecules.")
+        if self.rule in CODES:
+            kind = CODES[self.rule]
+            if dataset.kind != kind or dataset.node_labels is None:
+                raise UserError(f"{dataset.name}: these are no {kind}; the encoder was trained on {kind}.")
             return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":

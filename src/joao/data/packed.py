@@ -37,11 +37,14 @@ from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data.base import GRAPHS_AT_ONCE, Array, Dataset, Failure, as_bytes, offsets_of
 from joao.errors import UserError
 from joao.files import write_file
+from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
 SUFFIXES = (".safetensors", ".safetensors.xz")
 FORMAT = 1
 _FORMAT_KEY = "joao.data"
 _TEXTS = ("graph_names", "smiles")
+# Columns of nodes and edges; encoders take any numbers in them.
+_OF_OGB = {"ogb_molecules": (len(ATOMS), len(BONDS)), "syntax_trees": (SYNTAX_COLUMNS, 1)}
 _MOST_HEADER = 100_000_000  # bytes, as in safetensors
 _AT_ONCE = 1 << 24  # bytes
 # fmt: off
@@ -294,7 +297,7 @@ def _check(dataset: Dataset) -> None:
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))
     is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
-    if dataset.kind not in ("graphs", "molecules") or not is_text:
+    if dataset.kind not in ("graphs", "molecules", *_OF_OGB) or not is_text:
         raise ValueError("its kind or a name is not one")
     lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
     for name, (of, kinds, num_axes) in _FORMS.items():
@@ -310,6 +313,10 @@ def _check(dataset: Dataset) -> None:
     if dataset.kind == "molecules":
         check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
         check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+    elif dataset.kind in _OF_OGB:
+        columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
+        if columns != _OF_OGB[dataset.kind]:
+            raise ValueError("its nodes or edges have other columns than their kind has")
     classes, num_classes = dataset.classes, len(dataset.class_names)
     if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
         raise ValueError("a class has no name")

@@ -7,6 +7,8 @@ a zip file or folder in the TU layout           :mod:`joao.data.tu`
 ``.csv`` with a column of SMILES, ``.smi``      molecules, :mod:`joao.data.smiles` and :mod:`joao.data.molecules`
 ``.csv`` with graph, source and target          :mod:`joao.data.edge_list`
 ``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.jsonl`
+a name such as ``"ogbg-molbbbp"``, its zip      a data set of OGB as distributed, :mod:`joao.data.ogb`
+or folder
 ``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.packed`
 a folder of shards                              likewise; not read but opened, :mod:`joao.data.shards`
 a folder with protein networks, as published    :mod:`joao.data.ppi`
@@ -32,8 +34,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from joao.data import _download
+from joao.data import _download, _ogb_files
 from joao.data._objects import from_objects
+from joao.data._ogb_files import holds_ogb
 from joao.data._text import table_rows
 from joao.data.base import Dataset
 from joao.data.cache import SMALLEST_TABLE, kept
@@ -41,6 +44,7 @@ from joao.data.edge_list import read_edge_list
 from joao.data.jsonl import read_jsonl
 from joao.data.molecule_sets import Columns, Work, holds_molecules, read_molecules
 from joao.data.networkx_graphs import read_graphml
+from joao.data.ogb import read_ogb
 from joao.data.packed import SUFFIXES as PACKED
 from joao.data.packed import read_packed
 from joao.data.shard_index import holds_shards
@@ -49,8 +53,13 @@ from joao.data.smiles import SUFFIXES as TABLES
 from joao.data.tu import holds_tu, read_tu
 from joao.errors import UserError
 
+
+def _read_zip(path: Path) -> Dataset:
+    return read_ogb(path) if holds_ogb(path) else read_tu(path)
+
+
 READERS: dict[str, Callable[[Path], Dataset]] = {
-    ".zip": read_tu,
+    ".zip": _read_zip,
     ".graphml": read_graphml,
     **dict.fromkeys(TABLES, read_edge_list),  # or molecules, as their first line tells
     ".jsonl": read_jsonl,
@@ -74,6 +83,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 BUNDLED = Path(__file__).parent / "bundled"
 _SUBFOLDERS = ("", "tu", "tu_dev", "TUDataset")
 MOLECULES = "molecules"
+OGB = "ogb"
 
 
 def read(
@@ -92,8 +102,9 @@ def read(
         source: anything in the table above, or a :class:`Dataset` or :class:`Shards`, which is returned. A bare name
             is looked for under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and
             ``TUDataset``, or a table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working
-            folder, among earlier downloads, and then downloaded. A path is anything with a slash or a suffix: write
-            ``./NAME`` for a folder whose name is also that of a data set.
+            folder, among earlier downloads, and then downloaded. A name of OGB, ``ogbg-...``, is looked for in
+            ``ROOT/ogb`` and ``ROOT`` as OGB's package or archive names it, and not downloaded. A path is anything with
+            a slash or a suffix: write ``./NAME`` for a folder whose name is also that of a data set.
         root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
         smiles: of a table of molecules, the column of SMILES, where its name does not tell.
         identifiers: the column of identifiers, likewise.
@@ -136,6 +147,12 @@ def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[s
     return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
 
 
+def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | None:
+    """The folder or zip file of ``source``, a name or path, if it is of OGB; None if it is of another kind."""
+    path = path_of(source, root)
+    return path if path.exists() and holds_ogb(path) else None
+
+
 def path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
     """Where a name or path leads; a name may have to be downloaded."""
     text = os.fspath(source)
@@ -151,7 +168,7 @@ def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
     folders = [*_folders(_root(root)), BUNDLED, _download.cache_folder()]
     entries = (entry for folder in folders if folder.is_dir() for entry in folder.iterdir())
     names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if holds_tu(entry)}
-    names |= {*_molecules(_root(root))}
+    names |= {*_molecules(_root(root)), *_ogb(_root(root))}
     return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
 
 
@@ -182,7 +199,31 @@ def _molecules(root: Path | None) -> dict[str, Path]:
     return found
 
 
+def _ogb(root: Path | None) -> dict[str, Path]:
+    """The data sets of OGB under ``root``, by their names."""
+    folders = [] if root is None else [root / OGB, root]
+    entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
+    found: dict[str, Path] = {}
+    for entry in entries:
+        if (entry.suffix == ".zip" or entry.is_dir()) and holds_ogb(entry):
+            found.setdefault(_ogb_files.name_of(entry), entry)
+    return found
+
+
+def _path_of_ogb(name: str, root: Path | None) -> Path:
+    if found := _ogb(root).get(name):
+        return found
+    looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
+    archives = " or ".join(f"{stem}.zip" for stem in _ogb_files.stems_of(name))
+    raise UserError(
+        f"{name}: no such data set {looked}. Put OGB's own archive or folder, {archives}, into ROOT/{OGB}, with ROOT "
+        "given by JOAO_DATA or --data-root."
+    )
+
+
 def _path_of_name(name: str, root: Path | None) -> Path:
+    if name.startswith("ogbg-"):
+        return _path_of_ogb(name, root)
     candidates = [path for folder in _folders(root) for path in (folder / f"{name}.zip", folder / name)]
     candidates += [BUNDLED / f"{name}.zip", Path(name), _download.cache_folder() / f"{name}.zip"]
     if name in (molecules := _molecules(root)):
@@ -224,6 +265,8 @@ def read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
             return kept(path, read_graphml)
         if holds_tu(path):
             return kept(path, read_tu)
+        if holds_ogb(path):
+            return kept(path, read_ogb)
         from joao.data.ppi import holds_ppi, read_ppi  # needs torch, which a listing should not wait for
 
         if holds_ppi(path):

@@ -23,11 +23,13 @@ class Encoder(nn.Module, ABC):
     Attributes:
         num_dimensions: length of the vectors.
         uses_edge_attr: whether edge attributes matter to it; if not, graphs may have others than it was trained with.
-        takes_atoms: whether ``x`` is atoms, numbers to look vectors up by, and ``edge_attr`` bonds: features ``atoms``.
+        codes: where ``x`` and ``edge_attr`` are numbers to look vectors up by, the rule of features that gives them.
+        takes_atoms: whether these are ``atoms``, and bonds.
     """
 
     num_dimensions: int
     uses_edge_attr: bool = True
+    codes: str | None = None
     takes_atoms: bool = False
 
     @abstractmethod

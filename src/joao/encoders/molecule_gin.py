@@ -39,6 +39,7 @@ class MoleculeGin(StackableEncoder):
         dropout: the share of entries of every layer's output that are 0 in training.
     """
 
+    codes = "atoms"
     takes_atoms = True
 
     def __init__(

@@ -12,6 +12,7 @@ from joao.randomness import numpy_generator
 
 # The shares that choose the epoch and test, where nothing else is said.
 SHARES = {"random": (0.2, 0.0), "scaffold": (0.1, 0.1)}
+_MOLECULES = ("molecules", "ogb_molecules")
 
 
 def usual_split(dataset: Dataset) -> str:
@@ -22,7 +23,7 @@ def usual_split(dataset: Dataset) -> str:
 
 def notice_of_split(dataset: Dataset, test_share: float | None) -> str | None:
     """Says so where the usual split of molecules with tasks cannot be made."""
-    if dataset.kind != "molecules" or dataset.classes is not None or usual_split(dataset) == "scaffold":
+    if dataset.kind not in _MOLECULES or dataset.classes is not None or usual_split(dataset) == "scaffold":
         return None
     untested = "" if test_share else ", without a test"
     return f"{dataset.name}: no SMILES or scaffolds in it: split at random{untested}; pack it with --scaffolds."
@@ -73,7 +74,7 @@ def _at_random(dataset: Dataset, validation_share: float, test_share: float, see
 
 
 def _by_scaffold(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
-    if dataset.kind != "molecules":
+    if dataset.kind not in _MOLECULES:
         raise UserError(f"{dataset.name}: a scaffold split is of molecules; these are other graphs. Split at random.")
     if not dataset.smiles and dataset.groups is None:
         raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which were left out. Split at random.")

@@ -27,6 +27,8 @@ COLUMNS = {
     "muv": "MUV",
     "hiv": "HIV",
     "bace": "BACE",
+    "ogbg-ppa": "ogbg-ppa",
+    "ogbg-code2": "ogbg-code",
 }
 ROWS = {
     "none": "No pre-train.",
@@ -98,6 +100,15 @@ def transfer(method: str, dataset: str) -> Published | None:
     Published(mean=70.22, std=0.98)
     """
     return _cell(_results()["transfer"], method, dataset)
+
+
+def ogb(method: str, dataset: str, label_rate: int) -> Published | None:
+    """The cell of the large-scale table, or None where the paper has none; ogbg-code2 has that of ogbg-code.
+
+    >>> ogb("joaov2", "ogbg-ppa", 10)
+    Published(mean=59.32, std=1.11)
+    """
+    return _cell(_results()["ogb"].get(str(label_rate), {}), method, dataset)
 
 
 def strength(method: str, dataset: str, strength: float) -> Published | None:

@@ -98,7 +98,7 @@ class ClassTargets(Targets):
         some_class = classes.clamp(min=0)
         weights = settled.gather(1, some_class) * (classes >= 0)
         costs = F.cross_entropy(outputs.flatten(0, 1), some_class.flatten(), reduction="none").view_as(classes)
-        return _mean(weights, costs)
+        return weighted_mean(weights, costs)
 
     def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
         r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`: r of the n graphs of a class are right.
@@ -141,7 +141,7 @@ class BinaryTargets(Targets):
         labels = self.values[graphs]
         weights = torch.where(labels == 1, settled[:, 1:], settled[:, :1]) * ~labels.isnan()
         costs = F.binary_cross_entropy_with_logits(outputs, labels.nan_to_num(), reduction="none")
-        return _mean(weights.flatten(1), costs.flatten(1))
+        return weighted_mean(weights.flatten(1), costs.flatten(1))
 
     def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
         labels = self.values[graphs]
@@ -172,18 +172,18 @@ class NumberTargets(Targets):
     def settle(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train].double()
         is_measured = ~labels.isnan()
-        mean = _mean(is_measured.T, labels.nan_to_num().T)
-        deviation = _mean(is_measured.T, (labels - mean).nan_to_num().square().T).sqrt()
+        mean = weighted_mean(is_measured.T, labels.nan_to_num().T)
+        deviation = weighted_mean(is_measured.T, (labels - mean).nan_to_num().square().T).sqrt()
         rounding = 1e-7 * mean.abs()  # the deviation of equal numbers may not come out as 0
         return torch.stack([mean, torch.where(deviation > rounding, deviation, 1)]).to(self.values.dtype)
 
     def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
         is_measured, squares = self._squares(outputs, graphs, settled)
-        return _mean(is_measured.flatten(1), squares.flatten(1))
+        return weighted_mean(is_measured.flatten(1), squares.flatten(1))
 
     def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
         is_measured, squares = self._squares(outputs.double(), graphs, settled)
-        errors = _mean(is_measured.mT, squares.mT).sqrt()
+        errors = weighted_mean(is_measured.mT, squares.mT).sqrt()
         return -torch.nanmean(torch.where(is_measured.any(1), errors, torch.nan), dim=1)
 
     @torch.no_grad()
@@ -224,7 +224,7 @@ def roc_auc(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.where(is_damaged, torch.nan, wins / (num_ones * num_zeros))
 
 
-def _mean(weights: Tensor, values: Tensor) -> Tensor:
+def weighted_mean(weights: Tensor, values: Tensor) -> Tensor:
     """The weighted mean over the last dimension; 0 where nothing has a weight."""
     total = weights.sum(-1)
     return (weights * values).sum(-1) / torch.where(total > 0, total, 1)

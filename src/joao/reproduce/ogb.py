@@ -1,0 +1,289 @@
+"""The paper's large-scale table: OGB's own splits and metrics, with 1 % and 10 % of the training part's labels."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from joao.data import listing
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.data.sources import ogb_path
+from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
+from joao.errors import UserError, nearest
+from joao.evaluation.labels import Split, split_hash
+from joao.evaluation.official import OfficialScore, score_seed
+from joao.experiment import Trained, initial, load_run, pretrain
+from joao.files import make_folder
+from joao.recipe import Recipe, make_recipe
+from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
+from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import check_origin, read_checked, write
+from joao.run import Run
+from joao.scoring import describe_data, origin
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+
+OgbEncoder = OgbGin | OgbMoleculeGin | SyntaxGin
+PROTOCOL = {
+    "name": "OGB",
+    "pre-training": "the training part of the official split, no labels",
+    "labels": "a share of the training part, the same for all methods",
+    "epoch": "chosen by the validation part of the official split",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method on a data set, fine-tuned at one label rate, in percent, with all its seeds."""
+
+    dataset: str
+    method: str
+    label_rate: int
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.method}-{self.label_rate}.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pre-training, and the label rates to fine-tune it at."""
+
+    dataset: str
+    method: str
+    label_rates: tuple[int, ...]
+
+    def cells(self) -> list[Cell]:
+        return [Cell(self.dataset, self.method, rate) for rate in self.label_rates]
+
+
+@cache
+def grid() -> dict[str, Any]:
+    """The recipe of the table."""
+    return tomllib.loads((files("joao.recipes") / "ogb.toml").read_text(encoding="utf-8"))
+
+
+def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()) -> list[Cell]:
+    """The cells of the table, or of the named ones; ``none`` is always among the methods."""
+    known: tuple[tuple[str, Sequence[Any], list[Any]], ...] = (
+        ("data set", datasets, [*grid()["datasets"]]),
+        ("method", methods, [*grid()["methods"]]),
+        ("label rate", label_rates, grid()["label_rates"]),
+    )
+    for kind, given, names in known:
+        for name in given:
+            if name not in names:
+                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, names)])}")
+    return [
+        Cell(dataset, method, rate)
+        for dataset in dict.fromkeys(datasets or grid()["datasets"])
+        for method in dict.fromkeys(["none", *(methods or grid()["methods"])])
+        for rate in dict.fromkeys(label_rates or grid()["label_rates"])
+    ]
+
+
+def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
+    """The cells whose data are there, and the data sets that are not; one that was ``named`` must be."""
+    there = listing(data_root)
+    absent = [name for name in dict.fromkeys(cell.dataset for cell in wanted) if name not in there]
+    if absent and (named or len(absent) == len({cell.dataset for cell in wanted})):
+        ogb_path(absent[0], data_root)  # tells what to do
+    return [cell for cell in wanted if cell.dataset not in absent], absent
+
+
+def works(missing: Sequence[Cell]) -> list[Work]:
+    """The pre-trainings that the cells need, each once."""
+    rates: dict[tuple[str, str], list[int]] = {}
+    for cell in missing:
+        rates.setdefault((cell.dataset, cell.method), []).append(cell.label_rate)
+    return [Work(*key, tuple(values)) for key, values in rates.items()]
+
+
+def family_of(dataset: str) -> dict[str, Any]:
+    """What the recipe says of data sets of this kind."""
+    family: dict[str, Any] = grid()["families"][grid()["datasets"][dataset]]
+    return family
+
+
+def cell_recipe(dataset: str, method: str) -> Recipe:
+    """The complete recipe of a pre-training; that of JOAO for the row without, which has its encoder."""
+    family, given = family_of(dataset), grid()["methods"][method] or grid()["methods"]["joao"]
+    shared = {key: family[key] for key in ("features", "encoder", "augmentations", "training")}
+    merged = {**grid()["recipe"], **shared, **given, "data": dataset}
+    if given["method"] == "graphcl":
+        merged["policy"] = {"name": "rule_pool", "pool": family["pool"]}
+    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+
+
+def finetuning_of(dataset: str) -> dict[str, Any]:
+    """All that decides what comes behind pre-training, seeds included."""
+    family = family_of(dataset)
+    return {"seeds": grid()["seeds"], "metric": family["metric"], **family["finetuning"], **family.get("words", {})}
+
+
+def compute(
+    work: Work, benchmark: Benchmark, encoders: Path, *, device: str = "auto", precision: str = "32-true"
+) -> list[dict[str, Any]]:
+    """The records of a work's cells: pre-trains once, and fine-tunes at every label rate from every seed."""
+    recipe, unlabelled = cell_recipe(work.dataset, work.method), benchmark.unlabelled()
+    trained = None
+    if grid()["methods"][work.method]:
+        folder = encoders / work.dataset / work.method
+        trained = _pretrained(folder, recipe, unlabelled, device=device, precision=precision)
+    fabric = make_fabric(device, precision)
+    store = make_store(benchmark.graphs, Features.fixed_on(unlabelled, recipe.features)).to(fabric.device)
+    settings = finetuning_of(work.dataset)
+    how = Finetune(**{key: settings[key] for key in ("epochs", "batch_size", "learning_rate")})
+
+    def score(split: Split, seed: int) -> OfficialScore:
+        encoder = _start(recipe, trained, unlabelled, seed, device)
+        encoder.layers.dropout = settings["dropout"]
+        targets = benchmark.targets(split, settings)
+        return score_seed(Finetuning(store, targets, encoder, how, fabric, seed=seed), split, seed)
+
+    shared = {
+        "recipe": recipe.table(),
+        "finetuning": settings,
+        "precision": precision,
+        "pre-training": None if trained is None else _facts(trained),
+        **origin(device),
+    }
+    records = []
+    for cell in work.cells():
+        begun = time.perf_counter()
+        splits = [benchmark.labelled(cell.label_rate / 100, seed) for seed in settings["seeds"]]
+        scores = [score(split, seed) for split, seed in zip(splits, settings["seeds"], strict=True)]
+        took = {"seconds of fine-tuning": time.perf_counter() - begun}
+        records.append({**_described(cell, benchmark, splits, scores), **shared, **took})
+    return records
+
+
+def _described(
+    cell: Cell, benchmark: Benchmark, splits: Sequence[Split], scores: Sequence[OfficialScore]
+) -> dict[str, Any]:
+    """What a record says of its data and scores."""
+    official, found = benchmark.split, [dataclasses.asdict(score) for score in scores]
+    return {
+        "cell": dataclasses.asdict(cell),
+        "protocol": PROTOCOL,
+        "data": describe_data(benchmark.graphs),
+        "split": {
+            "by": official.name,
+            "train": len(official.train),
+            "labelled": len(splits[0].train),
+            "validation": len(official.validation),
+            "test": len(official.test),
+        },
+        "split_hash": split_hash(splits),
+        "scores": {name: [score[name] for score in found] for name in found[0]},
+    }
+
+
+def _start(recipe: Recipe, trained: Trained | None, dataset: Dataset, seed: int, device: str) -> OgbEncoder:
+    """Where fine-tuning starts: the pre-trained encoder, or the first weights of a seed."""
+    if trained is None:
+        training = dataclasses.replace(recipe.training, seed=seed)
+        encoder = initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
+    else:
+        encoder = copy.deepcopy(trained.encoder)
+    assert isinstance(encoder, OgbEncoder)
+    return encoder
+
+
+def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, precision: str) -> Trained:
+    """The run in ``folder``: taken where it is finished, gone on with where it is not, made where there is none."""
+    run = Run.open(folder) if (folder / "run.json").exists() else None
+    if run is not None and (run.recipe != recipe or run.info.fingerprint != dataset.fingerprint):
+        raise UserError(f"{folder}: was pre-trained by another recipe or on other graphs. Remove it.")
+    if run is not None and run.info.finished:
+        return load_run(folder, device=device)
+    resume = run is not None and not run.discard_if_lost()
+    return pretrain(
+        recipe, dataset, folder=folder, resume=resume, device=device, precision=precision, checkpoint_every=1
+    )
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    last = trained.metrics[-1]
+    return {
+        "graphs": trained.info.num_graphs,
+        "fingerprint": trained.info.fingerprint,
+        "policy": {
+            "augmentations": list(trained.info.pool),
+            "probabilities": last.probabilities,
+            "pair losses": last.pair_losses,
+            "drawn": trained.counts.tolist(),
+        },
+        "losses": [epoch.loss for epoch in trained.metrics],
+        "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        "seconds": sum(epoch.seconds for epoch in trained.metrics),
+        "command": trained.info.command,
+    }
+
+
+def compute_missing(
+    missing: Sequence[Cell],
+    records: Path,
+    encoders: Path,
+    *,
+    data_root: str | None,
+    device: str = "auto",
+    precision: str = "32-true",
+    jobs: int = 1,
+) -> Iterator[Work]:
+    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done.
+
+    Args:
+        missing: the cells.
+        records: the folder of records.
+        encoders: the folder of pre-trained encoders; one that was interrupted goes on.
+        data_root: where data sets lie.
+        device, precision: to train with.
+        jobs: processes, one thread each; they do not change the result.
+    """
+    make_folder(records)
+    where = {"records": records, "encoders": encoders, "data_root": data_root}
+    compute_one = partial(_compute_one, **where, device=device, precision=precision)  # type: ignore[arg-type]
+    yield from done_one_by_one(compute_one, works(missing), jobs)
+
+
+def _compute_one(work: Work, records: Path, encoders: Path, data_root: str | None, device: str, precision: str) -> None:
+    found = compute(work, benchmark_of(work.dataset, data_root), encoders, device=device, precision=precision)
+    for cell, record in zip(work.cells(), found, strict=True):
+        write(cell.path(records), record)
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    path = cell.path(records)
+    if not path.exists():
+        return False
+    expected = {
+        "cell": dataclasses.asdict(cell),
+        "recipe": cell_recipe(cell.dataset, cell.method).table(),
+        "finetuning": finetuning_of(cell.dataset),
+        "protocol": PROTOCOL,
+    }
+    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
+    return True
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        Cell(**record["cell"])
+        _ = record["scores"]["test"], record["split_hash"], record["finetuning"]["metric"]
+
+    return read_checked(path, look)

@@ -1,0 +1,62 @@
+"""The official split and the words of names, by plain loops over their text."""
+
+import os
+
+import numpy as np
+import pytest
+
+from joao.data.ogb_labels import official_split, words_of
+from joao.data.sources import ogb_path
+from joao.errors import UserError
+
+ROOT = os.environ.get("JOAO_DATA")
+
+
+@pytest.mark.parametrize(("kind", "by"), [("ppa", "species"), ("code", "project"), ("mol", "scaffold")])
+def test_parts_are_those_of_the_lines(kind, by, ogb_tables, write_ogb, tmp_path):
+    tables = ogb_tables(kind)
+    split = official_split(write_ogb(tmp_path / "x.zip", tables), 60)
+    assert split.name == by
+    for part, found in (("train", split.train), ("valid", split.validation), ("test", split.test)):
+        assert found.tolist() == [int(line) for line in tables[f"split/{by}/{part}"].splitlines()]
+
+
+def test_words_are_those_of_the_lines(ogb_tables, write_ogb, tmp_path):
+    tables = ogb_tables("code")
+    names = words_of(write_ogb(tmp_path / "x.zip", tables), 60)
+    assert names == [line.split(" ") for line in tables["raw/graph-label"].splitlines()]
+    with pytest.raises(UserError, match="has 60 lines for 61 graphs"):
+        words_of(tmp_path / "x.zip", 61)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"split/scaffold/test": "60\n"}, "its split has graph 60; there are graphs 0 to 59"),
+        ({"split/scaffold/test": "-1\n"}, "its split has graph -1"),
+        ({"split/scaffold/test": ""}, "the part 'test' of its split is empty"),
+        ({"split/random/train": "1\n"}, "expected one split, .* found random, scaffold"),
+        ({"split/scaffold/test": "one\n"}, "split/scaffold/test.csv.gz line 1: 'one' is not a whole number"),
+    ],
+)
+def test_a_split_that_is_none_is_told(files, message, ogb_tables, write_ogb, tmp_path):
+    path = write_ogb(tmp_path / "x.zip", {**ogb_tables("mol"), **files})
+    with pytest.raises(UserError, match=message):
+        official_split(path, 60)
+
+
+def test_a_graph_in_two_parts_is_told(ogb_tables, write_ogb, tmp_path):
+    tables = ogb_tables("mol")
+    first = tables["split/scaffold/train"].splitlines()[0]
+    tables["split/scaffold/test"] += f"{first}\n"
+    with pytest.raises(UserError, match=f"graph {first} is in its split more than once"):
+        official_split(write_ogb(tmp_path / "x.zip", tables), 60)
+
+
+@pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
+@pytest.mark.parametrize(("name", "sizes"), [("ogbg-molbbbp", (1631, 204, 204)), ("ogbg-molbace", (1210, 151, 152))])
+def test_official_parts_are_all_graphs(name, sizes):
+    split = official_split(ogb_path(name, ROOT), sum(sizes))
+    parts = (split.train, split.validation, split.test)
+    assert tuple(map(len, parts)) == sizes
+    assert np.sort(np.concatenate(parts)).tolist() == list(range(sum(sizes)))

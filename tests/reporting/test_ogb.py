@@ -1,0 +1,71 @@
+"""Rows of the OGB table against figures worked out by hand."""
+
+import json
+
+import pytest
+
+from joao.evaluation.statistics import gain_over_seeds
+from joao.reporting.ogb import HEADER, cells_of, overview, rows
+from joao.reporting.paper import ogb
+from joao.reporting.results import write_ogb
+
+
+def record(method, test, dataset="ogbg-ppa", rate=10, split_hash="same"):
+    return {
+        "cell": {"dataset": dataset, "method": method, "label_rate": rate},
+        "scores": {"seed": [*range(len(test))], "test": test},
+        "split": {"labelled": 7820},
+        "split_hash": split_hash,
+        "finetuning": {"metric": "accuracy"},
+        "recipe": {"training": {"epochs": 100}, "encoder": {"layers": 5, "width": 300}},
+        "pre-training": None if method == "none" else {"graphs": 78200},
+    }
+
+
+RECORDS = [record("none", [0.50, 0.60]), record("joao", [0.70, 0.64])]
+
+
+def test_a_row_by_hand():
+    none, joao = rows(RECORDS)
+    assert (none.mean, none.gain, none.pretraining) == (pytest.approx(55), None, "")
+    assert joao.gain == gain_over_seeds([70, 64], [50, 60])
+    line = dict(zip(HEADER, cells_of(joao), strict=True))
+    assert line["labels"] == "10 % (7820)"
+    assert line["score %"] == "67.00 ± 4.24"
+    assert line["paper"] == "60.91 ± 0.83"
+    assert line["less paper"] == "+6.09"
+    assert (line["encoder"], line["pre-training"]) == ("5 x 300", "78,200 graphs, 100 epochs")
+
+
+def test_scores_with_other_labels_are_not_compared():
+    assert rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other")])[1].gain is None
+    assert rows([RECORDS[0], record("joao", [0.7])])[1].gain is None
+    assert rows([RECORDS[0], record("joao", [0.7, 0.8], rate=1)])[1].gain is None
+
+
+def test_the_newer_code_set_stands_beside_the_figures_of_the_older():
+    assert ogb("none", "ogbg-code2", 1).mean == 6.06
+    assert ogb("joao", "ogbg-molbbbp", 1) is None
+    assert ogb("joao", "ogbg-ppa", 5) is None
+
+
+def test_the_overview_has_the_papers_columns_also_where_ours_lack():
+    text = overview(rows(RECORDS), [("ogbg-code2", 1)], ["none", "joao", "joaov2"])
+    assert text.splitlines()[0] == "| score % | ogbg-code2, 1 % | ogbg-ppa, 10 % |"
+    assert text.splitlines()[2:] == [
+        "| no pre-training | (6.1) | 55.00 ± 7.07 (56.0) |",
+        "| JOAO | (6.8) | 67.00 ± 4.24 (60.9) |",
+        "| JOAOv2 | (7.7) | (59.3) |",
+    ]
+
+
+def test_documents_are_made_of_all_records(tmp_path):
+    for each in [*RECORDS, record("joao", [0.9, 0.8], "ogbg-molbbbp", 1)]:
+        cell = each["cell"]
+        path = tmp_path / cell["dataset"] / f"{cell['method']}-{cell['label_rate']}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(each))
+    text = write_ogb(tmp_path).read_text()
+    lines = [line for line in text.splitlines() if line.startswith("| ogbg")]
+    assert [line.split(" | ")[2] for line in lines] == ["no pre-training", "JOAO", "JOAO"]
+    assert "(16.0)" in (tmp_path / "overview.md").read_text()
