@@ -275,7 +275,7 @@ def page(record: dict[str, Any]) -> str:
         "\n\n".join(
             [
                 "# Two processes against one",
-                f"Made by `{record['command']}`; not to be edited. Two processes on one machine, CPU, gloo, {where['threads']} thread "
+                f"Made by `python studies/{record['command']}`; not to be edited. Two processes on one machine, CPU, gloo, {where['threads']} thread "
                 f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
                 f"{where['cores']} cores; load of the machine when it began {record['load'][0]:.1f}.",
                 "## Step by step",
