@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def study():
     spec = importlib.util.spec_from_file_location("processes_study", ROOT / "studies" / "processes.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
     spec.loader.exec_module(module)
     return module
 
