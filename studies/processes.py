@@ -275,7 +275,7 @@ def page(record: dict[str, Any]) -> str:
         "\n\n".join(
             [
                 "# Two processes against one",
-                f"Made by `{record['command']}`; not to be edited. Two processes on one machine, CPU, gloo, {where['threads']} thread "
+                f"Made by `python studies/{record['command']}`; not to be edited. Two processes on one machine, CPU, gloo, {where['threads']} thread "
                 f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
                 f"{where['cores']} cores; load of the machine when it began {record['load'][0]:.1f}.",
                 "## Step by step",
@@ -286,8 +286,20 @@ def page(record: dict[str, Any]) -> str:
                 "same between float32 and float64 in one process.",
                 markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
                 "## Speed",
-                f"JOAO, graphs per second, median (least to most) of {ROUNDS} epochs each, measured in turn.",
-                markdown(["data", "encoder", "batch", "one process", "two processes", "two / one, by epoch"], speeds),
+                f"JOAO, graphs per second, median (least to most) of {ROUNDS} epochs each, measured in turn. CPU s: of the first process in an epoch, median.",
+                markdown(
+                    [
+                        "data",
+                        "encoder",
+                        "batch",
+                        "one process",
+                        "two processes",
+                        "two / one, by epoch",
+                        "CPU s, one",
+                        "CPU s, first of two",
+                    ],
+                    speeds,
+                ),
                 "## A process is killed",
                 f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
                 f"epoch {KILL['kill after epoch'] + 1} or later; then `joao pretrain --resume RUN`, compared with an undisturbed run.",
