@@ -49,6 +49,7 @@ STRUCTURES = 4  # shards with structures of their own
 MOST_IN_MEMORY = 1_000_000
 SPEED_GRAPHS = 100_000
 TIMED_BATCHES, TIMED_STEPS = 40, 8
+H200 = 106_339  # molecules a second that JOAO trains on, GIN 5x300, fast path: results/benchmarks/tables.md
 ENCODER = {"name": "gin", "width": 32, "layers": 3}
 
 
@@ -465,6 +466,16 @@ def billion(record: dict[str, Any], graphs: int = 10**9, ranks: int = 64) -> lis
             "read a second, all ranks",
             f"{ranks * rate * each / 1e9:.1f} GB at most",
             f"{rate:,.0f} graphs a CPU second in one thread, measured: more than this a rank cannot take",
+        ],
+        [
+            "an epoch",
+            f"{graphs / ranks / H200 / 60:.1f} minutes at best",
+            f"{H200:,} graphs a second and GPU: JOAO on one H200, fast path, graphs on the card (results/benchmarks)",
+        ],
+        [
+            "read a second at that speed, all ranks",
+            f"{ranks * H200 * each / 1e9:.2f} GB",
+            "computed from it and from bytes a graph",
         ],
         [
             "projections gathered a step, each rank",

@@ -72,7 +72,12 @@ def test_it_goes_on_where_it_was(sources, tmp_path, expected, after):
 
 def test_a_shard_that_is_not_whole_is_written_anew_and_those_behind_it(sources, tmp_path, expected):
     folder = tmp_path / "store"
-    for damage in (lambda path: path.write_bytes(path.read_bytes()[:-1]), lambda path: path.unlink()):
+    damages = (
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.unlink(),
+        lambda path: shutil.copy(path.with_name("shard-00002.safetensors"), path),
+    )
+    for damage in damages:
         interrupted(sources, folder, 4)
         before = {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
         damage(folder / "shard-00001.safetensors")

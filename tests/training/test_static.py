@@ -56,7 +56,7 @@ def test_a_fast_step_has_the_gradients_of_a_plain_step(make_method, make_trainin
     for fast in (False, True):
         training = make_training(make_method(heads, pool=certain_pool), fast=fast)
         training.model.train()
-        training.steps.train(training._batches("batches")[0], torch.tensor([pair]))
+        training.steps.train(next(training._batches("batches")), torch.tensor([pair]))
         gradients.append({name: each.grad for name, each in training.model.named_parameters()})
         buffers.append([*training.model.buffers()])
     plain, fast = gradients
