@@ -2,7 +2,7 @@
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 
 function lineChart(title, unit, series) {
-  const width = 560, height = 300, left = 52, right = 14, top = 12, bottom = 38;
+  const narrow = innerWidth < 560, width = narrow ? 340 : 560, height = narrow ? 240 : 300, left = 46, right = 14, top = 12, bottom = 38;
   const xs = series.flatMap((each) => each.x), ys = series.flatMap((each) => each.y);
   const xLow = Math.min(...xs), xHigh = Math.max(...xs);
   let yLow = Math.min(...ys), yHigh = Math.max(...ys);

@@ -46,7 +46,7 @@ function mapOf(run) {
   const tall = Math.max(300, Math.min(1000, Math.max(...ys)));
   const rise = (tall - Math.max(...ys)) / 2;
   const px = xs.map((x) => x + margin), py = ys.map((y) => tall - rise - y + margin);
-  const radius = count > 2500 ? 4.5 : count > 600 ? 6 : 8;
+  const radius = (count > 2500 ? 4.5 : count > 600 ? 6 : 8) * (innerWidth < 560 ? 2 : 1);
   const svg = drawn("svg", { viewBox: `0 0 ${1000 + 2 * margin} ${tall + 2 * margin}`, class: "points", tabindex: 0, role: "application", "aria-label": `Map of ${count} embeddings of ${run.name}. Arrow keys go from graph to graph, Escape leaves.` });
   const points = xs.map(() => drawn("path", {}));
   const ring = drawn("circle", { r: radius + 5, class: "chosen", visibility: "hidden" });
@@ -99,15 +99,15 @@ function mapOf(run) {
   };
   const shown = (i) => kept < 0 || colouring.codes[i] === kept;
   const pointer = (event) => {
-    const box = svg.getBoundingClientRect(), scale = (1000 + 2 * margin) / box.width;
-    const [point, distance] = nearest((event.clientX - box.left) * scale, (event.clientY - box.top) * scale, shown);
-    if (point < 0 || distance > 28 * scale) leave();
+    const matrix = svg.getScreenCTM();
+    const [point, distance] = nearest((event.clientX - matrix.e) / matrix.a, (event.clientY - matrix.f) / matrix.d, shown);
+    if (point < 0 || distance * matrix.a > 28) leave();
     else if (point !== chosen || byId("tip").hidden) choose(point, event.clientX, event.clientY);
     else placeTip(event.clientX, event.clientY);
   };
   const atPoint = (point) => {
-    const box = svg.getBoundingClientRect(), scale = box.width / (1000 + 2 * margin);
-    choose(point, box.left + px[point] * scale, box.top + py[point] * scale);
+    const matrix = svg.getScreenCTM();
+    choose(point, matrix.e + px[point] * matrix.a, matrix.f + py[point] * matrix.d);
   };
   svg.addEventListener("pointermove", pointer);
   svg.addEventListener("pointerdown", pointer);

@@ -69,7 +69,7 @@ function heatMap(kind, names) {
     const colour = colourAt(share);
     cell.style.backgroundColor = rgb(colour);
     cell.style.color = isLight(colour) ? "#000" : "#fff";
-    cell.textContent = values[place].toFixed(kind.digits);
+    cell.textContent = values[place] === 0 ? "0" : values[place].toFixed(kind.digits);
     cell.title = `${cell.pair}: ${values[place].toFixed(kind.digits + 1)}`;
   });
   return { holder, show };

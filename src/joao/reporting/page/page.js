@@ -8,6 +8,7 @@ function startTabs() {
       each.tabIndex = isChosen ? 0 : -1;
       byId(each.getAttribute("aria-controls")).hidden = !isChosen;
     }
+    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     hideTip();
   };
   tabs.forEach((tab, number) => {

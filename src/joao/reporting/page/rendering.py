@@ -178,7 +178,7 @@ def _pairs(subject: Subject) -> str:
     if metrics[-1].pair_losses is None:
         return f"The policy ({subject.run.recipe.policy.name}) is fixed and learns nothing."
     leading = PairTable.of(pool, metrics[-1].probabilities).over_strengths().top(3)
-    return "Chosen most at the end: " + ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading) + "."
+    return "Chosen most at the end: " + ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading).replace("_", " ") + "."
 
 
 def _facts(subject: Subject) -> list[tuple[str, str]]:
