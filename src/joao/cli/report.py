@@ -21,7 +21,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write each picture as PDF, SVG and PNG, too.")
     ] = None,
-    graphs: Annotated[int, typer.Option(min=1, help="Most graphs on a map; of more, a sample is taken.")] = 4000,
+    graphs: Annotated[int, typer.Option(min=1, help="Most graphs on a map; of more, a sample is taken.")] = 5000,
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:

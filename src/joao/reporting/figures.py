@@ -82,8 +82,8 @@ def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     write_file(path, buffer.getvalue())
 
 
-def draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
-    """Draws a panel, with its scale beside it."""
+def draw_panel(figure: Any, axes: Any, panel: Panel, *, has_rows: bool = True) -> None:
+    """Draws a panel, with its scale beside it and, where it ``has_rows`` of its own, their names."""
     most = float(np.nanmax(abs(panel.values)))
     low = 0.0 if panel.is_share else panel.low
     colours = {"cmap": "PuOr", "vmin": -most, "vmax": most} if low is None else {"cmap": "cividis", "vmin": low}
@@ -96,9 +96,10 @@ def draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     axes.set_title(panel.heading)
     across = [name.replace("_", " ") for name in panel.columns]
     axes.set_xticks(range(len(across)), across, rotation=30, ha="right")
-    axes.set_yticks(range(len(panel.rows)), [name.replace("_", " ") for name in panel.rows])
+    rows = [name.replace("_", " ") for name in panel.rows]
+    axes.set_yticks(range(len(rows)), rows if has_rows else [])
     axes.set_xlabel(panel.column_label)
-    axes.set_ylabel(panel.row_label)
+    axes.set_ylabel(panel.row_label if has_rows else "")
     for (i, j), value in np.ndenumerate(panel.values):
         if np.isnan(value):
             continue

@@ -59,11 +59,10 @@ def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path)
     tables = {name: tables[name] for name in sorted(tables, key=_place)}
     if not tables:
         raise UserError(f"figure 3: no record of {method} says which pairs were drawn.")
-    with new_figure(3.3 * len(tables), 3.3) as figure:
-        for axes, (dataset, table) in zip(
-            figure.subplots(1, len(tables), squeeze=False)[0], tables.items(), strict=True
-        ):
-            draw_panel(figure, axes, pairs_panel(dataset, table.over_strengths()))
+    with new_figure(1 + 3.3 * len(tables), 3.5) as figure:
+        panels = figure.subplots(1, len(tables), squeeze=False)[0]
+        for number, (axes, (dataset, table)) in enumerate(zip(panels, tables.items(), strict=True)):
+            draw_panel(figure, axes, pairs_panel(dataset, table.over_strengths()), has_rows=number == 0)
         return write_picture(figure, stem)
 
 

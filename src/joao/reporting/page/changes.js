@@ -22,7 +22,7 @@ function changesOf(run) {
   const show = () => {
     const example = run.examples[Number(select.value)];
     const graph = readGraph(example.nodes, example.drawing), places = layout(graph);
-    const picture = (change, name, words) => made("figure", {}, graphPicture(graph, places, set.labels, change), made("figcaption", {}, made("strong", {}, name), made("br"), made("span", { class: "quiet" }, words)));
+    const picture = (change, name, words) => made("figure", {}, graphPicture(graph, places, set, change), made("figcaption", {}, made("strong", {}, name), made("br"), made("span", { class: "quiet" }, words)));
     place.replaceChildren(
       picture(null, "before", "as it is"),
       ...example.members.map((member) => {

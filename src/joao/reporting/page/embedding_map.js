@@ -37,7 +37,7 @@ function tipOf(set, fingerprint, colouring, point) {
   if (!texts) return [...lines, made("p", { class: "quiet" }, "not drawn: see below the map")];
   const graph = readGraph(set.nodes[point], texts), key = `${fingerprint} ${point}`;
   if (!layouts.has(key)) layouts.set(key, layout(graph));
-  return [graphPicture(graph, layouts.get(key), set.labels), ...lines];
+  return [graphPicture(graph, layouts.get(key), set), ...lines];
 }
 
 function mapOf(run) {
@@ -168,10 +168,10 @@ function startMaps() {
   const select = byId("colouring");
   const names = [...new Set(Object.values(report.sets).flatMap((set) => set.colourings.map((each) => each.name)))];
   names.forEach((name, number) => select.append(made("option", { value: number }, name)));
-  byId("map-controls").hidden = names.length < 2;
+  byId("map-controls").hidden = Object.values(report.sets).every((set) => set.colourings.length < 2);
   const colour = () => maps.forEach((map, number) => {
     const set = report.sets[report.runs[number].set];
-    map.colour(set ? set.colourings.findIndex((each) => each.name === (names[Number(select.value)] ?? null)) : -1);
+    map.colour(set ? Math.max(0, set.colourings.findIndex((each) => each.name === names[Number(select.value)])) : 0);
   });
   select.addEventListener("change", colour);
   colour();

@@ -96,7 +96,7 @@ function fitted(places, width, height, margin) {
 }
 
 // The picture; `change` says which nodes and edges left, came or were masked.
-function graphPicture(graph, places, labels, change = null, width = 200, height = 150) {
+function graphPicture(graph, places, set, change = null, width = 200, height = 150) {
   const { at, scale } = fitted(places, width, height, 12);
   const radius = Math.max(1.6, Math.min(8, scale * 0.34));
   const lost = new Set(change ? change.lost : []), masked = new Set(change ? change.masked : []);
@@ -109,15 +109,33 @@ function graphPicture(graph, places, labels, change = null, width = 200, height 
   for (const [u, v] of change ? change.added : []) picture.append(...bondLines(at[u], at[v], 0, "edge added"));
   at.forEach(([x, y], node) => {
     const code = graph.codes.length ? graph.codes[node] : -1;
-    const kind = lost.has(node) ? "ghost" : masked.has(node) ? "hidden-features" : code > 0 ? `c${(code - 1) % 7}` : "plain";
-    picture.append(drawn("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: radius.toFixed(1), class: kind }));
-    const text = masked.has(node) ? "?" : code >= 0 ? labels[code] : "";
-    if (text && text.length < 3 && radius >= 5 && !lost.has(node)) {
-      const tone = masked.has(node) ? "on-hidden" : kind === "c4" || kind === "c5" || kind === "c6" ? "on-light" : null;
-      picture.append(drawn("text", { x: x.toFixed(1), y: y.toFixed(1), class: tone }, text));
-    }
+    const state = lost.has(node) ? "ghost" : masked.has(node) ? "hidden-features" : "";
+    const text = masked.has(node) ? "?" : code >= 0 ? set.labels[code] : "";
+    picture.append(...(set.kind === "molecules" ? atomMarks(x, y, text, code, state, radius) : nodeMarks(x, y, text, code, state, radius)));
   });
   return picture;
+}
+
+function mark(name, x, y, attributes, ...children) {
+  const at = name === "circle" ? { cx: x.toFixed(1), cy: y.toFixed(1) } : { x: x.toFixed(1), y: y.toFixed(1) };
+  return drawn(name, { ...at, ...attributes }, ...children);
+}
+
+// A disc in the colour of its label, the most frequent one in grey, with the label in it where there is room.
+function nodeMarks(x, y, text, code, state, radius) {
+  const kind = state || (code > 0 ? `c${(code - 1) % 7}` : "plain");
+  const disc = mark("circle", x, y, { r: radius.toFixed(1), class: kind });
+  if (!text || text.length > 2 || radius < 5 || state === "ghost") return [disc];
+  const tone = state ? "on-hidden" : ["c4", "c5", "c6"].includes(kind) ? "on-light" : null;
+  return [disc, mark("text", x, y, { class: tone }, text)];
+}
+
+// As chemists draw: carbon is where lines meet, any other atom is its symbol.
+function atomMarks(x, y, text, code, state, radius) {
+  if (state === "ghost") return [mark("circle", x, y, { r: Math.min(radius, 5).toFixed(1), class: "ghost" })];
+  if (state) return [mark("circle", x, y, { r: 5.2, class: state }), mark("text", x, y, { class: "on-hidden" }, text)];
+  if (text === "C") return [mark("circle", x, y, { r: 1.8, class: "plain" })];
+  return [mark("circle", x, y, { r: 5.4, class: "halo" }), mark("text", x, y, { class: `symbol c${Math.max(code - 1, 0) % 6}` }, text)];
 }
 
 // One line, or of a molecule two, three, or for an aromatic bond one and a dashed one.

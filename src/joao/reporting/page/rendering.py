@@ -108,14 +108,15 @@ def _why_not(subject: Subject) -> dict[str, str]:
 
 def _sets(subjects: Sequence[Subject]) -> dict[str, Any]:
     """The graphs on the maps, those of one data set once."""
-    found = {each.run.info.fingerprint: each for each in subjects if each.dataset is not None}
-    return {
-        fingerprint: graph_set(
-            each.dataset, each.numbers.tolist(), each.run.info.num_graphs, MOST_CHARACTERS // len(found)
-        )
-        for fingerprint, each in found.items()
-        if each.dataset is not None
-    }
+    found = {each.run.info.fingerprint: (each, each.dataset) for each in subjects if each.dataset is not None}
+    sets, left = {}, MOST_CHARACTERS
+    by_size = sorted(found.items(), key=lambda item: item[1][1].num_edges)
+    for before, (fingerprint, (subject, dataset)) in enumerate(by_size):
+        # Equal parts of what is left: small sets come first and leave theirs to the others.
+        most = left // (len(found) - before)
+        sets[fingerprint] = graph_set(dataset, subject.numbers.tolist(), subject.run.info.num_graphs, most)
+        left -= len(json.dumps([sets[fingerprint][key] for key in ("names", "smiles", "drawings")]))
+    return sets
 
 
 def tell(subject: Subject) -> Told:
