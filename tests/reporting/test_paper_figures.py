@@ -6,9 +6,7 @@ from matplotlib.axes import Axes
 
 from joao.errors import UserError
 from joao.reporting import paper_figures
-from joao.reporting.paper_figures import draw_figure_2, draw_figure_3, read_policies
-
-ROOT = "results"
+from joao.reporting.paper_figures import draw_figure_2, draw_figure_3, gamma_markdown, read_policies
 
 
 def curve(dataset, gamma, seed, losses):
@@ -39,6 +37,16 @@ def test_curves_are_means_over_seeds_in_the_order_of_gamma(tmp_path, monkeypatch
     assert [path.name for path in paths] == ["figure-2.pdf", "figure-2.svg", "figure-2.png"]
     assert drawn == [("γ = 0.1", [1, 2], [3, 1]), ("γ = 1", [1, 2], [5, 2.5]), ("γ = 0.1", [1, 2], [9, 8])]
     assert bands[1] == ([4, 2], [6, 3])
+
+
+def test_how_far_a_table_moves_by_hand():
+    there, back = [[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]
+    records = [
+        curve("A", 10.0, 0, [4, 2, 1]) | {"probabilities": [there, back, there]},
+        curve("A", 10.0, 1, [4, 2, 2]) | {"probabilities": [there, there, there]},
+    ]
+    # One of the two moves wholly in every epoch and is back after two; the last losses are 1 and 2.
+    assert gamma_markdown(records).splitlines()[2] == "| A | 10 | 2 | 1.500 | 2.0 | 0.50 | 0.00 |"
 
 
 def record(dataset, method, drawn):

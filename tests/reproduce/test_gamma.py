@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.reproduce import gamma, unsupervised
 from joao.reproduce.gamma import Cell, cell_recipe, cells, compute, is_done
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_the_grid_and_what_a_cell_changes():
@@ -18,7 +21,7 @@ def test_the_grid_and_what_a_cell_changes():
     assert own.policy.options == {**joao.policy.options, "gamma": 10.0}
     assert dataclasses.replace(own, policy=joao.policy) == joao
     assert cell_recipe(Cell("NCI1", 0.1, 1)) == joao
-    with pytest.raises(UserError, match="unknown data set 'NCI'. Did you mean 'NCI1'"):
+    with pytest.raises(UserError, match=r"unknown data set 'NCI'\. Did you mean 'NCI1'"):
         cells(["NCI"])
 
 
@@ -34,7 +37,7 @@ def test_a_record_holds_every_epoch_and_is_known_again(tmp_path):
     assert is_done(cell, tmp_path)
     record["recipe"]["training"]["epochs"] = 3
     path.write_text(json.dumps(record))
-    with pytest.raises(UserError, match="was made by another recipe than gamma 0.1 on MUTAG has now"):
+    with pytest.raises(UserError, match=r"was made by another recipe than gamma 0\.1 on MUTAG has now"):
         is_done(cell, tmp_path)
     path.write_text("{}")
     with pytest.raises(UserError, match="is not a record"):
@@ -42,7 +45,4 @@ def test_a_record_holds_every_epoch_and_is_known_again(tmp_path):
 
 
 def test_the_records_of_the_project():
-    from pathlib import Path
-
-    folder = Path(__file__).parent.parent.parent / "results" / "gamma"
-    assert all(is_done(cell, folder) for cell in cells())
+    assert all(is_done(cell, ROOT / "results" / "gamma") for cell in cells())

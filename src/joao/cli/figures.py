@@ -25,8 +25,8 @@ def figure_2(
 
     What has a record is not computed again. Nothing is scored.
     """
-    from joao.files import make_folder
-    from joao.reporting.paper_figures import draw_figure_2
+    from joao.files import make_folder, write_file
+    from joao.reporting.paper_figures import draw_figure_2, gamma_markdown
     from joao.reproduce.gamma import cells, compute_missing, is_done, read_record
 
     output = Output(quiet, as_json)
@@ -38,8 +38,11 @@ def figure_2(
         for cell in compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores()):
             bar.advance(f"{cell.dataset} gamma {cell.gamma:g} seed {cell.seed}")
             output.log(f"done: {cell.dataset} gamma {cell.gamma:g} seed {cell.seed}")
+    records = [read_record(cell.path(out)) for cell in wanted]
+    heading = "# JOAO for several gamma\n\nMade from records by `joao reproduce figure-2`; not to be edited.\n\n"
+    write_file(out / "table.md", heading + gamma_markdown(records))
     make_folder(figures)
-    _say(draw_figure_2([read_record(cell.path(out)) for cell in wanted], figures / "figure-2"), output)
+    _say(draw_figure_2(records, figures / "figure-2"), output)
 
 
 def figure_3(

@@ -11,7 +11,9 @@ import numpy as np
 from joao.errors import UserError
 from joao.reporting.figures import draw_panel, pairs_panel
 from joao.reporting.learned import learned_tables
+from joao.reporting.page.history import effective_pairs
 from joao.reporting.picture_files import COLOURS, DASHES, new_figure, write_picture
+from joao.reporting.tables import markdown
 from joao.reproduce import semi_supervised, unsupervised
 
 # Where the paper drew its tables.
@@ -45,6 +47,28 @@ def draw_figure_2(records: Sequence[Mapping[str, Any]], stem: Path) -> list[Path
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.legend()
         return write_picture(figure, stem)
+
+
+def gamma_markdown(records: Sequence[Mapping[str, Any]]) -> str:
+    """What the curves end in and how far the table moves, as Markdown: means over seeds.
+
+    A table moves by half the sum of the differences of its probabilities: 0 is not at all, 1 is to other pairs.
+    """
+    groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault((record["cell"]["dataset"], record["cell"]["gamma"]), []).append(record)
+    lines = []
+    for (dataset, gamma), own in groups.items():
+        tables = [np.array(record["probabilities"]) for record in own]
+        figures = [
+            [record["losses"][-1] for record in own],
+            [effective_pairs(table[-1]) for table in tables],
+            *([np.abs(table[lag:] - table[:-lag]).sum((1, 2)).mean() / 2 for table in tables] for lag in (1, 2)),
+        ]
+        loss, pairs, one, two = (float(np.mean(values)) for values in figures)
+        lines.append([dataset, f"{gamma:g}", str(len(own)), f"{loss:.3f}", f"{pairs:.1f}", f"{one:.2f}", f"{two:.2f}"])
+    header = ["data", "gamma", "seeds", "last loss", "pairs in effect at the end", "moved in an epoch", "in two epochs"]
+    return markdown(header, lines) + "\n"
 
 
 def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path) -> list[Path]:

@@ -16,7 +16,7 @@ KINDS = ("pdf", "svg", "png")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 DASHES = ("-", "--", ":", "-.")
 MARKS = ("o", "s", "^", "D", "v", "P")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 9,
@@ -47,6 +47,8 @@ def new_figure(width: float, height: float) -> Iterator[Any]:
 def write_picture(figure: Any, stem: Path) -> list[Path]:
     """Writes a figure as ``stem.pdf``, ``stem.svg`` and ``stem.png``; the same figure gives the same bytes."""
     paths = []
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # places are found once, not once a file
     for kind in KINDS:
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=_NO_DATE[kind])

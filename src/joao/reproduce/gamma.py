@@ -54,9 +54,7 @@ def cell_recipe(cell: Cell) -> Recipe:
     """JOAO's recipe of the unsupervised table, but for gamma."""
     recipe = unsupervised.cell_recipe(unsupervised.Cell(cell.dataset, "joao", cell.seed))
     assert recipe is not None  # JOAO has an encoder
-    return dataclasses.replace(
-        recipe, policy=Part(recipe.policy.name, {**recipe.policy.options, "gamma": cell.gamma})
-    )
+    return dataclasses.replace(recipe, policy=Part(recipe.policy.name, {**recipe.policy.options, "gamma": cell.gamma}))
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, Any]:

@@ -31,7 +31,9 @@ class Page:
         self._numbers, self._answers, self._rest, self._session = itertools.count(1), {}, b"", None
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
-        options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --remote-debugging-pipe --no-first-run"
+        options = (
+            "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --remote-debugging-pipe --no-first-run"
+        )
         command = f"exec {program()} {options} --user-data-dir={folder} about:blank 3<&{to_read} 4>&{to_write}"
         self._process = subprocess.Popen(
             ["bash", "-c", command], pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -111,8 +113,9 @@ class Page:
 
     def middle(self, selector):
         script = (
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); "
-            "const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect(); "
+            "return [b.left + b.width / 2, b.top + b.height / 2]; })()"
         )
         return self.ask(script)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.reporting.page.chromium import Page, program
 
 from joao.data.base import make_dataset
 from joao.reporting.page.rendering import render
-from tests.reporting.page.chromium import Page, program
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium on this machine")
 

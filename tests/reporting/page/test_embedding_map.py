@@ -45,7 +45,7 @@ def test_whole_places_keep_one_scale():
 
 def test_unknown_kinds_and_missing_packages_are_told(monkeypatch):
     check_kind("tsne")
-    with pytest.raises(UserError, match="unknown kind of map. Did you mean 'tsne'"):
+    with pytest.raises(UserError, match=r"unknown kind of map\. Did you mean 'tsne'"):
         check_kind("tnse")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs the package umap-learn. Install it \(pip install umap-learn\)"):

@@ -92,7 +92,9 @@ def test_four_thousand_graphs_and_a_hundred_epochs_stay_below_a_megabyte(scored_
     dataset = replace(made, classes=np.arange(4000) % 2, class_names=("a", "b"), graph_names=names)
     size = 13
     tables = numbers.dirichlet(np.ones(size**2), 100).reshape(100, size, size).tolist()
-    metrics = [EpochMetrics(i + 1, 2.5 / (i + 1), tables[i], tables[i], [[9] * size] * size, 1.0, 1.0) for i in range(100)]
+    metrics = [
+        EpochMetrics(i + 1, 2.5 / (i + 1), tables[i], tables[i], [[9] * size] * size, 1.0, 1.0) for i in range(100)
+    ]
     pool = tuple(f"{'abcde'[i // 3]}(strength=0.{i % 3})" for i in range(size))
     subject = subject_of(scored_run)
     info = replace(subject.run.info, pool=pool, num_graphs=4000, own={"augmentations": "made up"})

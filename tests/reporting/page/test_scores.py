@@ -19,7 +19,11 @@ def record(accuracies, hashes="ab", fingerprint="f", labels="true"):
     }
     gains = {f"gain over {name}": {"mean": 0.1, "low": -0.1, "high": 0.2} for name in NAMES}
     data = {"fingerprint": fingerprint, "name": "MUTAG"}
-    return {"chance": 0.4, "data": data, "protocol": {"labels": labels}, "run": scores} | gains | dict.fromkeys(NAMES, scores)
+    return (
+        {"chance": 0.4, "data": data, "protocol": {"labels": labels}, "run": scores}
+        | gains
+        | dict.fromkeys(NAMES, scores)
+    )
 
 
 NAMES = ("histogram", "untrained_initial", "untrained")

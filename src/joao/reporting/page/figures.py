@@ -151,18 +151,23 @@ def _draw_graph(
     codes: NDArray[np.int64],
     labels: Sequence[str],
 ) -> None:
+    from matplotlib.collections import LineCollection
+
     lost, masked, cut = set(change["lost"]), set(change["masked"]), set(change["cut"])
-    for edge in edges:
-        gone = bool(lost & set(edge)) or edge in cut
-        look = {"color": "#aaaaaa", "lw": 0.8, "ls": ":"} if gone else {"color": "#666666", "lw": 1.2}
-        axes.plot(*places[list(edge)].T, zorder=1, **look)
-    for edge in change["added"]:
-        axes.plot(*places[list(edge)].T, zorder=1, color=COLOURS[1], lw=1.8)
+    gone = [edge for edge in edges if lost & set(edge) or edge in cut]
+    kept = [edge for edge in edges if edge not in set(gone)]
+    for pairs, look in (
+        (gone, {"colors": "#aaaaaa", "linewidths": 0.8, "linestyles": ":"}),
+        (kept, {"colors": "#666666", "linewidths": 1.2}),
+        (change["added"], {"colors": COLOURS[1], "linewidths": 1.8}),
+    ):
+        axes.add_collection(LineCollection([places[list(pair)] for pair in pairs], zorder=1, **look))
+    faces = [COLOURS[(code - 1) % 6] if len(labels) and code else "#777777" for code in codes]
+    faces = ["white" if node in lost else "black" if node in masked else face for node, face in enumerate(faces)]
+    borders = ["#999999" if node in lost else face for node, face in enumerate(faces)]
+    styles = [":" if node in lost else "-" for node in range(len(places))]
+    axes.scatter(*places.T, s=60, c=faces, edgecolors=borders, linestyles=styles, zorder=2)
     for node, (x, y) in enumerate(places):
-        colour = COLOURS[(codes[node] - 1) % 6] if len(labels) and codes[node] else "#777777"
-        face = "white" if node in lost else "black" if node in masked else colour
-        style = ":" if node in lost else "-"
-        axes.scatter(x, y, s=60, color=face, edgecolors="#999999" if node in lost else face, linestyles=style, zorder=2)
         text = "?" if node in masked else labels[codes[node]] if len(labels) else ""
         if text and len(text) < 3 and node not in lost and len(places) <= 60:
             axes.text(x, y, text, ha="center", va="center_baseline", color="white", fontsize=5.5, zorder=3)

@@ -68,7 +68,7 @@ def effective_pairs(probabilities: ArrayLike) -> float:
 def _some(total: int, most: int) -> list[int]:
     """At most ``most`` places among ``total``, evenly, with the first and the last."""
     places: NDArray[np.int64] = np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
-    return places.tolist()
+    return [int(place) for place in places]
 
 
 def _whole(table: ArrayLike | None) -> list[int]:

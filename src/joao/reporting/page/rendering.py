@@ -56,9 +56,8 @@ def render(subjects: Sequence[Subject], kind: str) -> str:
     styles = Markup(_file("page.css"))
     script = Markup("\n".join(_file(f"{name}.js") for name in SCRIPTS))
     title = ", ".join(f"{each.name}: {each.data}, {each.method}" for each in told)
-    return _template().render(
-        title=title, runs=told, differences=gaps, data=as_script(data), styles=styles, script=script, version=__version__
-    )
+    parts = {"data": as_script(data), "styles": styles, "script": script}
+    return str(_template().render(title=title, runs=told, differences=gaps, version=__version__, **parts))
 
 
 def as_script(value: Any) -> Markup:
@@ -179,7 +178,8 @@ def _pairs(subject: Subject) -> str:
     if metrics[-1].pair_losses is None:
         return f"The policy ({subject.run.recipe.policy.name}) is fixed and learns nothing."
     leading = PairTable.of(pool, metrics[-1].probabilities).over_strengths().top(3)
-    return "Chosen most at the end: " + ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading).replace("_", " ") + "."
+    said = ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading)
+    return f"Chosen most at the end: {said}.".replace("_", " ")
 
 
 def _facts(subject: Subject) -> list[tuple[str, str]]:

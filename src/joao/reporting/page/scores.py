@@ -50,7 +50,8 @@ def find_score(run: Run) -> dict[str, Any] | None:
     found = [_read(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
     true = [record for record in found if record["protocol"]["labels"] == "true"]
     own = [record for record in true if record["data"]["fingerprint"] == run.info.fingerprint]
-    return (own or true or [None])[-1]
+    best = own or true
+    return best[-1] if best else None
 
 
 def _read(path: Path) -> dict[str, Any]:
