@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from joao import __version__
 from joao.evaluation.statistics import Gain
 from joao.pair_table import PairTable
+from joao.provenance import versions
 from joao.reporting.page.changes import examples
 from joao.reporting.page.embedding_map import plane, whole_places
 from joao.reporting.page.graph_set import graph_set
@@ -57,7 +57,7 @@ def render(subjects: Sequence[Subject], kind: str) -> str:
     script = Markup("\n".join(_file(f"{name}.js") for name in SCRIPTS))
     title = ", ".join(f"{each.name}: {each.data}, {each.method}" for each in told)
     parts = {"data": as_script(data), "styles": styles, "script": script}
-    return str(_template().render(title=title, runs=told, differences=gaps, version=__version__, **parts))
+    return str(_template().render(title=title, runs=told, differences=gaps, version=versions()["joao"], **parts))
 
 
 def as_script(value: Any) -> Markup:
