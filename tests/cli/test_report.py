@@ -7,14 +7,22 @@ import pytest
 
 
 def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
-    outcome = joao("report", mutag_run, "--figures", "figures")
+    outcome = joao("report", mutag_run)
     assert (outcome.code, outcome.err) == (0, "")
     assert "Report: report.html (" in outcome.out
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert len(list((tmp_path / "figures").iterdir())) == 15
     before = (tmp_path / "report.html").read_bytes()
     assert joao("report", mutag_run, "--quiet").out == ""
     assert (tmp_path / "report.html").read_bytes() == before  # no chance, no date
+
+
+def test_pictures(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 2, "--method", "infomax")
+    outcome = joao("report", "run", "--figures", "figures", "--map", "tsne")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Pictures, each as PDF, SVG and PNG: map, training in figures" in outcome.out
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    assert "t-SNE, perplexity 8" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_graphs_that_are_not_at_hand_are_told_and_the_page_is_written(joao, labelled, tmp_path):

@@ -43,14 +43,14 @@ def report(
 
     subjects = []
     for path, name in zip(runs, names_of(runs), strict=True):
-        subject = open_subject(path, name, read, graphs)
+        subject = open_subject(path, name, read, graphs, kind)
         for why in filter(None, dict.fromkeys([subject.why_not_dataset, subject.why_not_trained])):
             output.notice(f"{name}: no map of embeddings. {why}")
         subjects.append(subject)
-    write_file(out, render(subjects, kind))
+    write_file(out, render(subjects))
     output.say(f"Report: {out} ({out.stat().st_size / 1000:,.0f} kB). Open it in a browser.")
     if figures is not None:
         from joao.reporting.page.figures import write_figures
 
-        written = write_figures(subjects, kind, figures)
+        written = write_figures(subjects, figures)
         output.say(f"Pictures, each as PDF, SVG and PNG: {', '.join(written)} in {figures}")

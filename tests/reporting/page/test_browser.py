@@ -23,7 +23,7 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, scored_run, subject_of):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render([subject_of(scored_run)], "pca"), encoding="utf-8")
+    path.write_text(render([subject_of(scored_run)]), encoding="utf-8")
     return path
 
 
@@ -188,7 +188,7 @@ def test_texts_of_data_are_texts(browser, tmp_path, new_run, subject_of):
     dataset = replace(made, graph_names=(evil,) * 12)
     folder = new_run(dataset)
     path = tmp_path / "report.html"
-    path.write_text(render([subject_of(folder, dataset, name=evil)], "pca"), encoding="utf-8")
+    path.write_text(render([subject_of(folder, dataset, name=evil)]), encoding="utf-8")
     browser.requests.clear()
     browser.complaints.clear()
     browser.open(path)

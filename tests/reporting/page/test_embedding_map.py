@@ -7,32 +7,32 @@ import pytest
 from sklearn.decomposition import PCA
 
 from joao.errors import UserError
-from joao.reporting.page.embedding_map import check_kind, plane, whole_places
+from joao.reporting.page.embedding_map import check_kind, embedding_map, whole_places
 
 
 def test_the_map_is_that_of_another_library_up_to_signs(numbers):
     embeddings = (numbers.standard_normal((50, 6)) * [1, 5, 2, 1, 1, 9] + 3).astype(np.float32)
-    places, words = plane(embeddings, "pca")
+    found = embedding_map(embeddings, "pca")
     standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
     other = PCA(2).fit(standard)
-    np.testing.assert_allclose(abs(places), abs(other.transform(standard)), atol=1e-3)
-    assert words == f"PCA, {100 * other.explained_variance_ratio_.sum():.0f} % of the variance"
+    np.testing.assert_allclose(abs(found.places), abs(other.transform(standard)), atol=1e-3)
+    assert found.axes == f"PCA, {100 * other.explained_variance_ratio_.sum():.0f} % of the variance"
 
 
 @pytest.mark.parametrize("kind", ["pca", "tsne"])
 @pytest.mark.parametrize("shape", [(1, 4), (2, 1), (6, 3), (5, 1)])
 def test_few_or_equal_embeddings_have_places(kind, shape, numbers):
     for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
-        places, _ = plane(embeddings, kind)
+        places = embedding_map(embeddings, kind).places
         assert places.shape == (shape[0], 2)
         assert np.isfinite(places).all()
 
 
 def test_clusters_stay_apart_with_tsne(numbers):
     embeddings = np.repeat([[0.0] * 5, [9.0] * 5], 20, axis=0) + numbers.standard_normal((40, 5))
-    places, words = plane(embeddings.astype(np.float32), "tsne")
-    assert words == "t-SNE, perplexity 13"
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
+    found = embedding_map(embeddings.astype(np.float32), "tsne")
+    assert found.axes == "t-SNE, perplexity 13"
+    gaps = np.linalg.norm(found.places[:, None] - found.places[None], axis=2)
     np.fill_diagonal(gaps, np.inf)
     assert ((gaps.argmin(1) < 20) == (np.arange(40) < 20)).all()
 

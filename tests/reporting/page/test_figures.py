@@ -14,7 +14,7 @@ def kinds(folder):
 
 
 def test_every_picture_in_three_forms(scored_run, subject_of, tmp_path):
-    written = write_figures([subject_of(scored_run)], "pca", tmp_path / "figures")
+    written = write_figures([subject_of(scored_run)], tmp_path / "figures")
     assert written == ["scores", "pairs", "map", "changes", "training"]
     assert kinds(tmp_path / "figures") == {name: {".pdf", ".svg", ".png"} for name in written}
     for name in written:
@@ -31,7 +31,7 @@ def test_several_runs_have_pictures_of_their_own(new_run, subject_of, mutag_data
     infomax = new_run(mutag_data, "infomax", method="infomax")
     strengths = new_run(mutag_data, "strengths", method="joao_strengths", training={"epochs": 1})
     subjects = [subject_of(infomax, name="in fo/max"), subject_of(strengths)]
-    written = write_figures(subjects, "pca", tmp_path / "figures")
+    written = write_figures(subjects, tmp_path / "figures")
     assert written == ["in-fo-max-map", "strengths-pairs", "strengths-map", "strengths-changes", "training"]
     assert set(kinds(tmp_path / "figures")) == set(written)
 

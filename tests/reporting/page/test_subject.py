@@ -50,7 +50,7 @@ def test_a_scored_run(scored_run, subject_of):
 def test_a_run_without_its_graphs_has_neither_map_nor_drawings(scored_run):
     subject = open_subject(scored_run, "run", nowhere, 100)
     assert subject.why_not_dataset == "The graphs of the run are not at hand: MUTAG: no such data set."
-    (data,) = page_data([subject], "pca")
+    (data,) = page_data([subject])
     assert (data["map"], data["examples"], data["set"]) == (None, [], None)
     assert "not at hand" in data["why"]["map"]
     assert len(data["tables"]["epochs"]) == 5
@@ -71,17 +71,17 @@ def test_an_unfinished_run_shows_its_whole_epochs(scored_run, subject_of, tmp_pa
     assert [each.epoch for each in subject.metrics] == [1, 2]
     assert subject.trained is None
     assert tell(subject).status == "188 graphs, not finished: 2 of 5 epochs so far"
-    (data,) = page_data([subject], "pca")
+    (data,) = page_data([subject])
     assert data["map"] is None
     assert data["examples"] != []  # the graphs are there, and the augmentations need no weights
-    assert page_data([subject_of(unfinished(tmp_path / "new", scored_run, ""))], "pca")[0]["epochs"] == []
+    assert page_data([subject_of(unfinished(tmp_path / "new", scored_run, ""))])[0]["epochs"] == []
 
 
 def test_a_sample_of_many_graphs(scored_run, subject_of, mutag_data):
     subject = subject_of(scored_run, most_graphs=50)
     assert len(subject.dataset) == len(subject.numbers) == len(set(subject.numbers.tolist())) == 50
     assert subject.dataset.classes.tolist() == mutag_data.classes[subject.numbers].tolist()
-    assert len(page_data([subject], "pca")[0]["map"]["x"]) == 50
+    assert len(page_data([subject])[0]["map"]["x"]) == 50
 
 
 def test_methods_that_do_not_choose(new_run, subject_of, mutag_data):
@@ -89,15 +89,15 @@ def test_methods_that_do_not_choose(new_run, subject_of, mutag_data):
     assert (tell(infomax).method, infomax.run.info.pool) == ("Infomax", ("identity",))
     assert "no pairs of augmentations" in tell(infomax).pairs
     assert "No score yet. Get it with: joao evaluate infomax" in tell(infomax).hint
-    assert page_data([infomax], "pca")[0]["examples"] == []
+    assert page_data([infomax])[0]["examples"] == []
     uniform = subject_of(new_run(mutag_data, "uniform", method="uniform"))
     assert tell(uniform).pairs == "The policy (uniform) is fixed and learns nothing."
-    assert page_data([uniform], "pca")[0]["tables"]["losses"] is None
+    assert page_data([uniform])[0]["tables"]["losses"] is None
 
 
 def test_learned_strengths(new_run, subject_of, mutag_data):
     subject = subject_of(new_run(mutag_data, method="joao_strengths"))
-    (data,) = page_data([subject], "pca")
+    (data,) = page_data([subject])
     assert (len(data["pool"]), len(data["groups"])) == (13, 5)
     assert [member["name"] for member in data["examples"][0]["members"]] == data["pool"]
     assert "attribute mask" in tell(subject).pairs or "node drop" in tell(subject).pairs
@@ -111,7 +111,7 @@ def test_parts_of_their_owner(tmp_path, subject_of, mutag_data):
     path.write_text(path.read_text().replace('data = ""', 'data = "MUTAG"'))
     subject = subject_of(folder)
     assert subject.method == ""
-    (data,) = page_data([subject], "pca")
+    (data,) = page_data([subject])
     assert "their owner's" in data["why"]["changes"]
     assert data["map"] is not None
     JOAO(encoder=torch.nn.Module(), epochs=1)  # an encoder of one's own is refused by load_run, in its words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,21 @@ def check_kind(kind: str) -> None:
         raise UserError("--map umap: needs the package umap-learn. Install it (pip install umap-learn) or use tsne.")
 
 
-def plane(embeddings: NDArray[np.float32], kind: str) -> tuple[NDArray[np.float64], str]:
-    """``(G, 2)`` places of ``(G, d)`` embeddings, and what the axes are, in words.
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Embeddings in the plane.
+
+    Attributes:
+        places: ``(G, 2)``.
+        axes: what they are, in words.
+    """
+
+    places: NDArray[np.float64]
+    axes: str
+
+
+def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
+    """The map of ``(G, d)`` embeddings.
 
     Columns are standardised first, as they are for scoring. PCA is exact; the others begin with it and are drawn from
     a fixed seed.
@@ -32,7 +46,7 @@ def plane(embeddings: NDArray[np.float32], kind: str) -> tuple[NDArray[np.float6
     deviation = embeddings.std(axis=0, dtype=np.float64)
     centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
     if kind == "pca" or len(embeddings) < 5:
-        return principal_components(centred)
+        return EmbeddingMap(*principal_components(centred))
     seed = derived_seed(0, "map") % 2**32
     start = principal_components(centred, 50)[0]
     if kind == "tsne":
@@ -43,13 +57,13 @@ def plane(embeddings: NDArray[np.float32], kind: str) -> tuple[NDArray[np.float6
         places = TSNE(
             2, perplexity=perplexity, init="pca" if spread and start.shape[1] > 1 else "random", random_state=seed
         ).fit_transform(start)
-        return places.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}"
+        return EmbeddingMap(places.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}")
     import umap
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a seed means one thread
         places = umap.UMAP(n_neighbors=min(15, len(start) - 1), random_state=seed).fit_transform(start)
-    return np.asarray(places, dtype=np.float64), "UMAP, 15 neighbours"
+    return EmbeddingMap(np.asarray(places, dtype=np.float64), "UMAP, 15 neighbours")
 
 
 def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[NDArray[np.float64], str]:

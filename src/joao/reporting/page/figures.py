@@ -18,17 +18,16 @@ from joao.files import make_folder
 from joao.pair_table import PairTable
 from joao.reporting.figures import Panel, draw_panel, pairs_panel, strengths_panel
 from joao.reporting.page.changes import examples
-from joao.reporting.page.embedding_map import plane
 from joao.reporting.page.graph_set import Drawer, colourings
 from joao.reporting.page.history import effective_pairs
 from joao.reporting.page.scores import OURS, PAPER, bars
 from joao.reporting.page.subject import Subject
 from joao.reporting.picture_files import COLOURS, DASHES, MARKS, new_figure, write_picture
 
-Draw = Callable[[Subject, str, Path], bool]
+Draw = Callable[[Subject, Path], bool]
 
 
-def write_figures(subjects: Sequence[Subject], kind: str, folder: Path) -> list[str]:
+def write_figures(subjects: Sequence[Subject], folder: Path) -> list[str]:
     """Writes every picture that the subjects allow, and returns the names; each is there as PDF, SVG and PNG."""
     make_folder(folder)
     pictures: dict[str, Draw] = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
@@ -36,7 +35,7 @@ def write_figures(subjects: Sequence[Subject], kind: str, folder: Path) -> list[
     for subject in subjects:
         before = f"{_file_name(subject.name)}-" if len(subjects) > 1 else ""
         for name, draw in pictures.items():
-            if draw(subject, kind, folder / f"{before}{name}"):
+            if draw(subject, folder / f"{before}{name}"):
                 written.append(f"{before}{name}")
     if _curves(subjects, folder / "training"):
         written.append("training")
@@ -47,7 +46,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
-def _scores(subject: Subject, kind: str, stem: Path) -> bool:
+def _scores(subject: Subject, stem: Path) -> bool:
     if subject.score is None:
         return False
     found = bars(subject.score, subject.method, subject.run.info.data)
@@ -64,7 +63,7 @@ def _scores(subject: Subject, kind: str, stem: Path) -> bool:
     return True
 
 
-def _pairs(subject: Subject, kind: str, stem: Path) -> bool:
+def _pairs(subject: Subject, stem: Path) -> bool:
     pool, metrics = subject.run.info.pool, subject.metrics
     if len(pool) < 2 or not metrics:
         return False
@@ -85,10 +84,10 @@ def _pairs(subject: Subject, kind: str, stem: Path) -> bool:
     return True
 
 
-def _map(subject: Subject, kind: str, stem: Path) -> bool:
-    if subject.trained is None or subject.dataset is None:
+def _map(subject: Subject, stem: Path) -> bool:
+    if subject.map is None or subject.dataset is None:
         return False
-    places, words = plane(subject.trained.embed(subject.dataset).numpy(), kind)
+    places = subject.map.places
     found = colourings(subject.dataset)
     with new_figure(5, 4.4) as figure:
         axes = figure.subplots()
@@ -113,12 +112,12 @@ def _map(subject: Subject, kind: str, stem: Path) -> bool:
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_xlabel(words)
+        axes.set_xlabel(subject.map.axes)
         write_picture(figure, stem)
     return True
 
 
-def _changes(subject: Subject, kind: str, stem: Path) -> bool:
+def _changes(subject: Subject, stem: Path) -> bool:
     found = examples(subject)
     if not found or subject.dataset is None:
         return False

@@ -16,7 +16,7 @@ from joao.evaluation.statistics import Gain
 from joao.pair_table import PairTable
 from joao.provenance import versions
 from joao.reporting.page.changes import examples
-from joao.reporting.page.embedding_map import plane, whole_places
+from joao.reporting.page.embedding_map import whole_places
 from joao.reporting.page.graph_set import graph_set
 from joao.reporting.page.history import history
 from joao.reporting.page.scores import Bar, bars, differences, gain_over_untrained
@@ -48,11 +48,11 @@ class Told:
         return next((bar for bar in self.bars if bar.name == "this run"), None)
 
 
-def render(subjects: Sequence[Subject], kind: str) -> str:
-    """The page about ``subjects`` with maps of a ``kind``."""
+def render(subjects: Sequence[Subject]) -> str:
+    """The page about ``subjects``."""
     told = [tell(subject) for subject in subjects]
     gaps = differences({subject.name: subject.score for subject in subjects})
-    data = {"runs": page_data(subjects, kind), "sets": _sets(subjects)}
+    data = {"runs": page_data(subjects), "sets": _sets(subjects)}
     styles = Markup(_file("page.css"))
     script = Markup("\n".join(_file(f"{name}.js") for name in SCRIPTS))
     title = ", ".join(f"{each.name}: {each.data}, {each.method}" for each in told)
@@ -70,7 +70,7 @@ def as_script(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def page_data(subjects: Sequence[Subject], kind: str) -> list[dict[str, Any]]:
+def page_data(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
     """What the scripts draw, a dictionary a run."""
     runs = []
     for subject in subjects:
@@ -80,7 +80,7 @@ def page_data(subjects: Sequence[Subject], kind: str) -> list[dict[str, Any]]:
                 "name": subject.name,
                 "set": subject.run.info.fingerprint if subject.dataset is not None else None,
                 **history(subject.metrics, pool, MOST_NUMBERS // len(subjects)),
-                "map": _map(subject, kind),
+                "map": _map(subject),
                 "examples": examples(subject),
                 "why": _why_not(subject),
             }
@@ -88,12 +88,11 @@ def page_data(subjects: Sequence[Subject], kind: str) -> list[dict[str, Any]]:
     return runs
 
 
-def _map(subject: Subject, kind: str) -> dict[str, Any] | None:
-    if subject.trained is None or subject.dataset is None:
+def _map(subject: Subject) -> dict[str, Any] | None:
+    if subject.map is None:
         return None
-    places, axes = plane(subject.trained.embed(subject.dataset).numpy(), kind)
-    whole = whole_places(places)
-    return {"axes": axes, "x": whole[:, 0].tolist(), "y": whole[:, 1].tolist()}
+    whole = whole_places(subject.map.places)
+    return {"axes": subject.map.axes, "x": whole[:, 0].tolist(), "y": whole[:, 1].tolist()}
 
 
 def _why_not(subject: Subject) -> dict[str, str]:

@@ -17,6 +17,7 @@ from joao.experiment import Trained, load_run
 from joao.finetuning import FILE as FINETUNED
 from joao.randomness import numpy_generator
 from joao.recipe import METHODS, Recipe
+from joao.reporting.page.embedding_map import EmbeddingMap, embedding_map
 from joao.reporting.page.scores import find_score
 from joao.reporting.tables import NAMES
 from joao.run import Run, read_text
@@ -37,6 +38,7 @@ class Subject:
         dataset: the graphs, if they are at hand and the run's own, or a sample of them.
         why_not_dataset: why they are not.
         numbers: ``(G,)`` of the sampled graphs among all.
+        map: of the embeddings of the graphs, where both encoder and graphs are there.
         finetuned: what ``finetune.json`` says of a fine-tuned encoder.
     """
 
@@ -49,6 +51,7 @@ class Subject:
     dataset: Dataset | None = None
     why_not_dataset: str = ""
     numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    map: EmbeddingMap | None = None
     finetuned: dict[str, Any] | None = None
 
     @property
@@ -66,8 +69,8 @@ class Subject:
         return NAMES.get(self.method, self.method or parts)
 
 
-def open_subject(path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int) -> Subject:
-    """Opens a run and what belongs to it; of its graphs, ``most_graphs`` at most.
+def open_subject(path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int, kind: str = "pca") -> Subject:
+    """Opens a run and what belongs to it; of its graphs, ``most_graphs`` at most, on a map of that ``kind``.
 
     What is not there is told by the subject; only a run that is none is an error.
     """
@@ -84,6 +87,7 @@ def open_subject(path: Path, name: str, read: Callable[[Run], Dataset], most_gra
         dataset=dataset,
         why_not_dataset=why_not_dataset,
         numbers=numbers,
+        map=None if trained is None or dataset is None else embedding_map(trained.embed(dataset).numpy(), kind),
         finetuned=_finetuned(run),
     )
 
