@@ -103,6 +103,16 @@ def test_the_point_under_the_pointer_is_told_and_drawn(page, mutag_data):
     assert page.ask("document.getElementById('tip').hidden")
 
 
+def test_points_stand_where_the_map_has_them(page, scored_run, subject_of):
+    page.click("#tab-map")
+    boxes = "[...document.querySelectorAll('.points path')].map(p => p.getBoundingClientRect())"
+    seen = np.array(page.ask(f"{boxes}.map(b => [b.left + b.width / 2, b.top + b.height / 2])"))
+    places = subject_of(scored_run).map.places
+    scale = np.ptp(seen[:, 0]) / np.ptp(places[:, 0])
+    expected = (places - places.mean(0)) * [scale, -scale]  # up is up
+    np.testing.assert_allclose(seen - seen.mean(0), expected, atol=3)
+
+
 def test_a_class_alone(page, mutag_data):
     page.click("#tab-map")
     page.click(".legend button")

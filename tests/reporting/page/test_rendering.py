@@ -38,6 +38,9 @@ def test_a_page_is_complete_and_asks_for_nothing(scored_run, subject_of):
     assert not {"img", "iframe", "object", "embed", "audio", "video"} & set(parts.tags)
     links = [value for name, value in parts.attributes if name in ("src", "href", "srcset", "action", "data")]
     assert sorted(links) == ["#main", "data:,"]
+    (policy,) = (value for name, value in parts.attributes if name == "content" and "default-src" in value)
+    inside = "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    assert policy == f"default-src 'none'; {inside}"
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
     said = " ".join(" ".join(parts.texts).split())
     score = json.loads((scored_run / "evaluation.json").read_text())
