@@ -27,21 +27,22 @@ function kindsOf(run, wholePool, alone) {
   const tables = run.tables;
   const view = (values, mean = false) => (wholePool ? values : overStrengths(run, values, mean));
   const kinds = [
-    { title: "Probability", under: "of the next pair", at: (i) => view(tables.probabilities[i]).map((each) => each / SCALE), digits: 2, fromZero: true },
+    { title: "Probability", under: "of the next pair", at: (i) => view(tables.probabilities[i]).map((each) => each / SCALE), fromZero: true },
     {
       title: "Share drawn", under: alone ? "since the table before" : "of all graphs shown so far",
-      at: (i) => shares(view(summed(tables.drawn.slice(alone ? i : 0, i + 1)))), digits: 2, fromZero: true,
+      at: (i) => shares(view(summed(tables.drawn.slice(alone ? i : 0, i + 1)))), fromZero: true,
     },
   ];
   if (tables.losses) {
     const under = wholePool || run.pool.length === run.groups.length ? "as last measured; the hardest pairs gain probability" : "means over strengths";
-    kinds.splice(1, 0, { title: "Pair loss", under, at: (i) => view(tables.losses[i], true).map((each) => each / SCALE), digits: 2, fromZero: false });
+    kinds.splice(1, 0, { title: "Pair loss", under, at: (i) => view(tables.losses[i], true).map((each) => each / SCALE), fromZero: false });
   }
   for (const kind of kinds) {
     // One scale for all epochs, so that the slider shows change.
     const all = tables.epochs.flatMap((_, i) => kind.at(i));
     kind.low = kind.fromZero ? 0 : all.reduce((a, b) => Math.min(a, b), Infinity);
     kind.high = all.reduce((a, b) => Math.max(a, b), -Infinity);
+    kind.digits = kind.high < 0.1 ? 3 : 2;
   }
   return kinds;
 }
@@ -70,7 +71,7 @@ function heatMap(kind, names) {
     cell.style.backgroundColor = rgb(colour);
     cell.style.color = isLight(colour) ? "#000" : "#fff";
     cell.textContent = values[place] === 0 ? "0" : values[place].toFixed(kind.digits);
-    cell.title = `${cell.pair}: ${values[place].toFixed(kind.digits + 1)}`;
+    cell.title = `${cell.pair}: ${values[place].toFixed(3)}`;
   });
   return { holder, show };
 }
