@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -560,3 +561,17 @@ def test_a_store_is_fitted_as_its_graphs_are(as_shards):
     first, *others = (each.transform(dataset) for each in fitted)
     assert all((first == other).all() for other in others)
     assert (fitted[1].transform(shards) == first).all()
+
+
+def test_a_notebook_shows_what_was_learned():
+    graphs = random_graphs(8)
+    model = joao.JOAO(epochs=2)
+    assert "Pre-trained" not in model._repr_html_()
+    model.fit(graphs)
+    for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        assert "Pre-trained on 8 graphs (synthetic), 2 epochs, loss" in shown
+        assert model.policy_._repr_html_() in shown
+    assert "augmentation pairs" not in joao.JOAO("infomax", epochs=1).fit(graphs)._repr_html_()
+    with config_context(display="text"):
+        assert "text/html" not in model._repr_mimebundle_()
+        assert not hasattr(model, "_repr_html_")

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -88,3 +89,18 @@ def test_a_table_without_strengths_is_its_own_sum():
     assert not TABLE.has_strengths
     np.testing.assert_array_equal(TABLE.over_strengths().values, TABLE.values)
     assert TABLE.over_strengths().names == TABLE.names
+
+
+def test_a_notebook_shows_a_heat_map():
+    table = PairTable.of(["node_drop", "<b>"], [[0.5, 0.25], [0.25, 0.0]])
+    shown = table._repr_html_()
+    assert "<b>" not in shown
+    assert re.findall(r">([^<>]+)</t[hd]>", shown) == [
+        *("first \\ second", "node drop", "&lt;b&gt;"),
+        *("node drop", "0.500", "0.250", "&lt;b&gt;", "0.250", "0.000"),
+    ]
+    colours = re.findall(r"background:rgb\(([^)]*)\);color:(#...)", shown)
+    assert colours[0] == ("254,232,56", "#000")  # the largest
+    assert colours[3] == ("0,34,78", "#fff")  # nothing
+    assert colours[1] == colours[2] == ("112,113,115", "#fff")  # half of it
+    assert PairTable.of(["a"], [[0.0]])._repr_html_()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import inspect
 import os
 import secrets
 import sys
 import warnings
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self
 
@@ -221,6 +222,29 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Names of the columns of the embeddings, for ``set_output``."""
         check_is_fitted(self)
         return np.array([f"joao{i}" for i in range(self.trained_.encoder.num_dimensions)], dtype=object)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        """In a notebook: scikit-learn's picture and, once fitted, what was learned; none where that shows text."""
+        picture = super()._repr_html_
+        return lambda: str(picture()) + self._learned_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._learned_html()
+        return bundle
+
+    def _learned_html(self) -> str:
+        """A line on the training and, where pairs were chosen, their probabilities; nothing before it is fitted."""
+        if not hasattr(self, "trained_") or not self.trained_.metrics:
+            return ""
+        info, last = self.trained_.info, self.trained_.metrics[-1]
+        what = f"{info.num_graphs:,} graphs ({html.escape(info.data)}), {last.epoch} epochs, loss {last.loss:.4g}"
+        if len(info.pool) < 2:
+            return f"<p>Pre-trained on {what}.</p>"
+        table = self.trained_.policy.over_strengths()
+        return f"<p>Pre-trained on {what}. Probabilities of augmentation pairs:</p>{table._repr_html_()}"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -127,9 +127,7 @@ class Trained:
 def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> Method:
     """The objects a recipe names, with weights from its seed."""
     own = own or OwnParts()
-    pool = own.augmentations or {
-        pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
-    }
+    pool = own.augmentations or build_pool(recipe)
     objective = _objective(recipe, own)
     if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
         raise UserError(
@@ -146,6 +144,13 @@ def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> M
         objective=objective,
         policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
     )
+
+
+def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
+    """The augmentations that a recipe names, as tables call them."""
+    return {
+        pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
+    }
 
 
 def _objective(recipe: Recipe, own: OwnParts | None) -> Objective:

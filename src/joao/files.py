@@ -47,6 +47,13 @@ def check_new(path: Path) -> None:
     """Refuses an output that exists or that has no folder to be written into, before any work is done."""
     if path.exists():
         raise UserError(f"{path}: exists already. Choose another name or remove it first.")
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Refuses an output that has no folder to be written into, or is one."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder. Name a file in it.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: its folder {path.parent} does not exist.")
     if not os.access(path.parent, os.W_OK):

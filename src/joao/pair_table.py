@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,19 @@ class PairTable:
 
         return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
 
+    def _repr_html_(self) -> str:
+        """As a heat map, in a notebook."""
+        names = [html.escape(name.replace("_", " ")) for name in self.names]
+        most = float(self.values.max()) or 1.0
+        head = "".join(f"<th>{name}</th>" for name in ["first \\ second", *names])
+        rows = [
+            f"<tr><th>{name}</th>"
+            + "".join(f'<td style="{_cell_style(value / most)}">{value:.3f}</td>' for value in row)
+            + "</tr>"
+            for name, row in zip(names, self.values.tolist(), strict=True)
+        ]
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
     def __str__(self) -> str:
         first = max(len(name) for name in self.names)
         widths = [max(len(name), 5) for name in self.names]
@@ -92,6 +106,18 @@ class PairTable:
             cells = "".join(f"  {value:>{w}.3f}" for value, w in zip(row, widths, strict=True))
             lines.append(f"{name:<{first}}{cells}")
         return "\n".join(lines)
+
+
+# The ends and middles of the scale "cividis", which readers who see few colours can tell apart.
+_STOPS = np.array([[0, 34, 78], [59, 73, 108], [112, 113, 115], [165, 156, 116], [254, 232, 56]], dtype=np.float64)
+
+
+def _cell_style(share: float) -> str:
+    """Background and letters of a cell, for a share of the largest number."""
+    place = min(max(share, 0.0), 1.0) * (len(_STOPS) - 1)
+    red, green, blue = (np.interp(place, range(len(_STOPS)), column) for column in _STOPS.T)
+    letters = "#000" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#fff"
+    return f"background:rgb({red:.0f},{green:.0f},{blue:.0f});color:{letters};text-align:center"
 
 
 def augmentation_of(name: str) -> str:

@@ -20,6 +20,7 @@ from joao.cli import (
     predict,
     pretrain,
     quickstart,
+    report,
     reproduce,
 )
 from joao.errors import Interrupted, ProcessLost, UserError
@@ -41,6 +42,7 @@ app.command()(pack.pack)
 app.command()(pretrain.pretrain)
 app.command()(embed.embed)
 app.command()(evaluate.evaluate)
+app.command()(report.report)
 app.command()(finetune.finetune)
 app.command()(predict.predict)
 app.command()(export.export)

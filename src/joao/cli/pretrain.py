@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from joao.experiment import Trained
     from joao.recipe import Recipe
     from joao.run import Run
+    from joao.training.pretrain import EpochMetrics
 
 FAILURES = "failures.csv"
 
@@ -211,6 +212,18 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Outp
         output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")
 
 
+def _leading(recipe: Recipe, epoch: EpochMetrics) -> str:
+    """The pair of augmentations with the most probability, where a policy learns it."""
+    from joao.pair_table import PairTable
+    from joao.recipe import pool_name
+
+    if epoch.pair_losses is None:
+        return ""
+    names = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
+    ((first, second, share),) = PairTable.of(names, epoch.probabilities).over_strengths().top(1)
+    return f", {first} + {second} {share:.2f}"
+
+
 def summary(run: Path, trained: Trained) -> dict[str, Any]:
     """What a program is told of a pre-training."""
     last = trained.metrics[-1]
@@ -240,7 +253,6 @@ def train(
     """Trains with a progress bar, draws the learned table and says what came out; the first process does."""
     from joao.experiment import pretrain
     from joao.reporting.figures import draw_policy
-    from joao.training.pretrain import EpochMetrics
 
     silence_lightning()
     process = process or Place()
@@ -250,7 +262,9 @@ def train(
     with output.progress("pre-training", recipe.training.epochs) as bar:
 
         def on_epoch(epoch: EpochMetrics) -> None:
-            bar.advance(f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} {dataset.kind}/s")
+            bar.advance(
+                f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} {dataset.kind}/s{_leading(recipe, epoch)}"
+            )
 
         try:
             trained = pretrain(

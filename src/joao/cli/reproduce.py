@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
+from joao.cli.figures import figure_2, figure_3
 from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.reproduce.unsupervised import Cell
 
 UNSUPERVISED = Path("results/unsupervised")
-app = typer.Typer(help="Make the paper's tables again.", no_args_is_help=True)
+app = typer.Typer(help="Make the paper's tables and figures again.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Make the paper's tables again."""
+    """Make the paper's tables and figures again."""
 
 
 @app.command()
@@ -156,6 +157,10 @@ def _ablation(table: str) -> Callable[..., None]:
 
 for _table, _about in ABLATIONS.items():
     app.command(_table, help=_about)(_ablation(_table))
+
+
+app.command("figure-2")(figure_2)
+app.command("figure-3")(figure_3)
 
 
 def _few_labels(

@@ -17,8 +17,11 @@ from joao.pair_table import PairTable
 
 
 @dataclass(frozen=True, eq=False)
-class _Panel:
-    """Numbers to be shown as colours; where one is NaN, nothing is."""
+class Panel:
+    """Numbers to be shown as colours; where one is NaN, nothing is.
+
+    Shares get lighter from 0 on, other numbers from ``low`` on or, without one, have two colours with white at 0.
+    """
 
     heading: str
     values: NDArray[np.float64]
@@ -27,6 +30,7 @@ class _Panel:
     row_label: str = "first view"
     column_label: str = "second view"
     is_share: bool = True
+    low: float | None = None
 
 
 def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> None:
@@ -35,9 +39,9 @@ def draw_policy(table: PairTable, drawn: PairTable, title: str, path: Path) -> N
     Of a pool with strengths, pairs are summed over strengths, and a third panel has the share of views at each.
     """
     tables = {"probability at the end": table, "share drawn in the whole training": drawn}
-    panels = [_pairs(heading, each.over_strengths()) for heading, each in tables.items()]
+    panels = [pairs_panel(heading, each.over_strengths()) for heading, each in tables.items()]
     if drawn.has_strengths:
-        panels.append(_strengths("share of all views drawn", drawn))
+        panels.append(strengths_panel("share of all views drawn", drawn))
     _draw(panels, title, path)
 
 
@@ -46,21 +50,23 @@ def draw_tables(tables: Mapping[str, PairTable], title: str, path: Path, *, diff
 
     Shares get lighter from 0 on; the tables headed by one of ``differences`` get two colours, white at 0.
     """
-    _draw([_pairs(heading, each, heading not in differences) for heading, each in tables.items()], title, path)
+    _draw([pairs_panel(heading, each, heading not in differences) for heading, each in tables.items()], title, path)
 
 
-def _pairs(heading: str, table: PairTable, is_share: bool = True) -> _Panel:
-    return _Panel(heading, table.values, table.names, table.names, is_share=is_share)
+def pairs_panel(heading: str, table: PairTable, is_share: bool = True) -> Panel:
+    """A table over pairs."""
+    return Panel(heading, table.values, table.names, table.names, is_share=is_share)
 
 
-def _strengths(heading: str, table: PairTable) -> _Panel:
+def strengths_panel(heading: str, table: PairTable) -> Panel:
+    """The share of views at each strength."""
     shares = table.by_strength()
     columns = sorted({strength for each in shares.values() for strength in each})
     values = np.array([[each.get(strength, np.nan) for strength in columns] for each in shares.values()])
-    return _Panel(heading, values, list(shares), columns, "augmentation", "strength")
+    return Panel(heading, values, list(shares), columns, "augmentation", "strength")
 
 
-def _draw(panels: Sequence[_Panel], title: str, path: Path) -> None:
+def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -68,7 +74,7 @@ def _draw(panels: Sequence[_Panel], title: str, path: Path) -> None:
     canvas = FigureCanvasAgg(figure)
     figure.suptitle(title, parse_math=False)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(figure, axes, panel)
+        draw_panel(figure, axes, panel)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box does in a title
@@ -76,21 +82,30 @@ def _draw(panels: Sequence[_Panel], title: str, path: Path) -> None:
     write_file(path, buffer.getvalue())
 
 
-def _draw_panel(figure: Any, axes: Any, panel: _Panel) -> None:
+def draw_panel(figure: Any, axes: Any, panel: Panel, *, has_rows: bool = True) -> None:
+    """Draws a panel, with its scale beside it and, where it ``has_rows`` of its own, their names."""
     most = float(np.nanmax(abs(panel.values)))
-    colours = {"cmap": "cividis", "vmin": 0} if panel.is_share else {"cmap": "PuOr", "vmin": -most, "vmax": most}
-    image = axes.imshow(panel.values, **colours)
+    low = 0.0 if panel.is_share else panel.low
+    colours = {"cmap": "PuOr", "vmin": -most, "vmax": most} if low is None else {"cmap": "cividis", "vmin": low}
+    borders = (np.arange(count + 1) - 0.5 for count in panel.values.T.shape)
+    # Cells of their own, not pixels: sharp at any size where a picture is written as lines and areas.
+    image = axes.pcolormesh(*borders, np.ma.masked_invalid(panel.values), edgecolors="face", lw=0.1, **colours)
+    axes.set_aspect("equal")
+    axes.invert_yaxis()
+    axes.spines[:].set_visible(True)
     axes.set_title(panel.heading)
     across = [name.replace("_", " ") for name in panel.columns]
     axes.set_xticks(range(len(across)), across, rotation=30, ha="right")
-    axes.set_yticks(range(len(panel.rows)), [name.replace("_", " ") for name in panel.rows])
+    rows = [name.replace("_", " ") for name in panel.rows]
+    axes.set_yticks(range(len(rows)), rows if has_rows else [])
     axes.set_xlabel(panel.column_label)
-    axes.set_ylabel(panel.row_label)
+    axes.set_ylabel(panel.row_label if has_rows else "")
     for (i, j), value in np.ndenumerate(panel.values):
         if np.isnan(value):
             continue
         red, green, blue, _ = image.cmap(image.norm(value))
         is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5  # as bright as the eye finds it
-        text = f"{value:.2f}" if panel.is_share else f"{value:+.2f}"
+        text = f"{value:+.2f}" if low is None else f"{value:.2f}"
         axes.text(j, i, text, ha="center", va="center", color="black" if is_light else "white", fontsize=9)
-    figure.colorbar(image, ax=axes, shrink=0.8)
+    scale = figure.colorbar(image, ax=axes, shrink=0.8)
+    scale.solids.set(rasterized=False, edgecolor="face")

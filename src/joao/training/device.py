@@ -36,7 +36,7 @@ class Together(DDPStrategy):
     """Processes in which the model stays as it is: :class:`joao.training.ranks.Ranks` puts gradients together.
 
     What Lightning would wrap it into expects one call of the model for a step and gradients of all its weights; a step
-    has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0010-several-processes.md).
+    has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0011-several-processes.md).
     """
 
     def setup_module(self, module: nn.Module) -> Any:

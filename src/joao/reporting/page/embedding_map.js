@@ -1,0 +1,178 @@
+// Embeddings as points, with the graph under the pointer.
+const SHAPES = [
+  (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
+  (x, y, r) => `M${x - r * 0.9} ${y - r * 0.9}h${r * 1.8}v${r * 1.8}h${-r * 1.8}z`,
+  (x, y, r) => `M${x} ${y - r * 1.2}L${x + r * 1.15} ${y + r * 0.9}H${x - r * 1.15}z`,
+  (x, y, r) => `M${x} ${y - r * 1.3}L${x + r * 1.3} ${y}L${x} ${y + r * 1.3}L${x - r * 1.3} ${y}z`,
+  (x, y, r) => `M${x} ${y + r * 1.2}L${x + r * 1.15} ${y - r * 0.9}H${x - r * 1.15}z`,
+  (x, y, r) => `M${x - r * 1.2} ${y - r * 0.4}h${r * 0.8}v${-r * 0.8}h${r * 0.8}v${r * 0.8}h${r * 0.8}v${r * 0.8}h${-r * 0.8}v${r * 0.8}h${-r * 0.8}v${-r * 0.8}h${-r * 0.8}z`,
+];
+const layouts = new Map();
+
+function shapeOf(code) {
+  return SHAPES[code < 0 ? 0 : (code + Math.floor(code / 8)) % SHAPES.length];
+}
+
+function classOf(code) {
+  return code < 0 ? "cn" : `c${code % 8}`;
+}
+
+function graphName(set, point) {
+  if (set.names && set.names[point]) return set.names[point];
+  return `graph ${set.numbers ? set.numbers[point] : point}`;
+}
+
+function labelOf(colouring, point) {
+  if (!colouring) return "";
+  if (colouring.values) return `${colouring.name}: ${colouring.values[point] ?? "none"}`;
+  return `${colouring.name}: ${colouring.codes[point] < 0 ? "none" : colouring.classes[colouring.codes[point]]}`;
+}
+
+function tipOf(set, fingerprint, colouring, point) {
+  const lines = [made("p", {}, made("strong", {}, graphName(set, point)))];
+  if (colouring) lines.push(made("p", {}, labelOf(colouring, point)));
+  lines.push(made("p", { class: "quiet" }, `${set.nodes[point]} nodes, ${set.edges[point]} edges`));
+  if (set.smiles && set.smiles[point]) lines.push(made("p", { class: "quiet" }, set.smiles[point].slice(0, 90)));
+  const texts = set.drawings[point];
+  if (!texts) return [...lines, made("p", { class: "quiet" }, "not drawn: see below the map")];
+  const graph = readGraph(set.nodes[point], texts), key = `${fingerprint} ${point}`;
+  if (!layouts.has(key)) layouts.set(key, layout(graph));
+  return [graphPicture(graph, layouts.get(key), set), ...lines];
+}
+
+function mapOf(run) {
+  if (!run.map) return { element: card(run, note(run.why.map || "There is no map.")), colour: () => {} };
+  const set = report.sets[run.set], xs = run.map.x, ys = run.map.y, margin = 26, count = xs.length;
+  const tall = Math.max(300, Math.min(1000, Math.max(...ys)));
+  const rise = (tall - Math.max(...ys)) / 2;
+  const px = xs.map((x) => x + margin), py = ys.map((y) => tall - rise - y + margin);
+  const radius = (count > 2500 ? 4.5 : count > 600 ? 6 : 8) * (innerWidth < 560 ? 2 : 1);
+  const svg = drawn("svg", { viewBox: `0 0 ${1000 + 2 * margin} ${tall + 2 * margin}`, class: "points", tabindex: 0, role: "application", "aria-label": `Map of ${count} embeddings of ${run.name}. Arrow keys go from graph to graph, Escape leaves.` });
+  const points = xs.map(() => drawn("path", {}));
+  const ring = drawn("circle", { r: radius + 5, class: "chosen", visibility: "hidden" });
+  svg.append(...points, ring);
+  const legend = made("ul", { class: "legend" });
+  const told = [`${run.map.axes}.`];
+  if (set.numbers) told.push(`A sample of ${count.toLocaleString("en")} of ${set.total.toLocaleString("en")} graphs.`);
+  if (set.drawn < count) told.push(`To keep this file small, ${set.drawn.toLocaleString("en")} of them can be drawn.`);
+  let colouring = null, chosen = -1, kept = -1;
+
+  const dim = () => points.forEach((point, i) => point.classList.toggle("dim", kept >= 0 && colouring.codes[i] !== kept));
+  const colour = (which) => {
+    colouring = set.colourings[which] || null;
+    kept = -1;
+    const values = colouring && colouring.values ? colouring.values.filter((each) => each !== null) : [];
+    const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+    points.forEach((point, i) => {
+      const code = colouring && colouring.codes ? colouring.codes[i] : -1;
+      point.setAttribute("d", shapeOf(code)(px[i], py[i], radius));
+      point.setAttribute("class", colouring && colouring.codes ? classOf(code) : colouring ? "cn" : "c0");
+      const value = colouring && colouring.values ? colouring.values[i] : null;
+      if (value === null) point.removeAttribute("style");
+      else point.setAttribute("style", `fill: ${rgb(colourAt((value - low) / (high - low || 1)))}`);
+    });
+    legend.replaceChildren(...legendItems(colouring, low, high, (code, buttons) => {
+      kept = kept === code ? -1 : code;
+      buttons.forEach(([other, button]) => button.setAttribute("aria-pressed", String(other === kept)));
+      dim();
+    }));
+  };
+  const choose = (point, left, top) => {
+    chosen = point;
+    ring.setAttribute("cx", px[point]);
+    ring.setAttribute("cy", py[point]);
+    ring.setAttribute("visibility", "visible");
+    showTip(tipOf(set, run.set, colouring, point), left, top);
+  };
+  const leave = () => {
+    ring.setAttribute("visibility", "hidden");
+    hideTip();
+  };
+  const nearest = (x, y, allowed) => {
+    let best = -1, least = Infinity;
+    for (let i = 0; i < count; i++) {
+      if (!allowed(i)) continue;
+      const distance = (px[i] - x) ** 2 + (py[i] - y) ** 2;
+      if (distance < least) [best, least] = [i, distance];
+    }
+    return [best, Math.sqrt(least)];
+  };
+  const shown = (i) => kept < 0 || colouring.codes[i] === kept;
+  const pointer = (event) => {
+    const matrix = svg.getScreenCTM();
+    const [point, distance] = nearest((event.clientX - matrix.e) / matrix.a, (event.clientY - matrix.f) / matrix.d, shown);
+    if (point < 0 || distance * matrix.a > 28) leave();
+    else if (point !== chosen || byId("tip").hidden) choose(point, event.clientX, event.clientY);
+    else placeTip(event.clientX, event.clientY);
+  };
+  const atPoint = (point) => {
+    const matrix = svg.getScreenCTM();
+    choose(point, matrix.e + px[point] * matrix.a, matrix.f + py[point] * matrix.d);
+  };
+  svg.addEventListener("pointermove", pointer);
+  svg.addEventListener("pointerdown", pointer);
+  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+  svg.addEventListener("blur", leave);
+  svg.addEventListener("keydown", (event) => {
+    const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === "Escape") leave();
+    if (!way) return;
+    event.preventDefault();
+    if (chosen < 0) return atPoint(nearest(500, tall / 2, shown)[0]);
+    const ahead = (i) => {
+      const along = (px[i] - px[chosen]) * way[0] + (py[i] - py[chosen]) * way[1];
+      const aside = Math.abs((px[i] - px[chosen]) * way[1] + (py[i] - py[chosen]) * way[0]);
+      return i !== chosen && along > 0 && aside <= along && shown(i);
+    };
+    const [next] = nearest(px[chosen], py[chosen], ahead);
+    return next >= 0 ? atPoint(next) : undefined;
+  });
+  return { element: card(run, svg, legend, note(told.join(" "))), colour };
+}
+
+function legendItems(colouring, low, high, keep) {
+  if (!colouring) return [made("li", {}, made("span", {}, "The graphs have no labels."))];
+  if (colouring.values) return [made("li", {}, made("span", {}, `${colouring.name}: dark is ${low}, bright is ${high}, grey is none`))];
+  const codes = colouring.classes.map((_, code) => code).concat(colouring.codes.includes(-1) ? [-1] : []);
+  const buttons = [];
+  return codes.map((code) => {
+    const mark = drawn("svg", { width: 16, height: 16, "aria-hidden": "true" }, drawn("path", { d: shapeOf(code)(8, 8, 5.5), class: classOf(code) }));
+    const button = made("button", { type: "button", "aria-pressed": "false", title: "Show this class alone" }, mark, code < 0 ? "no label" : colouring.classes[code]);
+    buttons.push([code, button]);
+    button.addEventListener("click", () => keep(code, buttons));
+    return made("li", {}, button);
+  });
+}
+
+function showTip(children, left, top) {
+  byId("tip").replaceChildren(...children);
+  byId("tip").hidden = false;
+  placeTip(left, top);
+}
+
+function placeTip(left, top) {
+  const tip = byId("tip"), box = tip.getBoundingClientRect(), room = 14;
+  const x = left + room + box.width < innerWidth ? left + room : Math.max(4, left - room - box.width);
+  const y = Math.min(Math.max(4, top - box.height / 2), innerHeight - box.height - 4);
+  tip.style.left = `${x}px`;
+  tip.style.top = `${y}px`;
+}
+
+function hideTip() {
+  byId("tip").hidden = true;
+}
+
+function startMaps() {
+  const maps = report.runs.map(mapOf);
+  byId("map-runs").append(...maps.map((map) => map.element));
+  const select = byId("colouring");
+  const names = [...new Set(Object.values(report.sets).flatMap((set) => set.colourings.map((each) => each.name)))];
+  names.forEach((name, number) => select.append(made("option", { value: number }, name)));
+  byId("map-controls").hidden = Object.values(report.sets).every((set) => set.colourings.length < 2);
+  const colour = () => maps.forEach((map, number) => {
+    const set = report.sets[report.runs[number].set];
+    map.colour(set ? Math.max(0, set.colourings.findIndex((each) => each.name === names[Number(select.value)])) : 0);
+  });
+  select.addEventListener("change", colour);
+  colour();
+}

@@ -1,0 +1,108 @@
+"""Scores of runs: read from the records of ``joao evaluate``, beside what they must beat, and against one another."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from joao.errors import UserError
+from joao.evaluation.statistics import Gain, paired_gain
+from joao.reporting import paper
+from joao.reporting.tables import NAMES
+from joao.run import Run
+from joao.scoring import REFERENCES
+
+CHANCE = "chance (largest class)"
+OURS = "this run"
+PAPER = "the paper's figure"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An accuracy in percent, with its deviation if that is known."""
+
+    name: str
+    mean: float
+    std: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more accurate one run is than another, in points; without ``gain``, why that cannot be said."""
+
+    one: str
+    other: str
+    gain: Gain | None
+    why_not: str = ""
+
+
+def find_score(run: Run) -> dict[str, Any] | None:
+    """The last record of ``joao evaluate`` beside a run, with true labels; one on the run's own graphs comes first."""
+    folder = run.folder if run.folder.is_dir() else run.folder.parent
+    stem = "evaluation" if run.folder.is_dir() else f"{run.folder.stem}-evaluation"
+    pattern = re.compile(rf"{re.escape(stem)}(-\d+)?\.json")
+    paths = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
+    found = [_read(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
+    true = [record for record in found if record["protocol"]["labels"] == "true"]
+    own = [record for record in true if record["data"]["fingerprint"] == run.info.fingerprint]
+    best = own or true
+    return best[-1] if best else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for key in ("run", *REFERENCES):
+            float(record[key]["mean"])
+            [(part["fold_hash"], [float(each) for each in part["accuracies"]]) for part in record[key]["partitions"]]
+        _ = float(record["chance"]), record["protocol"]["labels"], record["data"]["fingerprint"]
+        _ = [float(record[f"gain over {name}"][key]) for name in REFERENCES for key in ("mean", "low", "high")]
+        return record
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path}: is not a record of 'joao evaluate' ({error}). Remove it or score again.") from error
+
+
+def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
+    """What a run scored, after what it must beat; at the end the paper's figure for its method, where there is one."""
+    lines = [Bar(CHANCE, 100 * record["chance"])]
+    for name in (*REFERENCES, "run"):
+        std = record[name]["std"]
+        lines.append(Bar(NAMES.get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
+    published = paper.unsupervised(method, dataset)
+    if published:
+        lines.append(Bar(PAPER, published.mean, published.std))
+    return lines
+
+
+def gain_over_untrained(record: Mapping[str, Any]) -> Gain:
+    """Over the same encoder untrained and calibrated, in points."""
+    gain = record["gain over untrained"]
+    return Gain(*(100 * float(gain[key]) for key in ("mean", "low", "high")))
+
+
+def differences(records: Mapping[str, Mapping[str, Any] | None]) -> list[Difference]:
+    """Of every two runs that have a record, by name."""
+    scored = {name: record for name, record in records.items() if record is not None}
+    return [_difference(one, scored[one], other, scored[other]) for one, other in combinations(scored, 2)]
+
+
+def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mapping[str, Any]) -> Difference:
+    if record["data"]["fingerprint"] != baseline["data"]["fingerprint"]:
+        return Difference(one, other, None, "scored on other graphs")
+    ours, theirs = record["run"]["partitions"], baseline["run"]["partitions"]
+    if [part["fold_hash"] for part in ours] != [part["fold_hash"] for part in theirs]:
+        return Difference(one, other, None, "scored on other folds")
+    num_folds = len(ours[0]["accuracies"])
+    gain = paired_gain(_percent(ours), _percent(theirs), num_train_per_test=num_folds - 1)
+    return Difference(one, other, gain)
+
+
+def _percent(partitions: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    return [[100 * share for share in part["accuracies"]] for part in partitions]

@@ -1,0 +1,106 @@
+"""The paper's Figure 2: training curves of JOAO for several gamma.
+
+Every record is one pre-training by the recipe of the unsupervised table with another ``gamma``: the weight of the
+prior. Nothing is scored, so no labels are looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from joao.data.base import Dataset
+from joao.errors import UserError, nearest
+from joao.experiment import pretrain
+from joao.files import make_folder
+from joao.recipe import Part, Recipe
+from joao.reproduce import unsupervised
+from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.scoring import describe_data, origin
+
+DATASETS = ("NCI1", "PROTEINS")
+GAMMAS = (0.01, 0.1, 1.0, 10.0)
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One seed of one gamma on one data set."""
+
+    dataset: str
+    gamma: float
+    seed: int
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"gamma-{self.gamma:g}-{self.seed}.json"
+
+
+def cells(datasets: Sequence[str] = ()) -> list[Cell]:
+    """The cells of the figure, or those of other data sets of the unsupervised table."""
+    known = list(unsupervised.grid()["datasets"])
+    for name in datasets:
+        if name not in known:
+            raise UserError(f"reproduce: unknown data set '{name}'. {nearest(name, known)}")
+    return [Cell(name, gamma, seed) for name in datasets or DATASETS for gamma in GAMMAS for seed in SEEDS]
+
+
+def cell_recipe(cell: Cell) -> Recipe:
+    """JOAO's recipe of the unsupervised table, but for gamma."""
+    recipe = unsupervised.cell_recipe(unsupervised.Cell(cell.dataset, "joao", cell.seed))
+    assert recipe is not None  # JOAO has an encoder
+    return dataclasses.replace(recipe, policy=Part(recipe.policy.name, {**recipe.policy.options, "gamma": cell.gamma}))
+
+
+def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, Any]:
+    """The record of a cell: what every epoch showed."""
+    trained = pretrain(cell_recipe(cell), dataset, device=device)
+    return {
+        "cell": dataclasses.asdict(cell),
+        "data": describe_data(dataset),
+        "recipe": trained.recipe.table(),
+        "augmentations": list(trained.info.pool),
+        "losses": [epoch.loss for epoch in trained.metrics],
+        "probabilities": [epoch.probabilities for epoch in trained.metrics],
+        "seconds": sum(epoch.seconds for epoch in trained.metrics),
+        **origin(device),
+    }
+
+
+def compute_missing(
+    missing: Sequence[Cell], records: Path, *, data_root: str | None, device: str = "auto", jobs: int = 1
+) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
+    make_folder(records)
+    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
+    yield from done_one_by_one(compute_one, missing, jobs)
+
+
+def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
+    write(cell.path(records), compute(cell, dataset_of(cell.dataset, data_root), device=device))
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told."""
+    path = cell.path(records)
+    if not path.exists():
+        return False
+    expected = {"cell": dataclasses.asdict(cell), "recipe": cell_recipe(cell).table()}
+    check_origin(path, read_record(path), expected, f"gamma {cell.gamma:g} on {cell.dataset}")
+    return True
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        Cell(**record["cell"])
+        _ = [float(loss) for loss in record["losses"]]
+        _ = len(record["probabilities"][-1]), record["augmentations"]
+
+    return read_checked(path, look)

@@ -1,0 +1,68 @@
+"""Runs to report on: one of MUTAG with a score, and whatever graphs a test has."""
+
+import json
+
+import numpy as np
+import pytest
+
+from joao.data.sources import BUNDLED, read
+from joao.evaluation import svm
+from joao.experiment import load_run, pretrain
+from joao.recipe import make_recipe
+from joao.reporting.page.subject import open_subject
+from joao.scoring import evaluate
+
+
+def trained_run(folder, dataset, **table):
+    """A short run of these graphs."""
+    training = {"epochs": 3, "batch_size": 64, **table.pop("training", {})}
+    recipe = make_recipe({"data": "MUTAG", "training": training, **table}, kind=dataset.kind)
+    pretrain(recipe, dataset, folder=folder, device="cpu")
+    return folder
+
+
+def add_score(folder, dataset, name="evaluation.json", **options):
+    """Scores a run on two partitions into three folds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svm, "C_GRID", (1.0,))
+        record = evaluate(load_run(folder), dataset, partitions=range(2), num_folds=3, device="cpu", **options)
+    (folder / name).write_text(json.dumps(record))
+    return record
+
+
+@pytest.fixture(scope="session")
+def mutag_data():
+    return read(BUNDLED / "MUTAG.zip")
+
+
+@pytest.fixture(scope="session")
+def scored_run(tmp_path_factory, mutag_data):
+    """The folder of a scored run of MUTAG, five epochs."""
+    folder = trained_run(tmp_path_factory.mktemp("runs") / "mutag", mutag_data, training={"epochs": 5})
+    add_score(folder, mutag_data)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def subject_of(mutag_data):
+    """Opens a run; its graphs are MUTAG's unless others are given."""
+
+    def opened(folder, dataset=None, most_graphs=5000, name=None):
+        return open_subject(folder, name or folder.name, lambda run: dataset or mutag_data, most_graphs)
+
+    return opened
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    return lambda dataset, name="run", **table: trained_run(tmp_path / name, dataset, **table)
+
+
+@pytest.fixture
+def score():
+    return add_score
+
+
+@pytest.fixture
+def numbers():
+    return np.random.default_rng(0)

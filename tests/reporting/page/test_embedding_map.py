@@ -1,0 +1,52 @@
+"""Maps of embeddings."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from joao.errors import UserError
+from joao.reporting.page.embedding_map import check_kind, embedding_map, whole_places
+
+
+def test_the_map_is_that_of_another_library_up_to_signs(numbers):
+    embeddings = (numbers.standard_normal((50, 6)) * [1, 5, 2, 1, 1, 9] + 3).astype(np.float32)
+    found = embedding_map(embeddings, "pca")
+    standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
+    other = PCA(2).fit(standard)
+    np.testing.assert_allclose(abs(found.places), abs(other.transform(standard)), atol=1e-3)
+    assert found.axes == f"PCA, {100 * other.explained_variance_ratio_.sum():.0f} % of the variance"
+
+
+@pytest.mark.parametrize("kind", ["pca", "tsne"])
+@pytest.mark.parametrize("shape", [(1, 4), (2, 1), (6, 3), (5, 1)])
+def test_few_or_equal_embeddings_have_places(kind, shape, numbers):
+    for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
+        places = embedding_map(embeddings, kind).places
+        assert places.shape == (shape[0], 2)
+        assert np.isfinite(places).all()
+
+
+def test_clusters_stay_apart_with_tsne(numbers):
+    embeddings = np.repeat([[0.0] * 5, [9.0] * 5], 20, axis=0) + numbers.standard_normal((40, 5))
+    found = embedding_map(embeddings.astype(np.float32), "tsne")
+    assert found.axes == "t-SNE, perplexity 13"
+    gaps = np.linalg.norm(found.places[:, None] - found.places[None], axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    assert ((gaps.argmin(1) < 20) == (np.arange(40) < 20)).all()
+
+
+def test_whole_places_keep_one_scale():
+    whole = whole_places(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
+    assert whole.tolist() == [[0, 0], [1000, 250], [500, 0]]
+    assert whole_places(np.zeros((3, 2))).tolist() == [[0, 0]] * 3
+
+
+def test_unknown_kinds_and_missing_packages_are_told(monkeypatch):
+    check_kind("tsne")
+    with pytest.raises(UserError, match=r"unknown kind of map\. Did you mean 'tsne'"):
+        check_kind("tnse")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs the package umap-learn. Install it \(pip install umap-learn\)"):
+        check_kind("umap")
