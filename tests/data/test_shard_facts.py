@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.data.base import make_dataset
-from joao.data.features import RULES, Features
+from joao.data.features import CODES, RULES, Features
 from joao.data.shard_facts import ColumnFacts, Facts
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
@@ -38,7 +38,7 @@ def test_moments_by_numpy():
     assert fives.joined(fives).shift_and_scale == (5.0, 1.0)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "atoms"])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODES])
 def test_rules_are_fixed_as_in_memory(as_shards, tmp_path, rule):
     dataset = random_graphs(40, 6, 2, num_attributes=2)
     expected = Features.fixed_on(dataset, rule)

@@ -45,6 +45,7 @@ _FORMAT_KEY = "joao.data"
 _TEXTS = ("graph_names", "smiles")
 # Columns of nodes and edges; encoders take any numbers in them.
 _OF_OGB = {"ogb_molecules": (len(ATOMS), len(BONDS)), "syntax_trees": (SYNTAX_COLUMNS, 1)}
+KINDS = ("graphs", "molecules", *_OF_OGB)
 _MOST_HEADER = 100_000_000  # bytes, as in safetensors
 _AT_ONCE = 1 << 24  # bytes
 # fmt: off
@@ -297,7 +298,7 @@ def _check(dataset: Dataset) -> None:
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))
     is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
-    if dataset.kind not in ("graphs", "molecules", *_OF_OGB) or not is_text:
+    if dataset.kind not in KINDS or not is_text:
         raise ValueError("its kind or a name is not one")
     lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
     for name, (of, kinds, num_axes) in _FORMS.items():

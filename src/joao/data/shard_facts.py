@@ -64,7 +64,7 @@ class Facts:
     """What graphs have in common, and what they have together.
 
     Attributes:
-        kind: ``graphs`` or ``molecules``.
+        kind: as a data set has it, ``graphs``, ``molecules`` and so on.
         label_values: of each column of node labels, the values there are, ascending; None without labels.
         attributes: of each column of node attributes; None without any.
         num_edge_features: columns of edge attributes; of graphs without edges nobody can say, and it is 0.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from joao.data.packed import shortly
+from joao.data.packed import KINDS, shortly
 from joao.data.shard_facts import Facts
 from joao.errors import UserError
 
@@ -85,7 +85,7 @@ class Index:
         told = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
         if told != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
             raise ValueError("shards and counts do not agree")
-        if facts is not None and facts.kind not in ("graphs", "molecules"):
+        if facts is not None and facts.kind not in KINDS:
             raise ValueError(f"unknown kind {facts.kind!r}")
 
     def as_json(self) -> dict[str, Any]:
