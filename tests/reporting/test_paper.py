@@ -6,8 +6,8 @@ from importlib.resources import files
 import pytest
 
 from joao.reporting.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
+from joao.reproduce import ogb, transfer
 from joao.reproduce import semi_supervised as few_labels
-from joao.reproduce import transfer
 from joao.reproduce.unsupervised import grid
 
 PAPER = tomllib.loads((files("joao.reporting") / "paper_results.toml").read_text(encoding="utf-8"))
@@ -55,7 +55,8 @@ def test_what_the_papers_semi_supervised_tables_have_not():
 
 def test_every_data_set_of_the_tables_has_a_column():
     grids = grid(), few_labels.grid(), transfer.grid()
-    assert {name for each in grids for name in each["datasets"]} == set(COLUMNS)
+    of_paper = {name for name in ogb.grid()["datasets"] if not name.startswith("ogbg-mol")}
+    assert {name for each in grids for name in each["datasets"]} | of_paper == set(COLUMNS)
     assert set(ROWS) <= {name for each in grids for name in each["methods"]}
 
 
