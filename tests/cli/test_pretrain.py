@@ -252,7 +252,7 @@ def test_two_processes_from_the_command_line(labelled, tmp_path, launcher):
 
 
 def test_progress_names_the_leading_pair_where_one_is_learned():
-    from joao.cli.pretrain import _leading
+    from joao.cli._training import _leading
     from joao.recipe import make_recipe
     from joao.training.pretrain import EpochMetrics
 
