@@ -44,5 +44,5 @@ def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     told = header.get("__metadata__", {}).get(CHECKSUM_KEY)
     if told != checksum(tensors) if told is not None else checked:
-        raise UserError(f"{path}: is damaged: it is not what was written.")
+        raise UserError(f"{path}: is damaged: its weights are not those that were written. Bring back a copy.")
     return tensors

@@ -51,7 +51,6 @@ def killed(dataset, tmp_path_factory):
         pretrain(KILLED, dataset, folder=folder, checkpoint_every=2, device="cpu", devices=2, on_epoch=kill_the_second)
     seconds = time.monotonic() - killed_at[0]
     assert set(multiprocessing.active_children()) == before
-    assert (folder / "checkpoint.safetensors").exists()
     left = Run.open(folder).read_checkpoint()
     return folder, str(raised.value), seconds, left
 

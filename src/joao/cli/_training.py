@@ -134,6 +134,7 @@ def _voiced(process: Place, output: Output) -> Iterator[Wish]:
                 shown(message, category, *place)
 
         warnings.showwarning = tell
+        warnings.simplefilter("always", JoaoNotice)
         if process.size > 1:
             yield Wish(output.notice)
         else:
