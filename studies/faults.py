@@ -10,6 +10,7 @@ FAULTS. Disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import signal
@@ -184,7 +185,7 @@ def sigkill(folder: Path) -> Outcome:
 def disk_full(folder: Path) -> Outcome:
     words = shlex.join(["MUTAG", "--out", "disk/run", *SMALL, "--checkpoint-every", "1"])
     script = f"""
-        mount -t tmpfs -o size=400k tmpfs disk
+        mount -t tmpfs -o size=240k tmpfs disk
         $pretrain {words} --quiet 2> said; echo $?
         ls -A disk/run | tr '\\n' ' '; echo
         mount -o remount,size=64m disk
@@ -194,7 +195,7 @@ def disk_full(folder: Path) -> Outcome:
     code, left = in_namespace(folder, script)
     kept = f"{left.strip()}; after making room, resumed: {alike(Run.open(folder / 'run'))}"
     return Outcome(
-        "disk full at a checkpoint (tmpfs of 400 kB)", (folder / "said").read_text().strip(), int(code), kept
+        "disk full at a checkpoint (tmpfs of 240 kB)", (folder / "said").read_text().strip(), int(code), kept
     )
 
 
@@ -246,21 +247,23 @@ def file_in_the_way(folder: Path) -> Outcome:
 
 
 def out_of_memory(folder: Path) -> Outcome:
-    huge = [*PRETRAIN, "--set", "encoder.width=3000", "--set", "training.batch_size=188"]
-    code, said = joao(folder, *huge, first=LITTLE_MEMORY.format(megabytes=900))
-    left = "its folder" if (folder / "run").exists() else "nothing is left behind"
+    path = json.dumps({"edges": [[node, node + 1] for node in range(39)], "num_nodes": 40})
+    (folder / "graphs.jsonl").write_text(f"{path}\n" * 3000)
+    huge = ["pretrain", "./graphs.jsonl", "--out", "run", "--device", "cpu", "--set", "training.batch_size=3000"]
+    code, said = joao(folder, *huge, first=LITTLE_MEMORY.format(megabytes=600))
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, left)
 
 
 def out_of_memory_at_once(folder: Path) -> Outcome:
     code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=LITTLE_MEMORY.format(megabytes=300))
-    left = "its folder" if (folder / "run").exists() else "nothing is left behind"
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, left)
 
 
 def loss_not_finite(folder: Path) -> Outcome:
     code, said = joao(folder, *PRETRAIN, "--set", "training.learning_rate=1e30")
-    left = "its folder" if (folder / "run").exists() else "nothing is left behind"
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("the loss becomes nan in the first epoch (learning rate 1e30)", said, code, left)
 
 
@@ -321,7 +324,7 @@ def torn_weights(folder: Path) -> Outcome:
     content[-100] ^= 1
     path.write_bytes(content)
     code, said = joao(folder, "embed", "run", "MUTAG", "--out", "embeddings.npz")
-    left = "EMBEDDINGS" if (folder / "embeddings.npz").exists() else "no embeddings were written"
+    left = "embeddings, WRITTEN ANYWAY" if (folder / "embeddings.npz").exists() else "no embeddings were written"
     return Outcome("a bit of the finished weights is flipped", said, code, left)
 
 
@@ -345,9 +348,7 @@ def two_at_once(folder: Path) -> Outcome:
 def finished(folder: Path) -> Outcome:
     assert joao(folder, "pretrain", "MUTAG", "--out", "run", *SMALL[:2], "--epochs", "1")[0] == 0
     code, said = joao(folder, "pretrain", "--resume", "run")
-    return Outcome(
-        "a finished run is resumed", said, code, "the run" if Run.open(folder / "run").weights() else "NOTHING"
-    )
+    return Outcome("a finished run is resumed", said, code, "the run" if Run.open(folder / "run").weights() else "GONE")
 
 
 FAULTS: tuple[Callable[[Path], Outcome], ...] = (
@@ -406,7 +407,8 @@ def main() -> None:
     rows = []
     for fault in chosen:
         with TemporaryDirectory() as place:
-            rows.append(asdict(fault(Path(place))))
+            found = {"name": fault.__name__, **asdict(fault(Path(place)))}
+            rows.append({**found, "said": found["said"].replace(f"{place}/", "")})
         print(rows[-1], flush=True)
     if arguments.only:
         return

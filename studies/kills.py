@@ -246,6 +246,8 @@ def main() -> None:
     }
     write_json(arguments.json, record)
     write_file(arguments.markdown, page(record))
+    if any(row.torn or row.unlike for row in rows):
+        sys.exit("Something was torn, or not what it would have been.")
 
 
 if __name__ == "__main__":

@@ -134,6 +134,16 @@ def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, e
     assert ("The state after step 4 is kept. Go on: joao pretrain" in str(raised.value)) == (after > 0)
 
 
+def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
+    def full(training):
+        raise MemoryError
+
+    monkeypatch.setattr("joao.experiment.state_of", full)
+    with pytest.raises(MemoryError):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_error_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
     def fail(training, progress):
         raise RuntimeError("a bug")

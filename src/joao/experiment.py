@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -305,8 +305,14 @@ def _written(folder: Path, resume: bool) -> Iterator[None]:
     if not resume:
         check_new_folder(folder)
         make_folder(folder)
-    with held(folder):
-        yield
+    try:
+        with held(folder):
+            yield
+    except BaseException:
+        if not resume:
+            with suppress(OSError):  # there is something in it, which is kept
+                folder.rmdir()
+        raise
 
 
 def _begun(
