@@ -198,24 +198,22 @@ class Run:
         """
         if self.info.finished:
             raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
-        damaged: dict[Path, UserError] = {}
+        damaged: dict[Path, str] = {}
         for path in self.checkpoints():
             try:
                 tensors = read_tensors(path, checked=True)
                 kept = self.metrics(int(tensors["position"][0]))  # later lines, perhaps cut off, are not read
-                break
             except UserError as error:
-                damaged[path] = error
-        else:
-            for error in damaged.values():
-                raise error
-            raise UserError(f"{self.folder}: has no checkpoint yet. Remove the folder and start again.")
-        for error in damaged.values():
-            warnings.warn(f"{error} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
-        for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
-            useless.unlink(missing_ok=True)
-        write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
-        return tensors
+                damaged[path] = str(error)
+                continue
+            for fault in damaged.values():
+                warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
+            for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
+                useless.unlink(missing_ok=True)
+            write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
+            return tensors
+        none = f"{self.folder}: has no checkpoint yet. Remove the folder and start again."
+        raise UserError(next(iter(damaged.values()), none))
 
     def discard(self) -> None:
         """Removes what was written of an unfinished run."""

@@ -133,7 +133,7 @@ def _voiced(process: Place, output: Output) -> Iterator[Wish]:
             else:
                 shown(message, category, *place)
 
-        warnings.showwarning = tell
+        warnings.showwarning = tell  # type: ignore[assignment]
         warnings.simplefilter("always", JoaoNotice)
         if process.size > 1:
             yield Wish(output.notice)

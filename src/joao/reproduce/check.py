@@ -66,13 +66,16 @@ def compared(record: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Fi
         if record.get(key) or again.get(key):
             yield _same(key, record.get(key), again.get(key), hidden=True)
     yield _same("graphs", record["data"]["fingerprint"], again["data"]["fingerprint"])
-    parts, parts_again = (each["scores"]["partitions"] for each in (record, again))
-    yield _same("folds", *(" ".join(part["fold_hash"] for part in each) for each in (parts, parts_again)))
+    yield _same("folds", _folds(record), _folds(again))
     if "losses" in record:
         yield from _losses(record["losses"], again["losses"])
     accuracy, accuracy_again = record["scores"]["mean"], again["scores"]["mean"]
     error = math.sqrt(accuracy * (1 - accuracy) / record["data"]["graphs"])
     yield _near("mean accuracy", accuracy, accuracy_again, abs(accuracy - accuracy_again), 2 * error)
+
+
+def _folds(record: Mapping[str, Any]) -> str:
+    return " ".join(part["fold_hash"] for part in record["scores"]["partitions"])
 
 
 def _losses(recorded: list[float], found: list[float]) -> Iterator[Finding]:
@@ -86,8 +89,10 @@ def _losses(recorded: list[float], found: list[float]) -> Iterator[Finding]:
 
 
 def _same(what: str, recorded: Any, found: Any, hidden: bool = False) -> Finding:
-    shown = ("as recorded", "as recorded" if recorded == found else "another") if hidden else (recorded, found)
-    return Finding(what, *shown, 0.0 if recorded == found else math.inf, 0.0)
+    difference = 0.0 if recorded == found else math.inf
+    if hidden:
+        return Finding(what, "as recorded", "another" if difference else "as recorded", difference, 0.0)
+    return Finding(what, recorded, found, difference, 0.0)
 
 
 def _near(what: str, recorded: float, found: float, difference: float, allowed: float) -> Finding:
