@@ -2,7 +2,7 @@
 
     python studies/faults.py results/faults.json results/faults.md
 
-Every fault is caused on purpose, to ``joao`` as a process of its own: a signal, a disk that is full or read-only, memory
+Every fault is caused on purpose, to ``joao`` in a process of its own: a signal, a disk that is full or read-only, memory
 that ends, files that are cut or changed. Each is one function, which gets an empty folder; to add one, write it and name it in
 FAULTS. Disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
 """
@@ -12,45 +12,39 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
+    import torch_geometric.nn  # noqa: F401
+
+from joao import experiment  # noqa: F401
+from joao.cli import main
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
+from joao.reporting import figures  # noqa: F401
 from joao.reporting.tables import markdown
 from joao.run import Run
+from joao.training.pretrain import Pretraining
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
-# Python that limits the memory of this process to what it has after loading everything, and so many megabytes more.
-LITTLE_MEMORY = """
-import resource, sys, torch, torch_geometric.nn, joao.experiment, joao.reporting.figures
-size = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmSize'))
-limit = size * 1024 + {megabytes} * 2**20
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-"""
-# Python that makes a weight nan after a step.
-NAN_AFTER = """
-import torch
-from joao.training.pretrain import Pretraining
-follow = Pretraining._follow
-def spoil(training, progress):
-    follow(training, progress)
-    if training.step == {step} - 1:
-        next(training.model.parameters()).data.fill_(torch.nan)
-Pretraining._follow = spoil
-"""
 
 
 @dataclass(frozen=True)
@@ -70,32 +64,94 @@ class Outcome:
     kept: str
 
 
-def start(folder: Path, words: Sequence[str], first: str = "", **environment: str) -> subprocess.Popen[str]:
-    """``joao`` with these words in a folder; Python code may come ``first``."""
-    code = f"{first}\nimport sys; sys.argv[0] = 'joao'; from joao.cli.main import run; run()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        cwd=folder,
-        env={**os.environ, "JOAO_CACHE": "off", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Process:
+    """``joao`` with these words in a folder: a fork of this process, which has loaded everything, to save time.
+
+    Args:
+        folder: to work in.
+        words: behind ``joao``.
+        first: what it does before.
+    """
+
+    def __init__(self, folder: Path, words: Sequence[str], first: Callable[[], None] = lambda: None) -> None:
+        self.words, self.first = words, first
+        self.code: int | None = None
+        with tempfile.TemporaryFile() as said:
+            self.said = os.dup(said.fileno())
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(self.said, 2)
+            self._work()
+
+    def _work(self) -> NoReturn:
+        code = 1
+        try:
+            sys.argv = ["joao", *self.words]
+            self.first()
+            main.run()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def is_over(self, wait: bool = False) -> bool:
+        """Whether it has ended."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and standard error, when it is over."""
+        self.is_over(wait=True)
+        assert self.code is not None
+        with os.fdopen(self.said, "rb") as file:
+            file.seek(0)
+            return self.code, file.read().decode().strip()
 
 
-def joao(folder: Path, *words: str, first: str = "", **environment: str) -> tuple[int, str]:
+def joao(folder: Path, *words: str, first: Callable[[], None] = lambda: None) -> tuple[int, str]:
     """Exit code and standard error of ``joao``."""
-    return ended(start(folder, words, first, **environment))
+    return Process(folder, words, first).ended()
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said = process.communicate(timeout=300)[1]
-    return process.returncode, said.strip()
+def little_memory(megabytes: int) -> Callable[[], None]:
+    """Leaves a process so much memory beside what it has."""
+
+    def limit() -> None:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        size = next(int(line.split()[1]) for line in lines if line.startswith("VmSize"))
+        most = size * 1024 + megabytes * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    return limit
 
 
-def wait_for_epochs(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+def nan_after(step: int) -> Callable[[], None]:
+    """Makes a weight nan after a step."""
+
+    def arrange() -> None:
+        follow = Pretraining._follow
+
+        def spoil(training: Pretraining, progress: float) -> None:
+            follow(training, progress)
+            if training.step == step - 1:
+                next(training.model.parameters()).data.fill_(torch.nan)
+
+        Pretraining._follow = spoil  # type: ignore[method-assign]
+
+    return arrange
+
+
+def wait_for_epochs(folder: Path, count: int, process: Process) -> None:
     path = folder / "run" / "metrics.jsonl"
-    while process.poll() is None and (not path.exists() or path.read_text().count("\n") < count):
+    while not process.is_over() and (not path.exists() or path.read_text().count("\n") < count):
         time.sleep(0.002)
 
 
@@ -143,12 +199,12 @@ def undisturbed() -> dict[str, torch.Tensor]:
 def stopped_by(
     folder: Path, *signals: signal.Signals, words: Sequence[str] = PRETRAIN, epochs: int = 3
 ) -> tuple[int, str]:
-    process = start(folder, words)
+    process = Process(folder, words)
     wait_for_epochs(folder, epochs, process)
     for number in signals:
-        process.send_signal(number)
+        os.kill(process.pid, number)
         time.sleep(0.1)
-    return ended(process)
+    return process.ended()
 
 
 def ctrl_c(folder: Path) -> Outcome:
@@ -162,11 +218,11 @@ def sigterm(folder: Path) -> Outcome:
 
 
 def ctrl_c_before_the_first_epoch(folder: Path) -> Outcome:
-    process = start(folder, PRETRAIN)
-    while process.poll() is None and not (folder / "run" / "run.json").exists():
+    process = Process(folder, PRETRAIN)
+    while not process.is_over() and not (folder / "run" / "run.json").exists():
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
-    code, said = ended(process)
+    os.kill(process.pid, signal.SIGINT)
+    code, said = process.ended()
     return Outcome("Ctrl-C in the first epoch", said, code, went_on(folder))
 
 
@@ -250,13 +306,13 @@ def out_of_memory(folder: Path) -> Outcome:
     path = json.dumps({"edges": [[node, node + 1] for node in range(39)], "num_nodes": 40})
     (folder / "graphs.jsonl").write_text(f"{path}\n" * 3000)
     huge = ["pretrain", "./graphs.jsonl", "--out", "run", "--device", "cpu", "--set", "training.batch_size=3000"]
-    code, said = joao(folder, *huge, first=LITTLE_MEMORY.format(megabytes=600))
+    code, said = joao(folder, *huge, first=little_memory(600))
     left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, left)
 
 
 def out_of_memory_at_once(folder: Path) -> Outcome:
-    code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=LITTLE_MEMORY.format(megabytes=300))
+    code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=little_memory(300))
     left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, left)
 
@@ -268,7 +324,7 @@ def loss_not_finite(folder: Path) -> Outcome:
 
 
 def loss_not_finite_later(folder: Path) -> Outcome:
-    code, said = joao(folder, *PRETRAIN, "--checkpoint-every", "2", first=NAN_AFTER.format(step=40))
+    code, said = joao(folder, *PRETRAIN, "--checkpoint-every", "2", first=nan_after(40))
     return Outcome("a weight becomes nan in step 40", said, code, went_on(folder))
 
 
@@ -336,10 +392,10 @@ def torn_run(folder: Path) -> Outcome:
 
 
 def two_at_once(folder: Path) -> Outcome:
-    one = start(folder, PRETRAIN)
+    one = Process(folder, PRETRAIN)
     wait_for_epochs(folder, 1, one)
     code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
-    assert ended(one)[0] == 0
+    assert one.ended()[0] == 0
     return Outcome(
         "a run is resumed that is still being trained", said, code, f"the first: {alike(Run.open(folder / 'run'))}"
     )
@@ -395,7 +451,7 @@ def page(record: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
+def make() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("json", type=Path)
     parser.add_argument("markdown", type=Path)
@@ -403,6 +459,8 @@ def main() -> None:
         "--only", help="names of functions, with commas between; prints what came of them, and writes nothing"
     )
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ["JOAO_CACHE"] = "off"
     chosen = [fault for fault in FAULTS if not arguments.only or fault.__name__ in arguments.only.split(",")]
     rows = []
     for fault in chosen:
@@ -418,4 +476,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    make()
