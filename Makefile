@@ -11,7 +11,7 @@ help:
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
-	@echo "make kill-test   kill trainings 130 times and resume them (some minutes); writes results/kills.md"
+	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 
 .venv/installed: pyproject.toml constraints.txt

@@ -71,6 +71,15 @@ def test_a_notice_of_a_damaged_checkpoint_reaches_the_user(joao, labelled, tmp_p
     assert line.endswith(f"Going on from {older.name}, which is older.")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_nothing_can_be_kept_the_first_signal_stops(number):
+    told = []
+    with stoppable(told.append, at_once=True) as wish:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        assert (wish.code, told) == (128 + number, [])
+
+
 def test_without_signals_nobody_wishes_anything():
     with stoppable(lambda text: None) as wish:
         assert not wish

@@ -135,6 +135,10 @@ def test_both_processes_have_the_same_bit_for_bit(told, name):
     assert "SharedNorm" not in told[0]["trainings"][name]["names"]
 
 
+def test_a_state_inside_an_epoch_is_that_of_all_processes(told):
+    assert [answer["kept inside an epoch"] for answer in told[:2]] == [True, True]
+
+
 def test_a_killed_process_ends_the_training_in_seconds_with_a_checkpoint(killed):
     _, message, seconds, left = killed
     assert message == "process 1 (of 0 to 1) was ended by SIGKILL."

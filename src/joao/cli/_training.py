@@ -123,7 +123,7 @@ def _cure(folder: Path) -> str:
 
 @contextmanager
 def _voiced(process: Place, output: Output) -> Iterator[Wish]:
-    """Notices of the library are told; one process takes signals as wishes, of several each ends at once."""
+    """Notices of the library are told, and signals are wishes; what starts several processes ends them at once."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
@@ -135,8 +135,8 @@ def _voiced(process: Place, output: Output) -> Iterator[Wish]:
 
         warnings.showwarning = tell  # type: ignore[assignment]
         warnings.simplefilter("always", JoaoNotice)
-        if process.size > 1:
+        if process.size > 1 and process.started:  # by torchrun, or SLURM, whose affair signals are
             yield Wish(output.notice)
         else:
-            with stoppable(output.notice) as wish:
+            with stoppable(output.notice, at_once=process.size > 1) as wish:
                 yield wish
