@@ -22,6 +22,7 @@ from joao.cli import (
     quickstart,
     report,
     reproduce,
+    results,
 )
 from joao.errors import Interrupted, ProcessLost, UserError
 
@@ -48,6 +49,7 @@ app.command()(predict.predict)
 app.command()(export.export)
 app.command()(bench.bench)
 app.add_typer(reproduce.app, name="reproduce")
+app.command()(results.results)
 
 
 def _version(wanted: bool) -> None:

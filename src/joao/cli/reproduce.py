@@ -201,7 +201,8 @@ def _few_labels(
     lines = [cells_of(row) for row in summary]
     output.table(HEADER, lines, title="Accuracy after fine-tuning with few labels, five seeds")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Tables of all records: {write_semi_supervised(out)}")
+    write_semi_supervised(out)
+    output.say(f"Tables of all records: {out}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
     )
@@ -258,7 +259,8 @@ def transfer(
     lines = [cells_of(row) for row in table]
     output.table(HEADER, lines, title="Transfer: ROC-AUC after fine-tuning on a scaffold split")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Table of all records: {write_transfer(out)}")
+    write_transfer(out)
+    output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
 
@@ -303,7 +305,8 @@ def ogb(
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
     output.table(HEADER, lines, title="OGB: few labels of the official training part")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Table of all records: {write_ogb(out)}")
+    write_ogb(out)
+    output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
 
 
