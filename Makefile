@@ -4,13 +4,14 @@ BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test slow lint fix clean
+.PHONY: help setup quickstart test slow kill-test lint fix clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
+	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 
 .venv/installed: pyproject.toml constraints.txt
@@ -32,6 +33,9 @@ test: .venv/installed
 
 slow: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+kill-test: .venv/installed
+	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
 
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."

@@ -9,6 +9,7 @@ from joao.reporting import results, tables
 from joao.reporting.semi_supervised import HEADER
 from joao.reproduce import semi_supervised as few_labels
 from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.unsupervised import Cell, compute_missing
 
 TABLE = copy.deepcopy(reproduce.grid())
 FEW_LABELS = copy.deepcopy(few_labels.grid())
@@ -281,3 +282,19 @@ def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_t
     wrong = joao("reproduce", "ogb", "--only", "ogbg-ppa", "--data-root", "data")
     assert wrong.code == 2
     assert wrong.err.startswith("joao: ogbg-ppa: no such data set under data. Put OGB's own archive or folder")
+
+
+def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
+    root = made_data("MUTAG", num_graphs=40)
+    cell = Cell("MUTAG", "histogram", 0)
+    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    path = cell.path(tmp_path)
+    held = joao("reproduce", "check", path, "--data-root", root)
+    assert (held.code, held.err, held.out.splitlines()[-1]) == (0, "", "The record holds, bit for bit.")
+    record = json.loads(path.read_text())
+    record["data"]["fingerprint"] = "of other graphs"
+    path.write_text(json.dumps(record))
+    outcome = joao("reproduce", "check", path, "--data-root", root, "--json")
+    assert outcome.code == 1
+    told = json.loads(outcome.out)
+    assert [each["what"] for each in told["findings"] if not each["holds"]] == ["graphs"]

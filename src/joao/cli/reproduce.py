@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
+from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.errors import UserError
 
@@ -159,6 +160,7 @@ for _table, _about in ABLATIONS.items():
     app.command(_table, help=_about)(_ablation(_table))
 
 
+app.command("check")(check)
 app.command("figure-2")(figure_2)
 app.command("figure-3")(figure_3)
 
