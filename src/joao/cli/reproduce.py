@@ -9,6 +9,7 @@ import typer
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
+from joao.cli.reproduce_all import everything
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ ABLATIONS = {
 }
 
 
-def _ablation(table: str) -> Callable[..., None]:
+def ablation(table: str) -> Callable[..., None]:
+    """The command of one of :data:`ABLATIONS`."""
+
     def command(
         only: Only = "",
         out: Records = SEMI_SUPERVISED,
@@ -157,12 +160,13 @@ def _ablation(table: str) -> Callable[..., None]:
 
 
 for _table, _about in ABLATIONS.items():
-    app.command(_table, help=_about)(_ablation(_table))
+    app.command(_table, help=_about)(ablation(_table))
 
 
 app.command("check")(check)
 app.command("figure-2")(figure_2)
 app.command("figure-3")(figure_3)
+app.command("all")(everything)
 
 
 def _few_labels(
