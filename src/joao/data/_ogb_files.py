@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import lzma
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from joao.data._compressed import UNREADABLE, members_of, open_gzip
 from joao.data._numbers import number_chunks
 from joao.errors import UserError
 
 SIZES = "raw/num-node-list"
-_UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 # What the archives are called that OGB's own package downloads and renames.
 _DOWNLOADS = {
     "ogbg_ppi_medium": "ogbg-ppa",
@@ -55,11 +52,13 @@ class OgbFiles:
         path: of the folder or zip file.
         name: of the data set, as OGB calls it.
         opened: functions that open the compressed files.
+        sizes: of the compressed files, in bytes.
     """
 
     path: Path
     name: str
     opened: Mapping[str, Callable[[], IO[bytes]]]
+    sizes: Mapping[str, int]
 
     def __contains__(self, file: str) -> bool:
         return file in self.opened
@@ -73,9 +72,9 @@ class OgbFiles:
         if file not in self.opened:
             raise UserError(f"{self.path}: has no {file}.csv.gz, which an OGB data set of its kind has.")
         try:
-            with self.opened[file]() as packed, gzip.open(packed, "rb") as text:
-                yield cast(IO[bytes], text)
-        except _UNREADABLE as error:
+            with self.opened[file]() as packed, open_gzip(packed, self.sizes[file]) as text:
+                yield text
+        except UNREADABLE as error:
             raise UserError(f"{self.place(file)} cannot be read ({error}). Copy it again.") from error
 
     @contextmanager
@@ -139,7 +138,7 @@ def holds_ogb(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(PurePosixPath(member).match(f"{SIZES}.csv.gz") for member in archive.namelist())
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
 
 
@@ -156,33 +155,32 @@ def name_of(path: Path) -> str:
 def ogb_files(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
-        found = {file.relative_to(path).as_posix(): file for file in path.glob("*/**/*.csv.gz")}
-        yield OgbFiles(path, _name_of(path.name), {_bare(name): partial(_opened, file) for name, file in found.items()})
+        found = {_bare(file.relative_to(path).as_posix()): file for file in path.glob("*/**/*.csv.gz")}
+        opened = {name: partial(_opened, file) for name, file in found.items()}
+        yield OgbFiles(path, _name_of(path.name), opened, {name: file.stat().st_size for name, file in found.items()})
         return
     try:
         archive = zipfile.ZipFile(path)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
     with archive:
-        members = [member for member in archive.namelist() if not member.endswith("/")]
-        for member in members:
-            if ".." in PurePosixPath(member).parts or member.startswith("/") or "\\" in member or ":" in member:
-                raise UserError(f"{path}: holds '{member[:80]}', which leaves its folder. Get OGB's own archive.")
+        sizes = {each.filename: each.file_size for each in members_of(archive, path)}
         roots = [
             member.removesuffix(f"{SIZES}.csv.gz")
-            for member in members
+            for member in sizes
             if PurePosixPath(member).match(f"{SIZES}.csv.gz") and "__MACOSX" not in member
         ]
         if len(roots) != 1:
             raise UserError(f"{path}: holds {len(roots)} files {SIZES}.csv.gz; an OGB data set has one.")
-        opened = {
-            _bare(member.removeprefix(roots[0])): partial(archive.open, member)
-            for member in members
+        inner = {
+            _bare(member.removeprefix(roots[0])): member
+            for member in sizes
             if member.startswith(roots[0]) and member.endswith(".csv.gz")
         }
+        opened = {name: partial(archive.open, member) for name, member in inner.items()}
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
-        yield OgbFiles(path, _name_of(known), opened)
+        yield OgbFiles(path, _name_of(known), opened, {name: sizes[member] for name, member in inner.items()})
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -18,9 +18,7 @@ are moved, with their rows, and keep their order within a graph.
 
 from __future__ import annotations
 
-import lzma
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,12 +29,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from joao.data._compressed import UNREADABLE, members_of
 from joao.data._numbers import number_chunks, read_numbers
 from joao.data.base import Array, Dataset, make_dataset
 from joao.errors import UserError
 
 _EDGES = "_A.txt"
-_UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError)
+_MOST_EDGE_LABELS = 1000
 
 
 def read_tu(path: Path) -> Dataset:
@@ -82,13 +81,13 @@ def _files_of(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes]]]]:
             yield {file.name: partial(_opened, file) for file in sorted(folder.iterdir()) if file.is_file()}
         else:
             with zipfile.ZipFile(path) as archive:
-                members = [PurePosixPath(member) for member in archive.namelist() if not member.endswith("/")]
+                members = {PurePosixPath(each.filename): each for each in members_of(archive, path)}
                 yield {
-                    member.name: partial(archive.open, str(member))
-                    for member in members
-                    if "__MACOSX" not in member.parts
+                    place.name: partial(archive.open, member)
+                    for place, member in members.items()
+                    if "__MACOSX" not in place.parts
                 }
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
 
@@ -204,6 +203,12 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
     if attributes is not None and attributes.size:
         parts.append(attributes)
     labels = tables.rows("edge_labels", np.int64, num_edges, "edges")
-    if labels is not None:
-        parts += [(column[:, None] == np.unique(column)).astype(np.float32) for column in labels.T]
+    for column in () if labels is None else labels.T:
+        values = np.unique(column)
+        if len(values) > _MOST_EDGE_LABELS:
+            raise UserError(
+                f"{tables.place('edge_labels')} has {len(values)} different labels, each of which would be a column of "
+                f"every edge; {_MOST_EDGE_LABELS} are possible. Give them as edge attributes."
+            )
+        parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None
