@@ -23,6 +23,7 @@ from joao.cli import (
     report,
     reproduce,
 )
+from joao.cli._shared import plain
 from joao.errors import Interrupted, ProcessLost, UserError
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -100,5 +101,5 @@ def _speaks() -> bool:
 
 def _end(message: str, code: int) -> None:
     if message:
-        typer.echo(f"joao: {message}", err=True)
+        typer.echo(plain(f"joao: {message}"), err=True)
     sys.exit(code)

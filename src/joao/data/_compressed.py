@@ -11,11 +11,16 @@ import gzip
 import io
 import lzma
 import stat
+import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
+from joao.data.base import shown
 from joao.errors import UserError
 
 MOST_GROWTH = 100
@@ -23,6 +28,13 @@ ALWAYS_ALLOWED = 1 << 30  # bytes
 MOST_FILES = 100_000
 # What reading may raise, beside errors of the system.
 UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+
+
+class Member(NamedTuple):
+    """A file of an archive: what opens it, and its bytes."""
+
+    open: Callable[[], IO[bytes]]
+    size: int
 
 
 class _Bounded(io.RawIOBase):
@@ -59,23 +71,55 @@ def open_gzip(packed: IO[bytes], size: int) -> IO[bytes]:
     return _bounded(gzip.GzipFile(fileobj=packed), size)
 
 
-def members_of(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
-    """The files of the archive at ``path``, none of which leaves its folder, is a link or grows without bound.
+@contextmanager
+def open_zip(path: Path) -> Iterator[dict[str, Member]]:
+    """The files of an archive, by name: none leaves its folder, is a link, or grows without bound.
 
     An archive gives no more of a file than the size that it tells, so that looking at these is enough.
     """
-    files = [each for each in archive.infolist() if not each.is_dir()]
-    for each in files:
-        name, place = each.filename, PurePosixPath(each.filename)
-        if ".." in place.parts or place.is_absolute() or "\\" in name or ":" in name:
-            raise UserError(f"{path}: holds {name[:80]!r}, which leaves its folder. Get the archive from its source.")
-        if stat.S_ISLNK(each.external_attr >> 16):
-            raise UserError(f"{path}: holds a link, {name[:80]!r}. Get the archive from its source.")
-    if len(files) > MOST_FILES:
-        raise UserError(f"{path}: holds {len(files)} files; a data set has a few.")
-    if sum(each.file_size for each in files) > _most(path.stat().st_size):
-        raise UserError(f"{path}: {_too_large()}.")
-    return files
+    try:
+        with _opened(path) as archive:
+            members = [each for each in archive.infolist() if each.filename and not each.is_dir()]
+            for each in members:
+                _check_place(path, each)
+            if len(members) > MOST_FILES:
+                raise UserError(f"{path}: holds {len(members)} files; a data set has a few.")
+            if sum(each.file_size for each in members) > _most(path.stat().st_size):
+                raise UserError(f"{path}: {_too_large()}.")
+            yield {each.filename: Member(partial(_member, archive, each), each.file_size) for each in members}
+    except UNREADABLE as error:
+        raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
+
+
+def names_in_zip(path: Path) -> list[str]:
+    """What an archive says that it holds, unchecked; nothing where it cannot be read."""
+    try:
+        with _opened(path) as archive:
+            return archive.namelist()
+    except UNREADABLE:
+        return []
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (ValueError, LookupError, struct.error) as error:  # of a damaged directory
+        raise zipfile.BadZipFile(str(error)) from error
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    try:
+        return archive.open(member)
+    except (ValueError, LookupError, struct.error) as error:
+        raise zipfile.BadZipFile(str(error)) from error
+
+
+def _check_place(path: Path, member: zipfile.ZipInfo) -> None:
+    name, place = member.filename, PurePosixPath(member.filename)
+    if ".." in place.parts or place.is_absolute() or "\\" in name or ":" in name:
+        raise UserError(f"{path}: holds {shown(name)}, which leaves its folder. Get the archive from its source.")
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise UserError(f"{path}: holds a link, {shown(name)}. Get the archive from its source.")
 
 
 def _bounded(stream: Any, size: int) -> IO[bytes]:

@@ -288,13 +288,13 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
         kind = type_in_memory(types[name])
         values[name] = from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
     dataset = Dataset(**values)
-    _check(dataset)
+    check(dataset)
     if degrees is not None:
         vars(dataset)["degrees"] = degrees  # which would take a pass over all edges
     return dataset
 
 
-def _check(dataset: Dataset) -> None:
+def check(dataset: Dataset) -> None:
     """A file that somebody else made must be what a reader gives: kernels and splits rely on it."""
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))

@@ -18,7 +18,6 @@ are moved, with their rows, and keep their order within a graph.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from joao.data._compressed import UNREADABLE, members_of
+from joao.data._compressed import UNREADABLE, open_zip
 from joao.data._numbers import number_chunks, read_numbers
 from joao.data.base import Array, Dataset, make_dataset
 from joao.errors import UserError
@@ -80,13 +79,9 @@ def _files_of(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes]]]]:
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
             yield {file.name: partial(_opened, file) for file in sorted(folder.iterdir()) if file.is_file()}
         else:
-            with zipfile.ZipFile(path) as archive:
-                members = {PurePosixPath(each.filename): each for each in members_of(archive, path)}
-                yield {
-                    place.name: partial(archive.open, member)
-                    for place, member in members.items()
-                    if "__MACOSX" not in place.parts
-                }
+            with open_zip(path) as members:
+                places = {PurePosixPath(name): member.open for name, member in members.items()}
+                yield {place.name: opens for place, opens in places.items() if "__MACOSX" not in place.parts}
     except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
