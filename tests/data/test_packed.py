@@ -227,6 +227,7 @@ NO_TEXT = "its kind or a name is not one"
         (setting("source", np.array([1, 0, 2, 1], np.uint8), "|O"), "is no type of an array"),
         (setting("source", np.array([1, 0, 2, 1], np.uint8), "S999999999"), "is no type of an array"),
         (setting("source", np.array([1, 0, 2, 1], np.uint8), "|V999999999"), "is no type of an array"),
+        (setting("source", np.array([1, 0, 2, 1], np.uint8), "<i4,("), "is no type of an array"),
         (leaving_out("node_labels"), "its nodes are not there"),
         (setting("node_labels", np.array([[5, 0], [5, 4], [7, 0], [1, 0]], np.uint8)), "of no known kind"),
         (setting("edge_attr", np.array([[0, 3]] * 4, np.uint8)), "of no known kind"),

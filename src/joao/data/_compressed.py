@@ -1,7 +1,7 @@
 """Compressed files and archives, opened so that they neither grow without bound nor reach outside their folder.
 
 What is compressed may be up to :data:`MOST_GROWTH` times as large once it is not, and always :data:`ALWAYS_ALLOWED`.
-Published data sets grow two to thirty times; a file made to fill the memory grows a thousand times or more.
+Published data sets grow two to fifty times; a file made to fill the memory grows a thousand times or more.
 Nothing is ever unpacked to disk.
 """
 
@@ -24,7 +24,7 @@ from joao.data.base import shown
 from joao.errors import UserError
 
 MOST_GROWTH = 100
-ALWAYS_ALLOWED = 1 << 30  # bytes
+ALWAYS_ALLOWED = 1 << 26  # bytes
 MOST_FILES = 100_000
 # What reading may raise, beside errors of the system.
 UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
