@@ -223,6 +223,11 @@ _GRAPHML = (
 _GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
 _STORE = _store(_GRAPHS)
 
+_COMPRESSED = (
+    *(gzip.compress(_EDGES), lzma.compress(_CSV), gzip.compress(_SMI), lzma.compress(_SMI)),
+    *(gzip.compress(_JSON[0]), lzma.compress(_packed(_GRAPHS))),
+)
+
 TARGETS: dict[str, Target] = {
     "tu": Target(of_folder(), (joined(_TU), joined(dict(list(_TU.items())[:2])))),
     "tu_zip": Target(of_file("some.zip"), (_zip(_TU, zipfile.ZIP_STORED), _zip(_TU, zipfile.ZIP_LZMA))),
@@ -233,16 +238,7 @@ TARGETS: dict[str, Target] = {
     "smi": Target(of_file("a.smi"), (_SMI, b"smiles\tactive\nCCO\t1\nCC\t0\n")),
     "compressed": Target(
         any_compressed,
-        tuple(
-            bytes([number]) + pack(text)
-            for number, (pack, text) in enumerate(
-                zip(
-                    (gzip.compress, lzma.compress, gzip.compress, lzma.compress, gzip.compress, lzma.compress),
-                    (_EDGES, _CSV, _SMI, _SMI, _JSON[0], _packed(_GRAPHS)),
-                    strict=True,
-                )
-            )
-        ),
+        tuple(bytes([number]) + content for number, content in enumerate(_COMPRESSED)),
     ),
     "packed": Target(of_file("a.safetensors", mended), (_packed(_GRAPHS),)),
     "packed_as_it_is": Target(of_file("a.safetensors"), (_packed(_GRAPHS),)),

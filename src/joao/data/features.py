@@ -112,7 +112,7 @@ class Features:
             kinds = {type(value) for value in column}
             if not column or kinds not in ({int}, {str}) or list(column) != sorted({*column}):
                 raise ValueError("a vocabulary is not in order")
-            if kinds == {int} and max(map(abs, column)) >= 1 << 63:
+            if kinds == {int} and max(abs(int(value)) for value in column) >= 1 << 63:
                 raise ValueError("a label is too large")
         is_number = type(self.max_degree) is int and 1 <= self.max_degree <= MOST_DEGREES
         is_scale = len(self.shift) == len(self.scale) and 0.0 not in self.scale
