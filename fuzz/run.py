@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from joao.files import write_json
 from joao.provenance import machine, versions
 
 # fmt: off
@@ -51,9 +52,15 @@ def main(words: list[str] | None = None) -> int:
         "faults": sum(len(each["faults"]) for each in targets.values()),
         "targets": targets,
     }
-    given.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    add_record(given.out, record)
     print(f"{record['executions']} executions in {record['seconds']} s, {record['faults']} faults: {given.out}")
     return 1 if record["faults"] else 0
+
+
+def add_record(path: Path, record: dict[str, Any]) -> None:
+    """Writes ``record`` behind those of earlier times."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    write_json(path, [*earlier, record])
 
 
 def fuzzed(name: str, seconds: int, work: Path) -> dict[str, Any]:

@@ -107,6 +107,13 @@ def tu(**parts: bytes) -> Callable[[Path], Path]:
     return lambda folder: archive(folder, {**TU, **{f"s_{part}.txt": content for part, content in parts.items()}})
 
 
+def long_line(folder: Path) -> Path:
+    (folder / "s").mkdir()
+    for name, content in {**TU, "s_graph_indicator.txt": b"1" * (80 << 20)}.items():
+        (folder / "s" / name).write_bytes(content)
+    return folder / "s"
+
+
 def ogb(**tables: bytes) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         (folder / "some/raw").mkdir(parents=True)
@@ -191,7 +198,7 @@ FAULTS = (
     Fault("zip: 80 KB that become 80 MB", growing_zip, "grows to more than 100 times"),
     Fault("zip: a thousand files in one place", overlapping_zip, "grows to more than 100 times"),
     Fault("zip: cut in half", lambda f: text("s.zip", archive(f, TU).read_bytes()[:90])(f), "cannot be read"),
-    Fault("csv.gz: 120 MB of rows in 200 KB", repeated("s.csv.gz", b"g,a,b\n" * 1_000_000, 20, b"graph,source,target\n"), "grows to more"),
+    Fault("csv.gz: 120 MB of rows in a small file", repeated("s.csv.gz", (b"g," + b"a" * 1000 + b",b\n") * 1000, 120, b"graph,source,target\n"), "grows to more"),
     Fault("jsonl.gz: a line of 1 GB", repeated("s.jsonl.gz", bytes(1 << 20), 1024), "grows to more"),
     Fault("smi.xz: a line of 1 GB", repeated("s.smi.xz", b"C" * (1 << 20), 1024), "grows to more"),
     Fault("smi: a molecule of 2 million letters", text("s.smi", "C" * 2_000_000), "2000000 letters; 1048576 are possible"),
@@ -201,7 +208,7 @@ FAULTS = (
     Fault("TU: a graph numbered 10^18", tu(graph_indicator=b"1\n1000000000000000000\n"), "but there are only 2 nodes"),
     Fault("TU: a node numbered 10^18", tu(A=b"1, 1000000000000000000\n"), "there is no node"),
     Fault("TU: as many edge labels as edges", tu(A=b"1, 2\n" * 1001, edge_labels=b"".join(b"%d\n" % n for n in range(1001))), "1001 different labels"),
-    Fault("TU: a line of 65 MB", tu(graph_indicator=b"1" * (65 << 20)), "a line of more than 64 MB"),
+    Fault("TU: a line of 80 MB", long_line, "a line of more than 64 MB"),
     Fault("OGB: 10^9 nodes in a word", ogb(num_node_list=b"1000000000\n", num_edge_list=b"0\n", edge=b""), "neither a row nor an edge"),
     Fault("OGB: 10^9 edges in a word", ogb(num_node_list=b"2\n", num_edge_list=b"1000000000\n", edge=b"0,1\n"), "fewer than its graphs need"),
     Fault("GraphML: entities that multiply", text("s.graphml", ENTITIES), "declares XML entities"),

@@ -97,7 +97,7 @@ def test_odd_cells_of_tu_files(part, write_tu, tmp_path):
     for number, cell in enumerate(ODD_CELLS):
         folder = write_tu({**whole, part: TU[part].format(cell)}, under=tmp_path / str(number))
         found[cell] = outcome(folder)
-    assert {*found.values()} == {"read", "refused"}
+    assert {*found.values()} <= {"read", "refused"}
     assert found["a"] == found["[]"] == "refused"
     assert found["0"] == ("refused" if part in ("A", "graph_indicator") else "read")
 
@@ -108,7 +108,7 @@ def test_odd_cells_of_json_lines(line, tmp_path):
     for cell in ODD_CELLS:
         (tmp_path / "a.jsonl").write_text(line.format(cell), encoding="utf-8")
         found[cell] = outcome(tmp_path / "a.jsonl")
-    assert {*found.values()} == {"read", "refused"}
+    assert {*found.values()} <= {"read", "refused"}
     assert found["a"] == found["[" * 2000] == found["99999999999999999999999"] == "refused"
 
 
@@ -119,6 +119,6 @@ def test_odd_cells_of_edge_lists(column, tmp_path):
         row = {"graph": "g", "source": "a", "target": "b", "weight": "1", "label": "x", column: cell}
         (tmp_path / "a.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n", encoding="utf-8")
         found[cell] = outcome(tmp_path / "a.csv")
-    assert {*found.values()} == {"read", "refused"}
+    assert {*found.values()} <= {"read", "refused"}
     assert found["1,2"] == "refused"
     assert found["a"] == ("refused" if column == "weight" else "read")
