@@ -137,7 +137,8 @@ class Run:
             features = Features.from_json(fields.pop("features"))
             lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**fields, **lists})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            _check_info(info)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
@@ -160,11 +161,11 @@ class Run:
         try:
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [EpochMetrics(**json.loads(line)) for line in lines]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: cannot be read ({error}).") from error
-        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+        if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
         return metrics
 
@@ -273,6 +274,18 @@ def check_new_folder(folder: Path) -> None:
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _check_info(info: RunInfo) -> None:
+    """Counts are counts, and texts are texts: everybody relies on it, also pages that show them."""
+    counts = (info.num_graphs, info.num_features, info.num_edge_features, info.codes, info.devices, info.num_nodes)
+    if not all(type(count) is int and 0 <= count < 1 << 31 for count in counts):
+        raise ValueError("a count is none")
+    texts = (info.data, info.fingerprint, info.command, info.precision, info.featuriser, *info.pool, *info.finetuned_on)
+    if not all(isinstance(text, str) for text in (*texts, *info.own.values(), *info.versions.values())):
+        raise ValueError("a text is none")
+    if not isinstance(info.machine, dict) or not all(type(each) is bool for each in (info.fast, info.finished)):
+        raise ValueError("a value is of another type")
 
 
 def _metadata(path: Path) -> dict[str, str]:

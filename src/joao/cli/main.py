@@ -24,6 +24,7 @@ from joao.cli import (
     reproduce,
     results,
 )
+from joao.cli._shared import plain
 from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -102,5 +103,5 @@ def _speaks() -> bool:
 
 def _end(message: str, code: int) -> None:
     if message:
-        typer.echo(f"joao: {message}", err=True)
+        typer.echo(plain(f"joao: {message}"), err=True)
     sys.exit(code)
