@@ -23,6 +23,7 @@ LAYERS = (
     ("evaluation",),
     ("recipe",),
     ("run",),
+    ("epoch_logs",),
     ("experiment",),
     ("finetuning",),
     ("scoring", "estimator"),

@@ -31,6 +31,7 @@ from joao.data.shards import Shards
 from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
 from joao.encoders import ENCODERS, Encoder
+from joao.epoch_logs import Logger
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
@@ -75,6 +76,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
         fast: False keeps a GPU from training on padded batches, which is its default where the parts allow it.
+        loggers: of Lightning Fabric, which are told what every epoch showed.
 
     Attributes:
         policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
@@ -109,6 +111,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         precision: str = "32-true",
         fast: bool | None = None,
+        loggers: Sequence[Logger] | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -128,6 +131,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.precision = precision
         self.fast = fast
+        self.loggers = loggers
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
@@ -141,6 +145,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             device=self.device,
             precision=self.precision,
             fast=self.fast,
+            loggers=self.loggers or (),
             own=OwnParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from joao.data.shard_store import store_of
 from joao.data.shards import Shards
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
+from joao.epoch_logs import Logger, OnEpoch, check_loggers, logs_of, telling
 from joao.errors import UserError
 from joao.files import write_json
 from joao.graphs import GraphStore, Store
@@ -210,7 +211,8 @@ def pretrain(
     own: OwnParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
-    on_epoch: Callable[[EpochMetrics], None] = lambda metrics: None,
+    on_epoch: OnEpoch = lambda metrics: None,
+    loggers: Sequence[Logger | str] = (),
 ) -> Trained:
     """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
 
@@ -229,13 +231,17 @@ def pretrain(
             guard its own code by ``if __name__ == "__main__"``. See docs/scale.md.
         num_nodes: machines, likewise.
         on_epoch: told what each epoch showed, in the first process.
+        loggers: of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``; told likewise. A resumed
+            run goes on with those in its folder.
     """
     if checkpoint_every < 1:
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
+    check_loggers(loggers, folder)
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
+        loggers = list(dict.fromkeys([*loggers, *logs_of(run.folder)]))
         fast = run.info.fast if fast is None else fast
         if (fast, precision) != (run.info.fast, run.info.precision):
             path = "fast" if run.info.fast else "plain"
@@ -246,9 +252,10 @@ def pretrain(
     if not place.started:
         check_several(_objective(recipe, own), fast)
         options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
-        return _in_own_processes(
-            place, recipe, dataset, folder, own, on_epoch, options | {"checkpoint_every": checkpoint_every}
-        )
+        options |= {"checkpoint_every": checkpoint_every}
+        pool = list((own or OwnParts()).augmentations or build_pool(recipe))
+        with telling(on_epoch, loggers, pool, folder) as tell:
+            return _in_own_processes(place, recipe, dataset, folder, own, tell, options)
     fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = store_of(dataset, features)
@@ -276,20 +283,21 @@ def pretrain(
     )
     has_checkpoint = run is not None
     if place.rank > 0:
-        run, on_epoch = None, lambda metrics: None  # the first process writes and speaks
+        run, on_epoch, loggers = None, lambda metrics: None, ()  # the first process writes and speaks
     elif folder is not None and run is None:
         run = Run.create(folder, recipe, info)
         if place.size > 1:  # so that there is something to go on from whenever a process dies
             run.write_checkpoint(state_of(training))
     try:
-        for epoch in training.run():
-            metrics.append(epoch)
-            if run is not None:
-                run.append(epoch)
-                if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
-                    run.write_checkpoint(state_of(training))
-                    has_checkpoint = True
-            on_epoch(epoch)
+        with telling(on_epoch, loggers, info.pool, folder) as tell:
+            for epoch in training.run():
+                metrics.append(epoch)
+                if run is not None:
+                    run.append(epoch)
+                    if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
+                        run.write_checkpoint(state_of(training))
+                        has_checkpoint = True
+                tell(epoch)
     except BaseException as error:
         if run is not None and isinstance(error, UserError) and not has_checkpoint:
             run.discard()
@@ -314,7 +322,7 @@ def _in_own_processes(
     dataset: Dataset | Shards,
     folder: Path | None,
     own: OwnParts | None,
-    on_epoch: Callable[[EpochMetrics], None],
+    on_epoch: OnEpoch,
     options: Mapping[str, Any],
 ) -> Trained:
     """:func:`pretrain` in new processes, of which this one tells."""

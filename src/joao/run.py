@@ -7,6 +7,7 @@
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint.safetensors`` everything needed to go on, until it is finished
 ``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
+``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 
 The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
@@ -19,6 +20,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +44,7 @@ FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
 CHECKSUM_KEY = "joao.checksum"
+LOG_FOLDERS = ("tensorboard", "csv")
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,8 @@ class Run:
         """Removes what was written of an unfinished run."""
         for name in ("recipe.toml", "metrics.jsonl", "run.json", "checkpoint.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
+        for name in LOG_FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):  # somebody else's file in it
             self.folder.rmdir()
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from joao.experiment import Trained
     from joao.recipe import Recipe
     from joao.run import Run
-    from joao.training.pretrain import EpochMetrics
 
 FAILURES = "failures.csv"
 
@@ -77,6 +76,15 @@ def pretrain(
         typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
     ] = None,
     num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scale.md.", show_default="1")] = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            "--logger",  # torchrun takes --log for one of its own
+            metavar="KIND",
+            help="Log every epoch into the run's folder, too: tensorboard or csv. Behind torchrun: --logger.",
+        ),
+    ] = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -110,14 +118,18 @@ def pretrain(
             fast=run.info.fast,
             checkpoint_every=checkpoint_every,
             process=process,
+            logs=logs or (),
         )
         if process.rank == 0:
             _finish(resume, trained, dataset, output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
+    from joao.epoch_logs import check_loggers
     from joao.recipe import make_recipe, read_table, with_settings
     from joao.run import check_new_folder
+
+    check_loggers(logs or (), out)
 
     if process.rank == 0:  # which may have made it by the time that others look
         check_new_folder(out)
@@ -147,6 +159,7 @@ def pretrain(
         fast=fast,
         checkpoint_every=checkpoint_every,
         process=process,
+        logs=logs or (),
     )
     if process.rank == 0:
         _finish(out, trained, dataset, output)
@@ -212,18 +225,6 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Outp
         output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")
 
 
-def _leading(recipe: Recipe, epoch: EpochMetrics) -> str:
-    """The pair of augmentations with the most probability, where a policy learns it."""
-    from joao.pair_table import PairTable
-    from joao.recipe import pool_name
-
-    if epoch.pair_losses is None:
-        return ""
-    names = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
-    ((first, second, share),) = PairTable.of(names, epoch.probabilities).over_strengths().top(1)
-    return f", {first} + {second} {share:.2f}"
-
-
 def summary(run: Path, trained: Trained) -> dict[str, Any]:
     """What a program is told of a pre-training."""
     last = trained.metrics[-1]
@@ -249,9 +250,12 @@ def train(
     fast: bool | None = None,
     checkpoint_every: int = 5,
     process: Place | None = None,
+    logs: Sequence[str] = (),
 ) -> Trained:
-    """Trains with a progress bar, draws the learned table and says what came out; the first process does."""
+    """Trains in sight, draws the learned table and says what came out; the first process does."""
+    from joao.cli._live import TrainingView, live
     from joao.experiment import pretrain
+    from joao.recipe import pool_name
     from joao.reporting.figures import draw_policy
 
     silence_lightning()
@@ -259,13 +263,8 @@ def train(
     several = f" in {process.size} processes" if process.size > 1 else ""
     what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
     output.say(f"Pre-training on {dataset.name}{several}: {what}.")
-    with output.progress("pre-training", recipe.training.epochs) as bar:
-
-        def on_epoch(epoch: EpochMetrics) -> None:
-            bar.advance(
-                f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} {dataset.kind}/s{_leading(recipe, epoch)}"
-            )
-
+    pool = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
+    with live(output, TrainingView(recipe.training.epochs, dataset.kind, pool)) as on_epoch:
         try:
             trained = pretrain(
                 recipe,
@@ -279,6 +278,7 @@ def train(
                 devices=process.devices,
                 num_nodes=process.num_nodes,
                 on_epoch=on_epoch,
+                loggers=logs,
             )
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted. {_cure(folder)}" if process.rank == 0 else "") from None
