@@ -68,7 +68,9 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
             ``joao``.
-        epochs, batch_size, learning_rate: of the training; None is 128 graphs and 0.01, or 256 and 0.001 for molecules.
+        epochs: passes over all graphs.
+        batch_size: graphs in a batch; None is 128, or 256 for molecules.
+        learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
         training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
         max_degree: where the features of rule ``degree`` are capped.
