@@ -4,13 +4,14 @@ BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test slow lint fix clean
+.PHONY: help setup quickstart test slow docs lint fix clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
+	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 
 .venv/installed: pyproject.toml constraints.txt
@@ -33,6 +34,10 @@ test: .venv/installed
 slow: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."
 	@$(BIN)/ruff format --check .
@@ -44,4 +49,4 @@ fix: .venv/installed
 	@$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

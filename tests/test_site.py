@@ -2,14 +2,16 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tests.reporting.page.chromium import Page as Browser
+from tests.reporting.page.chromium import program
 
 pytest.importorskip("mkdocs")
 
@@ -110,11 +112,22 @@ def test_docstrings_become_plain():
 
 
 @pytest.mark.slow
-def test_the_search_works_from_the_file_system(site):
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=15000", "--dump-dom"]
-    address = f"{(site / 'index.html').as_uri()}?q=Weisfeiler"
-    done = subprocess.run([chromium, *options, address], capture_output=True, text=True, timeout=120)
-    assert re.search(r"[1-9]\d* matching documents?", done.stdout)
+@pytest.mark.skipif(program() is None, reason="no Chromium on this machine")
+def test_a_browser_searches_it_from_the_file_system_and_asks_for_nothing(site, tmp_path):
+    browser = Browser(tmp_path)
+    try:
+        for place in ("index.html", "api.html", "results/unsupervised/table.html"):
+            browser.open(site / place)
+        browser.click("[data-md-component=search-query]")
+        browser.call("Input.insertText", text="Weisfeiler")
+        end = time.monotonic() + 30
+        while not (found := browser.ask("document.querySelectorAll('.md-search-result__item').length")):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        titles = browser.ask("[...document.querySelectorAll('.md-search-result__item h1')].map(e => e.textContent)")
+    finally:
+        browser.close()
+    assert found
+    assert "Kernels and other baselines" in titles
+    assert [address for address in browser.requests if not address.startswith(("file:", "data:", "about:"))] == []
+    assert browser.complaints == []
