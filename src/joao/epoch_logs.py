@@ -20,7 +20,7 @@ OnEpoch = Callable[[EpochMetrics], None]
 class Logger(Protocol):
     """What is asked of a logger; those of Lightning Fabric have it."""
 
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None: ...
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None: ...
 
     def finalize(self, status: str) -> None: ...
 
@@ -93,9 +93,11 @@ def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
 def _open(name: str, folder: Path | None, epoch: EpochMetrics, pool: Sequence[str]) -> Logger:
     """A log of a run, without the epochs from ``epoch`` on, which a resumed run trains again."""
     try:
-        from lightning_fabric.loggers import CSVLogger, TensorBoardLogger
+        from lightning_fabric.loggers.csv_logs import CSVLogger
+        from lightning_fabric.loggers.tensorboard import TensorBoardLogger
     except ImportError:  # the same code inside the larger package
-        from lightning.fabric.loggers import CSVLogger, TensorBoardLogger  # type: ignore[no-redef]
+        from lightning.fabric.loggers.csv_logs import CSVLogger  # type: ignore[no-redef]
+        from lightning.fabric.loggers.tensorboard import TensorBoardLogger  # type: ignore[no-redef]
     assert folder is not None  # or it was refused
     if name == "tensorboard":
         board: Logger = TensorBoardLogger(folder, name="", version=name, purge_step=epoch.epoch)
