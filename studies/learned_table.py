@@ -2,9 +2,8 @@
 
     python studies/learned_table.py results/learned-table.md
 
-Reads the records of `joao reproduce unsupervised` (NCI1, PROTEINS, REDDIT-BINARY) and the run folders of COLLAB in
-`results/`. A share is that of views made by an augmentation over the whole training, both sides counted; under the
-uniform law each has 0.20. Means over five seeds, with the least and the most.
+Reads the records of `joao reproduce unsupervised`. A share is that of views made by an augmentation over the whole
+training, both sides counted; under the uniform law each has 0.20. Means over five seeds, with the least and the most.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from joao.files import write_file
 from joao.pair_table import PairTable
 from joao.reporting.tables import markdown
 from joao.reproduce.unsupervised import read_record
-from joao.run import Run
 
 RESULTS = Path(__file__).parent.parent / "results"
 DATASETS = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
@@ -28,9 +26,6 @@ def tables(dataset: str) -> list[PairTable]:
     """The share of graphs shown under each pair, a table a seed."""
     records = [read_record(path)["policy"] for path in sorted((RESULTS / "unsupervised" / dataset).glob("joao-?.json"))]
     found = [(record["augmentations"], np.array(record["drawn"])) for record in records]
-    for folder in sorted((RESULTS / "runs").glob(f"{dataset}-joao-?")):
-        run = Run.open(folder)
-        found.append((list(run.info.pool), np.sum([epoch.drawn for epoch in run.metrics()], axis=0)))
     if not found:
         raise SystemExit(f"no records of JOAO on {dataset} in {RESULTS.name}/")
     return [PairTable.of(names, drawn / drawn.sum()) for names, drawn in found]

@@ -32,7 +32,9 @@ def table_lines(text):
 
 
 def test_the_readme_shows_the_overviews_of_the_records():
-    pages = [ROOT / "results" / protocol / "overview.md" for protocol in ("unsupervised", "semi-supervised")]
+    pages = [
+        ROOT / "results" / protocol / "overview.md" for protocol in ("unsupervised", "semi-supervised", "transfer")
+    ]
     results = README[README.index("## Results") : README.index("## Speed")]
     assert table_lines(results) == [line for page in pages for line in table_lines(page.read_text(encoding="utf-8"))]
 
@@ -55,6 +57,38 @@ def test_every_make_target_of_the_readme_exists_and_is_explained():
     for target in named:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
         assert re.search(rf'@echo ".*\bmake {target} ', makefile), target
+
+
+def test_what_the_readme_says_of_frozen_embeddings():
+    from joao.reporting.tables import rows
+    from joao.reproduce.unsupervised import grid, read_record
+
+    found = rows([read_record(path) for path in (ROOT / "results/unsupervised").glob("*/*.json")])
+    table, sets = {(row.method, row.dataset): row for row in found}, list(grid()["datasets"])
+    means = [f"{np.mean([table[method, name].mean for name in sets]):.1f}" for method in ("joao", "joaov2")]
+    assert f"JOAO has {means[0]} and JOAOv2 {means[1]} (paper: 74.8 and 75.0)" in README
+
+    def less(method):
+        """By how much a method is below the paper, and the paper's deviation, where it is."""
+        rows_of = [table[method, name] for name in sets]
+        return {row.dataset: (row.paper.mean - row.mean, row.paper.std) for row in rows_of if row.mean < row.paper.mean}
+
+    assert {name: round(by, 2) for name, (by, _) in less("joao").items()} == {"REDDIT-MULTI-5K": 0.02}
+    assert set(less("joaov2")) == {"DD", "MUTAG"}
+    assert all(by < deviation for by, deviation in less("joaov2").values())
+
+    def gain(name):
+        """JOAO's over the stronger untrained form."""
+        stronger = max(("untrained", "untrained_initial"), key=lambda form: table[form, name].mean)
+        return table["joao", name].gains[stronger]
+
+    clear = {name: f"{gain(name).mean:+.1f}" for name in sets if gain(name).low > 0}
+    assert clear == {"REDDIT-BINARY": "+3.6", "COLLAB": "+1.6"}
+    for name in ("DD", "IMDB-BINARY"):
+        assert table["histogram", name].mean >= table["joao", name].mean - 0.05
+    on_collab = {row.method: row.mean for row in found if row.dataset == "COLLAB"}
+    assert sorted(on_collab, key=on_collab.get)[-2:] == ["wl", "histogram"]
+    assert f"the histogram ({on_collab['histogram']:.1f}) and the WL kernel ({on_collab['wl']:.1f})" in README
 
 
 @pytest.fixture(scope="module")
@@ -208,12 +242,13 @@ def test_no_result_is_empty():
     assert [path.name for path in (ROOT / "results").rglob("*") if path.is_file() and not path.stat().st_size] == []
 
 
-def test_the_documents_of_the_ogb_records_are_up_to_date(tmp_path):
-    from joao.reporting.results import write_ogb
+@pytest.mark.parametrize("protocol", ["ogb", "transfer"])
+def test_the_documents_of_the_records_of_few_files_are_up_to_date(protocol, tmp_path):
+    from joao.reporting import results
 
-    folder, copy = ROOT / "results/ogb", tmp_path / "ogb"
+    folder, copy = ROOT / "results" / protocol, tmp_path / protocol
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md"))
-    write_ogb(copy)
+    getattr(results, f"write_{protocol}")(copy)
     for name in ("table.md", "overview.md"):
         assert (copy / name).read_text() == (folder / name).read_text(), name
 
@@ -248,3 +283,41 @@ def test_the_page_on_reports_shows_the_record_of_their_size():
     assert max(row["bytes"] for row in record["rows"]) < 1_000_000
     shown = (ROOT / "docs/report.md").read_text(encoding="utf-8")
     assert "\n".join(table_lines(page)) in shown
+
+
+def test_every_transfer_record_is_of_the_recipe_as_it_is():
+    from joao.reproduce.transfer import Cell, cells, is_done, is_forest, read_record
+
+    folder = ROOT / "results/transfer"
+    found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
+    assert {cell for cell in cells() if not is_forest(cell.method)} <= set(found)
+    assert all(is_done(cell, folder) for cell in found)
+
+
+def test_what_the_readme_says_of_transfer():
+    from joao.reporting.transfer import rows
+    from joao.reproduce.transfer import grid, read_record
+
+    sets = list(grid()["datasets"])
+    records = [read_record(path) for path in (ROOT / "results/transfer").glob("*/*.json")]
+    table = {(row.method, row.dataset): row for row in rows(records)}
+
+    def average(method, figure="mean"):
+        return round(float(np.mean([getattr(table[method, name], figure) for name in sets])), 1)
+
+    means = {method: average(method) for method in grid()["methods"] if (method, "toxcast") in table}
+    assert f"JOAO has {means['joao']} and JOAOv2 {means['joaov2']} (paper: 71.9 and 72.1)" in README
+    assert f"Without pre-training it is {means['none']} (67.0)" in README
+    assert f"JOAO has {average('joao', 'last_mean')} and JOAOv2 {average('joaov2', 'last_mean')}" in README
+    clintox = table["joaov2", "clintox"]
+    assert f"JOAOv2 has {clintox.mean:.1f} there by the chosen epoch and {clintox.last_mean:.1f} by the last" in README
+    bace = [table[method, "bace"] for method in ("joao", "joaov2")]
+    below = [f"{row.paper.mean - row.mean:.1f}" for row in bace]
+    assert f"BACE is below by {below[0]} and {below[1]} points" in README
+    proper = dict(zip(sets, ["BBBP", "Tox21", "ToxCast", "SIDER", "ClinTox", "MUV", "HIV", "BACE"], strict=True))
+    for method, beginning in (("joao", "excludes 0, on "), ("joaov2", "; JOAOv2 on ")):
+        names = [proper[name] for name in sets if table[method, name].gain.low > 0]
+        assert f"{beginning}{', '.join(names[:-1])} and {names[-1]}" in README
+    trained = {method: mean for method, mean in means.items() if method not in ("ecfp", "joao_ecfp")}
+    assert sorted(trained, key=trained.get)[-2:] == ["graphcl", "attr_masking"]
+    assert f"{trained['attr_masking']}, then GraphCL with its fixed pool, {trained['graphcl']}" in README

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as distributed
-from torch import nn
+from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
 from joao.data import read
@@ -33,6 +33,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
 from joao.training.ranks import Ranks, _Gather
+from joao.training.recorder import Recorder
 from joao.training.share import Share
 from joao.training.shared_norm import shared_norms
 from joao.training.stacked import Part, fit_all
@@ -412,6 +413,28 @@ def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):
         assert training.is_fast
     assert len(set(losses[0])) == 30  # nothing is learned: what differs are the views
     assert losses[0] == losses[1]
+
+
+def test_a_replay_does_not_overtake_its_recording_on_a_busy_gpu(monkeypatch):
+    """What recording leaves to do on its own stream is held up, as by another process's work."""
+    begin = torch.cuda.CUDAGraph.capture_begin
+
+    def held_up(graph, *args, **kwargs):
+        torch.cuda._sleep(200_000_000)
+        begin(graph, *args, **kwargs)
+
+    def drawn() -> list[Tensor]:
+        generator = torch.Generator("cuda").manual_seed(0)
+        recorder, number = Recorder(torch.device("cuda"), [generator]), torch.zeros(4, device="cuda")
+        found = []
+        for _ in range(4):
+            recorder.run("draw", lambda: number.copy_(torch.rand(4, device="cuda", generator=generator)))
+            found.append(number.clone())
+        return found
+
+    undisturbed = drawn()
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", held_up)
+    torch.testing.assert_close(torch.stack(drawn()), torch.stack(undisturbed), rtol=0, atol=0)
 
 
 def test_an_encoder_that_knows_nothing_of_masks_trains_on_the_plain_path(dataset):

@@ -74,8 +74,8 @@ def test_the_table_of_objectives():
     for without, learned in zip(rows[::2], rows[1::2], strict=True):
         one, other = (cell_recipe(Cell("NCI1", row, 0)).table() for row in (without, learned))
         assert {key for key in one if one[key] != other[key]} == {"policy"}
-    with pytest.raises(UserError, match="unknown data set 'DD'"):
-        cells(["DD"], table="objectives")
+    with pytest.raises(UserError, match="unknown data set 'NCI1'"):
+        cells(["NCI1"], table="objectives")
 
 
 def test_named_rows_and_columns_come_with_the_baselines():

@@ -110,8 +110,8 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
     own = dict(grid()["datasets"][cell.dataset])
     seeds = grid()["seeds"][: own.pop("seeds", None)]
     if is_forest(cell.method):
-        number = grid()["methods"][cell.method]["seeds"]
-        return {"seeds": seeds[:number], **FOREST, **grid()["forests"].get(cell.dataset, {})}
+        forest = {"seeds": grid()["methods"][cell.method]["seeds"], **FOREST, **grid()["forests"].get(cell.dataset, {})}
+        return {**forest, "seeds": seeds[: forest["seeds"]]}
     return {"seeds": seeds, **grid()["finetuning"], **own}
 
 

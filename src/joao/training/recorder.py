@@ -49,6 +49,8 @@ class Recorder:
         # One pool of memory serves all recordings: nothing in it is needed once a replay is over.
         with torch.cuda.graph(graph, pool=self._memory):
             function()
+        # Recording sets the generators' place to 0 on a stream of its own, which a replay must not overtake.
+        torch.cuda.synchronize()
         return graph
 
 
