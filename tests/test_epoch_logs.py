@@ -123,7 +123,8 @@ def test_an_interrupted_run_without_checkpoint_leaves_no_log(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("launcher", ["own", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["own", "torchrun"])
 def test_of_several_processes_the_first_writes(tmp_path, launcher):
     folder = tmp_path / "run"
     words = [

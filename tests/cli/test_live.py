@@ -98,7 +98,7 @@ def test_quiet_and_json_have_no_lines(clock, capsys, output):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_in_a_terminal_it_is_live(labelled, quiet):
     """The command itself, with a terminal of 80 columns as standard error."""
     here, there = pty.openpty()
