@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Of `make fuzz`, all readers together.
 SECONDS ?= 600
 
-.PHONY: help setup quickstart test slow kill-test lint fix fuzz lowest newest audit release-check clean
+.PHONY: help setup quickstart test slow docs kill-test lint fix fuzz lowest newest audit release-check clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
@@ -14,6 +14,7 @@ help:
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
 	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
+	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
@@ -43,6 +44,10 @@ slow: .venv/installed
 kill-test: .venv/installed
 	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
 
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."
 	@$(BIN)/ruff format --check .
@@ -69,4 +74,4 @@ release-check:
 	@PYTHON=$(PYTHON) .ci/release
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,7 +13,7 @@ import joao
 from fuzz.targets import Target, _write, joined, parts_of
 from joao.data.synthetic import random_graphs
 from joao.export import export
-from joao.run import CHECKSUM_KEY
+from joao.tensor_files import CHECKSUM_KEY
 
 _GRAPHS = random_graphs(12, mean_nodes=4, seed=1)
 _TEXTS = ("recipe.toml", "run.json", "metrics.jsonl", "finetune.json")

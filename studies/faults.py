@@ -144,7 +144,7 @@ def nan_after(step: int) -> Callable[[], None]:
             if training.step == step - 1:
                 next(training.model.parameters()).data.fill_(torch.nan)
 
-        Pretraining._follow = spoil  # type: ignore[method-assign]
+        Pretraining._follow = spoil  # type: ignore[method-assign, assignment]
 
     return arrange
 

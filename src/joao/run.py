@@ -7,6 +7,7 @@
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
 ``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
+``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 
 The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
@@ -20,6 +21,7 @@ import dataclasses
 import json
 import os
 import shlex
+import shutil
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,6 +45,7 @@ FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
 CHECKPOINTS_KEPT = 2
+LOG_FOLDERS = ("tensorboard", "csv")
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,8 @@ class Run:
         assert not self.info.finished
         for path in (*map(self.folder.joinpath, ("recipe.toml", "metrics.jsonl", "run.json")), *self.checkpoints()):
             path.unlink(missing_ok=True)
+        for name in LOG_FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):  # somebody else's file in it
             self.folder.rmdir()
 
