@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from joao import errors
 from joao.augmentations import Identity, NodeDrop
 from joao.data import Shards, read, shard_store
 from joao.data import shards as shards_module
@@ -158,6 +159,12 @@ def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
     interrupt_after(2, tmp_path / "run", own=own, checkpoint_every=1)
     resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", resume=True, device="cpu", own=own)
     assert same_tensors(resumed.weights, undisturbed.weights)
+    asked = iter([False] * 5 + [True])  # inside the second epoch of three steps
+    with pytest.raises(errors.Interrupted, match="after step 5"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", device="cpu", own=own, should_stop=lambda: next(asked))
+    torch.manual_seed(3)
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", resume=True, device="cpu", own=own)
+    assert same_tensors(resumed.weights, undisturbed.weights)
 
 
 def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
@@ -179,7 +186,7 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path, parts, interrupted_after
     assert same_tensors(resumed.weights, undisturbed.weights)
     assert same_tensors(*(Run.open(tmp_path / name).weights() for name in ("whole", "cut")))
     assert read_untimed(tmp_path / "cut") == read_untimed(tmp_path / "whole") == untimed(resumed.metrics)
-    assert not (tmp_path / "cut" / "checkpoint.safetensors").exists()
+    assert not list((tmp_path / "cut").glob("*checkpoint*"))
 
 
 def test_a_run_may_be_interrupted_twice(tmp_path):
@@ -232,21 +239,22 @@ def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
     pretrain(small(), GRAPHS, folder=tmp_path / "done", device="cpu")
     with pytest.raises(UserError, match="done: is finished; there is nothing to resume"):
         pretrain(small(), GRAPHS, folder=tmp_path / "done", resume=True, device="cpu")
-    interrupt_after(2, tmp_path / "killed", checkpoint_every=1)  # without the time to clean up, as by SIGKILL
-    (tmp_path / "killed" / "checkpoint.safetensors").unlink()
+    interrupt_after(2, tmp_path / "killed")
+    for path in Run.open(tmp_path / "killed").checkpoints():
+        path.unlink()
     with pytest.raises(UserError, match="killed: has no checkpoint yet"):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "killed", resume=True, device="cpu")
 
 
-def test_a_run_that_stops_before_its_first_checkpoint_leaves_nothing_but_what_was_there(tmp_path):
-    interrupt_after(1, tmp_path / "young")
-    assert not (tmp_path / "young").exists()
-    diverging = make_recipe({"training": {"epochs": 2, "learning_rate": 1e30}})
-    with pytest.raises(UserError, match="the loss became"):
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing_and_one_that_is_stopped_can_go_on(tmp_path):
+    diverging = make_recipe({"training": {"epochs": 2, "batch_size": 5, "learning_rate": 1e30}})
+    with pytest.raises(UserError, match=r"the loss became nan in step 2, epoch 1\. Lower .* node attributes\.$"):
         pretrain(diverging, GRAPHS, folder=tmp_path / "lost", device="cpu")
     assert list(tmp_path.iterdir()) == []
-    interrupt_after(2, tmp_path / "kept", checkpoint_every=1)
-    assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
+    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu")
+    interrupt_after(1, tmp_path / "young")
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", resume=True, device="cpu")
+    assert same_tensors(resumed.weights, undisturbed.weights)
 
 
 def test_damaged_weights_do_not_pass_for_embeddings():

@@ -16,6 +16,7 @@ from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDr
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin, MoleculeGin, ResGcn
+from joao.errors import Interrupted, UserError
 from joao.experiment import OwnParts, build_method, pretrain
 from joao.graphs import GraphBatch, rows
 from joao.heads import HEADS
@@ -28,6 +29,7 @@ from joao.padded import stack
 from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 from joao.recipe import make_recipe
+from joao.run import Run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
@@ -166,6 +168,44 @@ def test_a_run_can_be_trained_on_a_gpu_interrupted_and_resumed(objective, datase
         rtol=1e-2,
         atol=1e-2,
     )
+
+
+@pytest.mark.parametrize(
+    ("precision", "fast"),
+    [("32-true", True), ("32-true", False), ("tf32", True), ("bf16-mixed", True), ("16-mixed", False)],
+)
+def test_a_run_is_stopped_inside_an_epoch_and_goes_on(precision, fast, dataset, tmp_path):
+    recipe = make_recipe({"data": "MUTAG", "training": {"epochs": 4, "batch_size": 32}})  # 6 steps an epoch
+    options = {"device": "cuda", "precision": precision, "fast": fast}
+    asked = iter([False] * 9 + [True])
+    with pytest.raises(Interrupted, match="after step 9"):
+        pretrain(recipe, dataset, folder=tmp_path / "run", should_stop=lambda: next(asked), **options)
+    kept = Run.open(tmp_path / "run").read_checkpoint()
+    assert kept["position"].tolist() == [1, 9]
+    assert ("scaler/scale" in kept) == (precision == "16-mixed")
+    resumed = pretrain(recipe, dataset, folder=tmp_path / "run", resume=True, **options)
+    undisturbed = pretrain(recipe, dataset, **options)
+    assert [epoch.drawn for epoch in resumed.metrics] == [epoch.drawn for epoch in undisturbed.metrics]
+    torch.testing.assert_close(
+        torch.tensor([epoch.loss for epoch in resumed.metrics]),
+        torch.tensor([epoch.loss for epoch in undisturbed.metrics]),
+        rtol=1e-2,
+        atol=1e-2,
+    )
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(dataset, monkeypatch):
+    recipe = make_recipe({"data": "MUTAG", "training": {"epochs": 4, "batch_size": 32}})
+    follow = Pretraining._follow
+
+    def spoil(training, progress):
+        follow(training, progress)
+        if training.step == 14:  # after the fifteenth step
+            next(training.model.parameters()).data.fill_(torch.nan)
+
+    monkeypatch.setattr(Pretraining, "_follow", spoil)
+    with pytest.raises(UserError, match="the loss became nan in step 16, epoch 3"):
+        pretrain(recipe, dataset, device="cuda", fast=True)
 
 
 @pytest.fixture(scope="module")

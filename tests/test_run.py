@@ -6,9 +6,10 @@ import os
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from joao.data.features import Features
-from joao.errors import UserError
+from joao.errors import JoaoNotice, NotWritten, UserError
 from joao.recipe import make_recipe
 from joao.run import FORMAT, Run, RunInfo, check_new_folder
 from joao.training.pretrain import EpochMetrics
@@ -99,7 +100,7 @@ def test_a_line_an_epoch_with_all_it_showed(finished):
 
 
 def test_an_unfinished_run_has_no_weights(unfinished):
-    with pytest.raises(UserError, match=r"run: is not finished\. Go on with 'joao pretrain --resume .*run'"):
+    with pytest.raises(UserError, match=r"run: is not finished\. Go on: joao pretrain --resume .*run$"):
         Run.open(unfinished.folder).weights()
 
 
@@ -114,9 +115,73 @@ def test_the_checkpoint_is_read_back_and_later_epochs_are_cut_off(unfinished):
     assert len((unfinished.folder / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_checkpoint_replaces_the_one_before(unfinished):
-    unfinished.write_checkpoint({"position": torch.tensor([1, 10])})
-    assert list(unfinished.read_checkpoint()) == ["position"]
+def state(epoch, step):
+    return {"position": torch.tensor([epoch, step]), "policy": torch.full((2,), float(step))}
+
+
+def test_the_newest_checkpoints_are_kept(unfinished):
+    for step in (21, 9999, 10000):
+        unfinished.write_checkpoint(state(2, step))
+    assert [int(path.stem.split("-")[1]) for path in unfinished.checkpoints()] == [10000, 9999]
+    assert unfinished.read_checkpoint()["position"].tolist() == [2, 10000]
+
+
+def flip_last_byte(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def forget_checksum(path):
+    """As a file of tensors that nobody of joao wrote."""
+    path.write_bytes(save(state(2, 30)))
+
+
+@pytest.mark.parametrize("damage", [flip_last_byte, cut, forget_checksum])
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(unfinished, damage):
+    unfinished.write_checkpoint(state(2, 30))
+    newest, older = unfinished.checkpoints()
+    damage(newest)
+    (unfinished.folder / f".{newest.name}.half").write_bytes(b"of a process that was killed")
+    with pytest.warns(JoaoNotice, match=rf"{newest.name}: is damaged.* Going on from {older.name}, which is older\."):
+        assert unfinished.read_checkpoint()["position"].tolist() == [2, 20]
+    # What is damaged must not pass for the newest again.
+    assert [path.name for path in unfinished.folder.glob("*checkpoint*")] == [older.name]
+
+
+def test_a_checkpoint_that_counts_epochs_which_are_not_there_is_passed_over(unfinished):
+    unfinished.write_checkpoint(state(3, 30))
+    with pytest.warns(JoaoNotice, match="it does not have a line for each of 3 epochs"):
+        assert unfinished.read_checkpoint()["position"].tolist() == [2, 20]
+
+
+def test_weights_are_those_that_were_written(finished):
+    flip_last_byte(finished.folder / "weights.safetensors")
+    with pytest.raises(UserError, match=r"weights.safetensors: is damaged: its weights are not those"):
+        finished.weights()
+
+
+def test_only_an_unfinished_run_is_discarded(unfinished, finished):
+    before = contents(finished.folder)
+    with pytest.raises(AssertionError):
+        finished.discard()
+    assert contents(finished.folder) == before
+    (finished.folder / "mine.txt").write_text("precious")
+    unfinished.discard()
+    assert sorted(contents(finished.folder)) == ["mine.txt", "weights.safetensors"]
+
+
+def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+    def full(run, tensors):
+        raise NotWritten("cannot be written (No space left on device).")
+
+    monkeypatch.setattr(Run, "write_checkpoint", full)
+    with pytest.raises(NotWritten):
+        Run.create(tmp_path / "run", RECIPE, INFO, state(0, 0))
+    assert contents(tmp_path) == {}
 
 
 def test_a_finished_run_is_not_resumed(finished):
@@ -130,7 +195,7 @@ def test_without_checkpoint_there_is_nothing_to_resume(tmp_path):
         run.read_checkpoint()
 
 
-@pytest.mark.parametrize("name", ["checkpoint.safetensors", "weights.safetensors"])
+@pytest.mark.parametrize("name", ["checkpoint-000000000020.safetensors", "weights.safetensors"])
 @pytest.mark.parametrize("left", [0, 4, 20, -1])
 def test_truncated_tensors(name, left, unfinished, request):
     run = unfinished if name.startswith("checkpoint") else request.getfixturevalue("finished")

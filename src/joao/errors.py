@@ -13,8 +13,20 @@ class UserError(ValueError):
     """
 
 
+class NotWritten(UserError):
+    """A file could not be written: disk full, a quota, or no permission."""
+
+
 class Interrupted(Exception):
-    """The user stopped it; what is kept, in one line. The command line prints it and exits with code 130."""
+    """The user stopped it; what is kept, in one line. The command line prints it and exits with ``code``.
+
+    Attributes:
+        code: 130 after Ctrl-C, 143 after SIGTERM, as shells have it.
+    """
+
+    def __init__(self, message: str = "", code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ProcessLost(Exception):
@@ -23,6 +35,20 @@ class ProcessLost(Exception):
 
 class JoaoNotice(UserWarning):
     """Something was done to the input that its owner should know, such as making edges undirected."""
+
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "bad_alloc", "alloc_failed")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, of Python, numpy or torch, on any device, says that there is no memory left.
+
+    >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("shared memory"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

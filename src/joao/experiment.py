@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,16 +26,17 @@ from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.epoch_logs import Logger, OnEpoch, check_loggers, logs_of, telling
 from joao.errors import UserError
-from joao.files import write_json
+from joao.files import held, make_folder, write_json
 from joao.graphs import GraphStore, Store
 from joao.heads import HEADS
+from joao.keeping import Keeper
 from joao.objectives import OBJECTIVES, NodeObjective, Objective, PairObjective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
 from joao.provenance import command, machine, versions
 from joao.randomness import seeded, torch_generator
 from joao.recipe import Recipe, pool_name
-from joao.run import Run, RunInfo
+from joao.run import Run, RunInfo, check_new_folder
 from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.launch import Send, in_processes
@@ -208,11 +210,13 @@ def pretrain(
     precision: str = "32-true",
     fast: bool | None = None,
     checkpoint_every: int = 5,
+    checkpoint_minutes: float = 10,
     own: OwnParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
     on_epoch: OnEpoch = lambda metrics: None,
     loggers: Sequence[Logger | str] = (),
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
 
@@ -225,6 +229,7 @@ def pretrain(
         precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; of a resumed run, its own.
         fast: whether to train on padded batches; None: on a GPU, where the parts allow it, or as a resumed run does.
         checkpoint_every: epochs from one checkpoint to the next.
+        checkpoint_minutes: after which there is one in any case, also inside an epoch.
         own: objects that replace parts of the recipe.
         devices: processes on each machine, one for each device; None is as torchrun says, or as a resumed run has it,
             or one. Where neither torchrun nor SLURM has started several, they are started here, and a script must
@@ -233,9 +238,13 @@ def pretrain(
         on_epoch: told what each epoch showed, in the first process.
         loggers: of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``; told likewise. A resumed
             run goes on with those in its folder.
+        should_stop: asked after every step whether to keep the state and to raise :class:`joao.errors.Interrupted`; of
+            a training in one process.
     """
     if checkpoint_every < 1:
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
+    if not checkpoint_minutes >= 0:
+        raise UserError(f"checkpoint_minutes must be 0 or more, got {checkpoint_minutes}.")
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
     check_loggers(loggers, folder)
@@ -252,7 +261,7 @@ def pretrain(
     if not place.started:
         check_several(_objective(recipe, own), fast)
         options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
-        options |= {"checkpoint_every": checkpoint_every}
+        options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
         pool = list((own or OwnParts()).augmentations or build_pool(recipe))
         with telling(on_epoch, loggers, pool, folder) as tell:
             return _in_own_processes(place, recipe, dataset, folder, own, tell, options)
@@ -264,14 +273,13 @@ def pretrain(
     if len(set(Ranks(fabric.global_rank, fabric.world_size).everybody(dataset.fingerprint))) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Give all machines the same data.")
     training = Pretraining(store, method, recipe.training, fabric, fast)
-    metrics: list[EpochMetrics] = []
     if run is not None:
         if run.info.fingerprint != dataset.fingerprint:
-            raise UserError(f"{folder}: was started on other graphs than {dataset.name} has now.")
+            raise UserError(
+                f"{folder}: was started on other graphs than {dataset.name} has now. Bring those back, or start anew."
+            )
         if run.recipe != recipe or dict(run.info.own) != (own or OwnParts()).described():
             raise UserError(f"{folder}: was started with another recipe or other parts. Resume with its own.")
-        restore(training, training.ranks.hand_out(run.read_checkpoint() if place.rank == 0 else None))
-        metrics = training.ranks.hand_out(run.metrics(training.epoch) if place.rank == 0 else None)
     info = replace(
         _info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
@@ -281,39 +289,50 @@ def pretrain(
         num_nodes=place.num_nodes,
         own=(own or OwnParts()).described(),
     )
-    has_checkpoint = run is not None
-    if place.rank > 0:
-        run, on_epoch, loggers = None, lambda metrics: None, ()  # the first process writes and speaks
-    elif folder is not None and run is None:
-        run = Run.create(folder, recipe, info)
-        if place.size > 1:  # so that there is something to go on from whenever a process dies
-            run.write_checkpoint(state_of(training))
-    try:
+    with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
+        metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
+        keeper = Keeper(training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop)
         with telling(on_epoch, loggers, info.pool, folder) as tell:
-            for epoch in training.run():
+            for epoch in keeper.train():
                 metrics.append(epoch)
-                if run is not None:
-                    run.append(epoch)
-                    if training.epoch % checkpoint_every == 0 and training.epoch < recipe.training.epochs:
-                        run.write_checkpoint(state_of(training))
-                        has_checkpoint = True
-                tell(epoch)
-    except BaseException as error:
-        if run is not None and isinstance(error, UserError) and not has_checkpoint:
-            run.discard()
-        elif run is not None:
-            run.discard_if_lost()
-        raise
-    if isinstance(method.objective, NodeObjective):
-        # It need not have seen whole graphs, nor how their nodes are put together.
-        _calibrate(method.encoder, training.store, recipe)
-    weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
-    weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
-    if run is not None:
-        run.finish(weights)
+                if place.rank == 0:
+                    tell(epoch)
+        if isinstance(method.objective, NodeObjective):
+            # It need not have seen whole graphs, nor how their nodes are put together.
+            _calibrate(method.encoder, training.store, recipe)
+        weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
+        weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
+        keeper.finish(weights)
     training.ranks.wait()
     method.encoder.eval()
     return Trained(recipe, info, method.encoder, weights, metrics)
+
+
+@contextmanager
+def _written(folder: Path, resume: bool) -> Iterator[None]:
+    """Has the folder of a run for this process alone; a new one is made."""
+    if not resume:
+        check_new_folder(folder)
+        make_folder(folder)
+    try:
+        with held(folder):
+            yield
+    except BaseException:
+        if not resume:
+            with suppress(OSError):  # there is something in it, which is kept
+                folder.rmdir()
+        raise
+
+
+def _begun(
+    training: Pretraining, folder: Path | None, resume: bool, recipe: Recipe, info: RunInfo
+) -> tuple[list[EpochMetrics], Run | None]:
+    """The run in ``folder``, new or resumed, and the epochs it has behind it; in other processes, these alone."""
+    if not resume:
+        return [], None if folder is None else Run.create(folder, recipe, info, state_of(training))
+    run = None if folder is None else Run.open(folder)
+    restore(training, training.ranks.hand_out(None if run is None else run.read_checkpoint()))
+    return training.ranks.hand_out(None if run is None else run.metrics(training.epoch)), run
 
 
 def _in_own_processes(
@@ -326,17 +345,11 @@ def _in_own_processes(
     options: Mapping[str, Any],
 ) -> Trained:
     """:func:`pretrain` in new processes, of which this one tells."""
-    was_there = folder is not None and folder.exists()
     with TemporaryDirectory() as handed_over:
         further = {"folder": folder, "own": own, "devices": place.devices, "num_nodes": place.num_nodes, **options}
         arguments = recipe, dataset, further, Path(handed_over) / "run"
-        try:
-            for epoch in in_processes(_one_process, arguments, place):
-                on_epoch(epoch)
-        except BaseException:
-            if folder is not None and not was_there and (folder / "run.json").exists():
-                Run.open(folder).discard_if_lost()
-            raise
+        for epoch in in_processes(_one_process, arguments, place):
+            on_epoch(epoch)
         return load_run(arguments[-1], device=options["device"], own=own)
 
 

@@ -31,8 +31,9 @@ from joao.provenance import shortened
 from joao.randomness import numpy_generator
 from joao.regressor_estimator import JOAORegressor
 from joao.reporting.model_card import model_card
-from joao.run import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
+from joao.run import FILE_FORMAT, FILE_FORMAT_KEY, Run, read_text
 from joao.shipped import model_path
+from joao.tensor_files import CHECKSUM_KEY, checksum
 from joao.training.model import embed
 
 CARD = "card.md"

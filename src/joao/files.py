@@ -1,19 +1,28 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and folders that one process has for itself."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from joao.errors import UserError
+from joao.errors import NotWritten, UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:
-    """Writes ``content``, or its pieces, aside and renames it into place; what is there is replaced whole or not."""
+    """Writes ``content``, or its pieces, aside and renames it into place; what is there is replaced whole or not.
+
+    File and folder are synced: afterwards it is on the disk, whatever becomes of process and machine.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = ""
     try:
@@ -24,10 +33,11 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
+        raise NotWritten(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -41,6 +51,34 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be made ({error.strerror}).") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Has ``folder`` for this process alone, or raises where another one has it; whoever dies lets go of it."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be opened ({error.strerror}).") from error
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"{folder}: another process is writing into it. Wait until it has ended, or choose another folder."
+        ) from None
+    except OSError:
+        pass  # a file system without locks
 
 
 def check_new(path: Path) -> None:
@@ -58,6 +96,16 @@ def check_folder(path: Path) -> None:
         raise UserError(f"{path}: its folder {path.parent} does not exist.")
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"{path}: its folder {path.parent} cannot be written to.")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Brings the names of a folder's files to the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -104,3 +104,16 @@ def seeded(seed: int, purpose: str, device: torch.device | str = "cpu") -> Itera
             with torch.cuda.device(gpu):
                 torch.cuda.manual_seed(derived_seed(seed, purpose))
         yield
+
+
+def global_state(device: torch.device | str) -> list[Tensor]:
+    """The states of torch's global generators: of the CPU and, if it is a GPU, of ``device``."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if torch.device(device).type == "cuda" else states
+
+
+def set_global_state(states: Sequence[Tensor], device: torch.device | str) -> None:
+    """Puts torch's global generators, inside :func:`seeded`, into the states of :func:`global_state`."""
+    torch.set_rng_state(states[0])
+    if torch.device(device).type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)

@@ -5,22 +5,24 @@
 ``run.json``               features, names and shape of the data, versions, machine, and whether it is finished
 ``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
-``checkpoint.safetensors`` everything needed to go on, until it is finished
+``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
 ``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
 ``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 
 The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
-other files, by their names, as metadata. Among these is a checksum of the weights, which older files do not have.
+other files, by their names, as metadata. Tensors of files and folders come with a checksum, which weights of older
+versions do not have.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
+import shlex
 import shutil
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,21 +31,20 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
 from torch import Tensor
 
-from joao.data.base import as_bytes
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
-from joao.errors import UserError
+from joao.errors import JoaoNotice, NotWritten, UserError
 from joao.files import make_folder, write_file, write_json
 from joao.recipe import Recipe, make_recipe, parsed_table
+from joao.tensor_files import read_tensors, write_tensors
 from joao.training.pretrain import EpochMetrics
 
 FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
-CHECKSUM_KEY = "joao.checksum"
+CHECKPOINTS_KEPT = 2
 LOG_FOLDERS = ("tensorboard", "csv")
 
 
@@ -107,14 +108,20 @@ class Run:
     info: RunInfo
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, info: RunInfo) -> Run:
-        """Makes the folder; an existing one must be empty."""
+    def create(cls, folder: Path, recipe: Recipe, info: RunInfo, state: Mapping[str, Tensor] | None = None) -> Run:
+        """Makes the folder, with a first checkpoint of ``state``; an existing one must be empty."""
         check_new_folder(folder)
         make_folder(folder)
         run = cls(folder, recipe, info)
-        write_file(folder / "recipe.toml", recipe.toml())
-        write_file(folder / "metrics.jsonl", "")
-        run._write_info(info)
+        try:
+            write_file(folder / "recipe.toml", recipe.toml())
+            write_file(folder / "metrics.jsonl", "")
+            if state is not None:
+                run.write_checkpoint(state)
+            run._write_info(info)  # last: what has it is a run
+        except BaseException:
+            run.discard()
+            raise
         return run
 
     @classmethod
@@ -133,7 +140,8 @@ class Run:
             features = Features.from_json(fields.pop("features"))
             lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**fields, **lists})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            _check_info(info)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
@@ -156,11 +164,11 @@ class Run:
         try:
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [EpochMetrics(**json.loads(line)) for line in lines]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: cannot be read ({error}).") from error
-        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+        if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
         return metrics
 
@@ -170,62 +178,80 @@ class Run:
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(_line(metrics))
+                file.flush()
+                os.fsync(file.fileno())  # a checkpoint must not be on the disk before the epochs it counts
         except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
+            raise NotWritten(f"{path}: cannot be written ({error.strerror}).") from error
+
+    def checkpoints(self) -> list[Path]:
+        """The files of its checkpoints, newest first."""
+        return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
 
     def write_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
-        """Replaces the checkpoint."""
-        write_file(self.folder / "checkpoint.safetensors", save(dict(tensors)))
+        """Adds a checkpoint, named after its step, and removes those that are no longer kept."""
+        step = int(tensors["position"][1])
+        write_tensors(self.folder / f"checkpoint-{step:012}.safetensors", tensors)
+        for old in self.checkpoints()[CHECKPOINTS_KEPT:]:
+            old.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> dict[str, Tensor]:
-        """The state of the run when it was last saved, and ``metrics.jsonl`` cut back to that moment."""
+        """The state of the run when it was last saved, and ``metrics.jsonl`` cut back to that moment.
+
+        A damaged checkpoint is passed over, with a notice, if there is an older one; it is then removed, as is what
+        a process that was killed left half written.
+        """
         if self.info.finished:
             raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
-        path = self.folder / "checkpoint.safetensors"
-        if not path.exists():
-            raise UserError(f"{self.folder}: has no checkpoint yet. Remove the folder and start again.")
-        tensors = _read_tensors(path)
-        # Later lines may be cut off where the run was: they are not read.
-        kept = self.metrics(int(tensors["position"][0]) if "position" in tensors else 0)
-        write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
-        return tensors
-
-    def discard_if_lost(self) -> bool:
-        """Removes what was written if there is no checkpoint to go on from; whether it did."""
-        if (self.folder / "checkpoint.safetensors").exists():
-            return False
-        self.discard()
-        return True
+        damaged: dict[Path, str] = {}
+        for path in self.checkpoints():
+            try:
+                tensors = read_tensors(path, checked=True)
+                kept = self.metrics(int(tensors["position"][0]))  # later lines, perhaps cut off, are not read
+            except UserError as error:
+                damaged[path] = str(error)
+                continue
+            for fault in damaged.values():
+                warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
+            for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
+                useless.unlink(missing_ok=True)
+            write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
+            return tensors
+        none = f"{self.folder}: has no checkpoint yet. Remove the folder and start again."
+        raise UserError(next(iter(damaged.values()), none))
 
     def discard(self) -> None:
         """Removes what was written of an unfinished run."""
-        for name in ("recipe.toml", "metrics.jsonl", "run.json", "checkpoint.safetensors"):
-            (self.folder / name).unlink(missing_ok=True)
+        assert not self.info.finished
+        for path in (*map(self.folder.joinpath, ("recipe.toml", "metrics.jsonl", "run.json")), *self.checkpoints()):
+            path.unlink(missing_ok=True)
         for name in LOG_FOLDERS:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):  # somebody else's file in it
             self.folder.rmdir()
 
     def finish(self, weights: Mapping[str, Tensor]) -> Run:
-        """Writes the final weights, says that they are final, and drops the checkpoint."""
+        """Writes the final weights, says that they are final, and drops the checkpoints."""
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
-        write_file(self.folder / "weights.safetensors", save(tensors))
+        write_tensors(self.folder / "weights.safetensors", tensors)
         finished = dataclasses.replace(self.info, finished=True)
         self._write_info(finished)
-        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        for path in self.checkpoints():
+            path.unlink(missing_ok=True)
         return dataclasses.replace(self, info=finished)
 
     def weights(self) -> dict[str, Tensor]:
         """The final weights by name: ``encoder.…`` and ``heads.…`` or, fine-tuned, ``classifier.…``."""
         if not self.info.finished:
-            raise UserError(f"{self.folder}: is not finished. Go on with 'joao pretrain --resume {self.folder}'.")
+            raise UserError(f"{self.folder}: is not finished. {self.how_to_go_on()}")
         if self.folder.is_dir():
-            return _read_tensors(self.folder / "weights.safetensors")
-        weights, told = _read_tensors(self.folder), _metadata(self.folder).get(CHECKSUM_KEY)
-        if told is not None and told != checksum(weights):
-            raise UserError(f"{self.folder}: is damaged: its weights are not those that were written. Copy it again.")
+            return read_tensors(self.folder / "weights.safetensors")
+        weights = read_tensors(self.folder)
         # What is kept in half precision is used in single.
         return {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
+
+    def how_to_go_on(self) -> str:
+        """The command that resumes it, in a sentence."""
+        return f"Go on: joao pretrain --resume {shlex.quote(str(self.folder))}"
 
     def _write_info(self, info: RunInfo) -> None:
         write_json(self.folder / "run.json", dataclasses.asdict(info))
@@ -246,15 +272,6 @@ def read_text(run: Path, name: str) -> str | None:
         raise UserError(f"{path}: is damaged ({error}).") from error
 
 
-def checksum(tensors: Mapping[str, Tensor]) -> str:
-    """A hash of names, types, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, value in sorted(tensors.items()):
-        digest.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
-        digest.update(as_bytes(value.detach().cpu().numpy()))
-    return digest.hexdigest()
-
-
 def check_new_folder(folder: Path) -> None:
     """Refuses a folder with something in it, and a place that cannot be written to, before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -262,6 +279,18 @@ def check_new_folder(folder: Path) -> None:
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _check_info(info: RunInfo) -> None:
+    """Counts are counts, and texts are texts: everybody relies on it, also pages that show them."""
+    counts = (info.num_graphs, info.num_features, info.num_edge_features, info.codes, info.devices, info.num_nodes)
+    if not all(type(count) is int and 0 <= count < 1 << 31 for count in counts):
+        raise ValueError("a count is none")
+    texts = (info.data, info.fingerprint, info.command, info.precision, info.featuriser, *info.pool, *info.finetuned_on)
+    if not all(isinstance(text, str) for text in (*texts, *info.own.values(), *info.versions.values())):
+        raise ValueError("a text is none")
+    if not isinstance(info.machine, dict) or not all(type(each) is bool for each in (info.fast, info.finished)):
+        raise ValueError("a value is of another type")
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -283,16 +312,6 @@ def _metadata(path: Path) -> dict[str, str]:
     if int(version) > FILE_FORMAT:
         raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
     return metadata
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        tensors: dict[str, Tensor] = load(path.read_bytes())
-        return tensors
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except SafetensorError as error:
-        raise UserError(f"{path}: is damaged ({error}).") from error
 
 
 def _line(metrics: EpochMetrics) -> str:

@@ -2,16 +2,25 @@
 
 import copy
 import json
+from pathlib import Path
+from unittest.mock import create_autospec
 
+import numpy as np
 import pytest
 
+from joao.cli import figures
+from joao.cli import reproduce as commands
+from joao.errors import UserError
 from joao.reporting import results, tables
 from joao.reporting.semi_supervised import HEADER
 from joao.reproduce import semi_supervised as few_labels
 from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.unsupervised import Cell, compute_missing
 
 TABLE = copy.deepcopy(reproduce.grid())
 FEW_LABELS = copy.deepcopy(few_labels.grid())
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -281,3 +290,71 @@ def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_t
     wrong = joao("reproduce", "ogb", "--only", "ogbg-ppa", "--data-root", "data")
     assert wrong.code == 2
     assert wrong.err.startswith("joao: ogbg-ppa: no such data set under data. Put OGB's own archive or folder")
+
+
+def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
+    root = made_data("MUTAG", num_graphs=40)
+    cell = Cell("MUTAG", "histogram", 0)
+    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    path = cell.path(tmp_path)
+    held = joao("reproduce", "check", path, "--data-root", root)
+    assert (held.code, held.err, held.out.splitlines()[-1]) == (0, "", "The record holds, bit for bit.")
+    record = json.loads(path.read_text())
+    record["data"]["fingerprint"] = "of other graphs"
+    path.write_text(json.dumps(record))
+    outcome = joao("reproduce", "check", path, "--data-root", root, "--json")
+    assert outcome.code == 1
+    told = json.loads(outcome.out)
+    assert [each["what"] for each in told["findings"] if not each["holds"]] == ["graphs"]
+
+
+def test_all_does_every_part_from_cheap_to_dear_and_tells_what_it_could_not(joao, monkeypatch):
+    """The commands are stand-ins that take what the real ones take."""
+    done = []
+
+    def stand_in(function, name):
+        def note(**_):
+            done.append(name)
+            if name == "semi-supervised":
+                raise UserError("NCI1: is not here.")
+
+        return create_autospec(function, side_effect=note)
+
+    for name in ("unsupervised", "objectives", "semi-supervised", "ogb", "transfer"):
+        attribute = name.replace("-", "_")
+        monkeypatch.setattr(commands, attribute, stand_in(getattr(commands, attribute), name))
+    monkeypatch.setattr(commands, "ablation", lambda table, real=commands.ablation: stand_in(real(table), table))
+    for name in ("figure-2", "figure-3"):
+        attribute = name.replace("-", "_")
+        monkeypatch.setattr(figures, attribute, stand_in(getattr(figures, attribute), name))
+
+    outcome = joao("reproduce", "all", "--device", "cpu")
+    few_labels = ["semi-supervised", "prior", "strength", "pairs"]
+    assert done == ["unsupervised", "objectives", *few_labels, "figure-2", "figure-3", "ogb"]
+    assert outcome.code == 2
+    assert "semi-supervised: NCI1: is not here." in outcome.err
+    assert "not done, for the reasons above: semi-supervised." in outcome.err
+
+    done.clear()
+    assert joao("reproduce", "all", "--parts", "transfer,figures", "--device", "cpu").code == 0
+    assert done == ["figure-2", "figure-3", "transfer"]
+    outcome = joao("reproduce", "all", "--parts", "tranfer")
+    assert outcome.code == 2
+    assert "unknown part 'tranfer'" in outcome.err
+
+
+def test_results_are_made_again_from_records_alone(joao, tmp_path):
+    folder = tmp_path / "results/transfer/bbbp"
+    folder.mkdir(parents=True)
+    record = json.loads((RESULTS / "transfer/bbbp/joao.json").read_text())
+    (folder / "joao.json").write_text(json.dumps(record))
+    page = tmp_path / "all.tex"
+    outcome = joao("results", str(tmp_path / "results"), "--out", str(page), "--json")
+    mean = f"{100 * np.mean(record['scores']['test']):.1f}"
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["tables"].popitem()[1][1][1].startswith(f"**{mean}** ±")
+    assert rf"JOAO & \textbf{{{mean}}} $\pm$" in page.read_text()
+    assert (tmp_path / "results/transfer/overview.md").exists()
+    outcome = joao("results", str(tmp_path))
+    assert outcome.code == 2
+    assert "no records of 'joao reproduce' there" in outcome.err

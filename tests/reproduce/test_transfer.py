@@ -29,6 +29,7 @@ from joao.reproduce.transfer import (
     pretrain_missing,
     read_record,
 )
+from joao.run import Run
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import BinaryTargets
 
@@ -175,20 +176,21 @@ def test_the_forests_by_hand(short, root, tmp_path):
         assert record["scores"]["test"] == [forest_score(columns, dataset.targets, split, seed) for seed in (0, 1)]
 
 
-def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_starts_again(short, root, tmp_path):
+def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(short, root, tmp_path, monkeypatch):
     def pretrained(source=None):
         return list(pretrain_missing(["infomax"], tmp_path / "e", source=source, data_root=root, device="cpu"))
 
-    assert pretrained() == ["infomax"]
-    with pytest.raises(UserError, match=r"infomax: was pre-trained on other molecules, zinc_moses\+zinc250k"):
-        pretrained("bace")
-    for name in ("weights.safetensors", "checkpoint.safetensors"):
-        (tmp_path / "e" / "infomax" / name).unlink(missing_ok=True)
-    info = tmp_path / "e" / "infomax" / "run.json"
-    # As a process that was killed early leaves it.
-    info.write_text(json.dumps(json.loads(info.read_text()) | {"finished": False}))
+    def die(run, weights):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "finish", die)
+        with pytest.raises(KeyboardInterrupt):
+            pretrained()
     assert pretrained() == ["infomax"]
     assert (tmp_path / "e" / "infomax" / "weights.safetensors").exists()
+    with pytest.raises(UserError, match=r"infomax: was pre-trained on other molecules, zinc_moses\+zinc250k"):
+        pretrained("bace")
 
 
 def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path):

@@ -8,6 +8,12 @@ from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import Uniform
 from joao.training.checkpoint import restore, state_of
+from joao.training.device import Fabric
+
+try:
+    from lightning_fabric.plugins.precision import MixedPrecision
+except ImportError:
+    from lightning.fabric.plugins.precision import MixedPrecision
 
 CASES = itertools.product(HEADS, ("batch", "graph"), ("nt_xent",))
 
@@ -47,6 +53,76 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(make, epochs_b
     for name, value in final.items():
         assert torch.equal(value, expected_final[name]), name
         assert value.dtype == expected_final[name].dtype, name
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopped_after(training, step):
+    """The state of a training after a step inside an epoch."""
+
+    def stop():
+        if training.step == step:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        list(training.run(stop))
+    return state_of(training)
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 14])  # 21 graphs in batches of six: four steps an epoch
+def test_going_on_inside_an_epoch_is_as_if_nothing_had_happened(make, step):
+    undisturbed = make()
+    expected = comparable(undisturbed.run())
+    tensors = stopped_after(make(), step)
+    resumed = make(seed=17)
+    restore(resumed, tensors)
+    assert comparable(resumed.run()) == expected[step // 4 :]
+    final, expected_final = state_of(resumed), state_of(undisturbed)
+    assert final.keys() == expected_final.keys()
+    assert all(torch.equal(value, expected_final[name]) for name, value in final.items())
+
+
+def test_a_state_is_offered_after_every_step_but_the_last_of_an_epoch(make):
+    training, steps = make(), []
+    list(training.run(lambda: steps.append(training.step)))
+    assert steps == [step for step in range(1, 17) if step % 4]
+
+
+def test_restoring_inside_an_epoch_gives_back_every_tensor(make):
+    tensors = stopped_after(make(), 6)
+    other = make(seed=17)
+    restore(other, tensors)
+    again = state_of(other)
+    assert again.keys() == tensors.keys()
+    for name, value in tensors.items():
+        # Outside of a training, torch's own generators are where the program left them.
+        if name != "epoch/seconds" and "/global/" not in name:
+            assert torch.equal(again[name], value), name
+    assert tensors["epoch/seconds"] <= again["epoch/seconds"] < tensors["epoch/seconds"] + 60
+
+
+def test_the_scale_of_gradients_of_16_bits_is_kept(make_method, make_training):
+    def make(seed=0):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=3)
+        precision = MixedPrecision("16-mixed", "cpu", scaler)
+        return make_training(make_method(seed=seed), Fabric(accelerator="cpu", devices=1, plugins=[precision]))
+
+    training = make()
+    tensors = stopped_after(training, 6)
+    scale = training.fabric.strategy.precision.scaler
+    assert scale.get_scale() != 2.0**40  # which was too large for float16 at first
+    resumed = make(seed=17)
+    restore(resumed, tensors)
+    assert resumed.fabric.strategy.precision.scaler.state_dict() == scale.state_dict()
+    undisturbed = make()
+    list(undisturbed.run())
+    list(resumed.run())
+    final, expected = state_of(resumed), state_of(undisturbed)
+    assert all(torch.equal(value, expected[name]) for name, value in final.items())
+    with pytest.raises(UserError, match="'scaler/scale' is not in it"):
+        restore(make(), {name: value for name, value in tensors.items() if not name.startswith("scaler")})
 
 
 def test_restoring_gives_back_every_tensor(make):

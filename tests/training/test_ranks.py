@@ -51,7 +51,6 @@ def killed(dataset, tmp_path_factory):
         pretrain(KILLED, dataset, folder=folder, checkpoint_every=2, device="cpu", devices=2, on_epoch=kill_the_second)
     seconds = time.monotonic() - killed_at[0]
     assert set(multiprocessing.active_children()) == before
-    assert (folder / "checkpoint.safetensors").exists()
     left = Run.open(folder).read_checkpoint()
     return folder, str(raised.value), seconds, left
 
@@ -134,6 +133,10 @@ def test_two_processes_train_as_one_step_by_step(told, name):
 def test_both_processes_have_the_same_bit_for_bit(told, name):
     assert told[0]["trainings"][name] == told[1]["trainings"][name]
     assert "SharedNorm" not in told[0]["trainings"][name]["names"]
+
+
+def test_a_state_inside_an_epoch_is_that_of_all_processes(told):
+    assert [answer["kept inside an epoch"] for answer in told[:2]] == [True, True]
 
 
 def test_a_killed_process_ends_the_training_in_seconds_with_a_checkpoint(killed):

@@ -14,6 +14,7 @@ from joao.experiment import build_method, pretrain
 from joao.objectives import NtXent
 from joao.recipe import make_recipe
 from joao.training import share
+from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric
 from joao.training.place import find_place
 from joao.training.pretrain import Pretraining
@@ -93,6 +94,21 @@ def trained_step_by_step(name, fabric=None):
     return {"steps": steps, "epochs": epochs, "names": [type(each).__name__ for each in training.model.modules()]}
 
 
+def kept_inside_an_epoch(fabric):
+    """Whether a training that goes on from a state inside an epoch ends as the one that the state is of."""
+    recipe = small_recipe({"method": "joao"})
+    store = graphs_for(recipe)
+    store = replace(store, x=store.x.float())
+    whole, part = (Pretraining(store, build_method(recipe, store), recipe.training, fabric) for _ in range(2))
+    states = []
+    losses = [each.loss for each in whole.run(lambda: states.append(state_of(whole)) if whole.step == 6 else None)]
+    restore(part, states[0])
+    assert (part.epoch, part.step, part.under_way.steps) == (1, 6, 2)  # four steps an epoch
+    assert [each.loss for each in part.run()] == losses[1:]
+    final, expected = state_of(part), state_of(whole)
+    return all(torch.equal(final[name], value) for name, value in expected.items())
+
+
 def batch_of(rows, seed=0):
     return torch.randn(rows, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
@@ -157,6 +173,7 @@ def together(send, killed_run, reference_run, dataset):
         "mean": ranks.mean(torch.tensor([ranks.rank + 0.5])).tolist(),
         "handed out": ranks.hand_out(f"from {ranks.rank}"),
         "everybody": ranks.everybody(ranks.rank),
+        "kept inside an epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }
     for folder, resume in ((reference_run, False), (killed_run, True)):

@@ -22,8 +22,10 @@ from joao.cli import (
     quickstart,
     report,
     reproduce,
+    results,
 )
-from joao.errors import Interrupted, ProcessLost, UserError
+from joao.cli._shared import plain
+from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -48,6 +50,7 @@ app.command()(predict.predict)
 app.command()(export.export)
 app.command()(bench.bench)
 app.add_typer(reproduce.app, name="reproduce")
+app.command()(results.results)
 
 
 def _version(wanted: bool) -> None:
@@ -78,7 +81,7 @@ def run() -> None:
         message = error.format_message().strip()
         _end(f"{message.removesuffix('.')}. Try --help." if message else "", 2)  # without arguments, help was shown
     except Interrupted as interrupted:
-        _end(str(interrupted), 130)
+        _end(str(interrupted), interrupted.code)
     except ProcessLost as lost:
         _end(str(lost), 1)
     except (typer.Abort, KeyboardInterrupt):
@@ -88,9 +91,9 @@ def run() -> None:
     except OSError as error:
         _end(f"{error.filename or 'file'}: {error.strerror or error}.", 2)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+        if not is_out_of_memory(error):
             raise
-        _end("out of memory. Use smaller batches (--set training.batch_size=64) or a narrower encoder.", 2)
+        _end("out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scale.md).", 2)
 
 
 def _speaks() -> bool:
@@ -100,5 +103,5 @@ def _speaks() -> bool:
 
 def _end(message: str, code: int) -> None:
     if message:
-        typer.echo(f"joao: {message}", err=True)
+        typer.echo(plain(f"joao: {message}"), err=True)
     sys.exit(code)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,9 +20,9 @@ from joao.cli._shared import (
     open_data,
     open_run_data,
     quoted,
-    silence_lightning,
 )
-from joao.errors import Interrupted, ProcessLost, UserError
+from joao.cli._training import summary, train
+from joao.errors import UserError
 from joao.training.place import Place, find_place
 
 if TYPE_CHECKING:
@@ -71,6 +70,9 @@ def pretrain(
         typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="Minutes between checkpoints, also inside an epoch.")
+    ] = 10,
     devices: Annotated[
         int | None,
         typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
@@ -117,6 +119,7 @@ def pretrain(
             precision=run.info.precision,
             fast=run.info.fast,
             checkpoint_every=checkpoint_every,
+            checkpoint_minutes=checkpoint_minutes,
             process=process,
             logs=logs or (),
         )
@@ -158,6 +161,7 @@ def pretrain(
         precision=precision,
         fast=fast,
         checkpoint_every=checkpoint_every,
+        checkpoint_minutes=checkpoint_minutes,
         process=process,
         logs=logs or (),
     )
@@ -195,13 +199,6 @@ def _tell_threads(run: Run, output: Output) -> None:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
 
 
-def _cure(folder: Path) -> str:
-    """What to do about a run that was ended before its time."""
-    if (folder / "checkpoint.safetensors").exists():
-        return f"Go on: joao pretrain --resume {quoted(folder)}"
-    return "There was no checkpoint yet, and nothing is kept."
-
-
 def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Output) -> None:
     from joao.data import Dataset
 
@@ -223,78 +220,3 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Outp
         output.say(f"Next: joao finetune {quoted(run)} {quoted(trained.recipe.data)} --out {quoted(tuned)}, or {embed}")
     else:
         output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")
-
-
-def summary(run: Path, trained: Trained) -> dict[str, Any]:
-    """What a program is told of a pre-training."""
-    last = trained.metrics[-1]
-    return {
-        "run": str(run),
-        "loss": last.loss,
-        "epochs": last.epoch,
-        "seconds": sum(epoch.seconds for epoch in trained.metrics),
-        "augmentations": list(trained.info.pool),
-        "probabilities": last.probabilities,
-    }
-
-
-def train(
-    recipe: Recipe,
-    dataset: Dataset | Shards,
-    folder: Path,
-    output: Output,
-    *,
-    resume: bool = False,
-    device: str = "auto",
-    precision: str = "32-true",
-    fast: bool | None = None,
-    checkpoint_every: int = 5,
-    process: Place | None = None,
-    logs: Sequence[str] = (),
-) -> Trained:
-    """Trains in sight, draws the learned table and says what came out; the first process does."""
-    from joao.cli._live import TrainingView, live
-    from joao.experiment import pretrain
-    from joao.recipe import pool_name
-    from joao.reporting.figures import draw_policy
-
-    silence_lightning()
-    process = process or Place()
-    several = f" in {process.size} processes" if process.size > 1 else ""
-    what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
-    output.say(f"Pre-training on {dataset.name}{several}: {what}.")
-    pool = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
-    with live(output, TrainingView(recipe.training.epochs, dataset.kind, pool)) as on_epoch:
-        try:
-            trained = pretrain(
-                recipe,
-                dataset,
-                folder=folder,
-                resume=resume,
-                device=device,
-                precision=precision,
-                fast=fast,
-                checkpoint_every=checkpoint_every,
-                devices=process.devices,
-                num_nodes=process.num_nodes,
-                on_epoch=on_epoch,
-                loggers=logs,
-            )
-        except KeyboardInterrupt:
-            raise Interrupted(f"interrupted. {_cure(folder)}" if process.rank == 0 else "") from None
-        except ProcessLost as lost:
-            if process.rank > 0:
-                time.sleep(1)  # the first process, if it is still there, tells of it and has everything ended
-            raise ProcessLost(f"{lost} {_cure(folder)}") from None
-    if process.rank > 0:
-        return trained
-    last = trained.metrics[-1]
-    policy = trained.policy
-    seconds = sum(epoch.seconds for epoch in trained.metrics)
-    output.say(f"Loss {last.loss:.4f} after {last.epoch} epochs, {seconds:.1f} s.")
-    if len(policy.names) > 1:
-        picture = folder / "policy.png"
-        draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", picture)
-        leading = ", ".join(f"{first} + {second} {share:.2f}" for first, second, share in policy.top(3))
-        output.say(f"Leading pairs: {leading}. Picture: {picture}")
-    return trained

@@ -20,8 +20,8 @@ def quickstart(
 
     MUTAG, 188 molecules; no download; about a minute on two cores.
     """
+    from joao.cli._training import summary, train
     from joao.cli.evaluate import score
-    from joao.cli.pretrain import summary, train
     from joao.data.sources import BUNDLED
     from joao.files import write_file
     from joao.recipe import make_recipe

@@ -10,7 +10,7 @@ from typing import Any
 from joao.baselines import BASELINES
 from joao.comparison.methods import Rows, has_seed, is_kernel, make_rows
 from joao.data.base import Dataset
-from joao.errors import UserError
+from joao.errors import UserError, is_out_of_memory
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.memory import how_measured, peak_memory
 from joao.scoring import classes_of
@@ -81,6 +81,6 @@ def reason_of(error: Exception) -> str | None:
     """Why a method cannot do these graphs, in one line; None where the error is a fault of the program."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error)):
+    if is_out_of_memory(error):
         return "out of memory."
     return None

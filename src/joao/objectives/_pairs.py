@@ -12,9 +12,17 @@ def full_precision(vectors: Tensor) -> Tensor:
     return vectors.float() if vectors.dtype.itemsize < 4 else vectors
 
 
+def without_infinity(values: Tensor) -> Tensor:
+    """The same, but nan where a value is infinite: what is divided by it shall not pass for 0."""
+    return torch.add(values, values, alpha=0)  # infinity times 0 is nan
+
+
 def unit(vectors: Tensor) -> Tensor:
-    """``(..., d)`` vectors of length 1 in the same directions; 0 where a vector is 0."""
-    norm = vectors.norm(dim=-1, keepdim=True)
+    """``(..., d)`` vectors of length 1 in the same directions; 0 where a vector is 0.
+
+    Vectors of float32 longer than about 1e19, whose squares have no sum, become nan.
+    """
+    norm = without_infinity(vectors.norm(dim=-1, keepdim=True))
     made: Tensor = vectors / norm.masked_fill(norm == 0, 1)
     return made
 

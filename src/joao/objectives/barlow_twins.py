@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from joao.errors import UserError
-from joao.objectives._pairs import full_precision
+from joao.objectives._pairs import full_precision, without_infinity
 from joao.objectives.base import PairObjective
 
 _EPSILON = 1e-5  # of batch normalisation; a constant column becomes 0
@@ -50,5 +50,5 @@ class BarlowTwins(PairObjective):
 def _standardised(z: Tensor) -> Tensor:
     """The columns over the batch, with mean 0 and variance 1."""
     variance, mean = torch.var_mean(z, dim=-2, correction=0, keepdim=True)
-    standardised: Tensor = (z - mean) * torch.rsqrt(variance + _EPSILON)
+    standardised: Tensor = (z - mean) * torch.rsqrt(without_infinity(variance) + _EPSILON)
     return standardised

@@ -208,9 +208,8 @@ def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, 
         raise UserError(f"{folder}: was pre-trained by another recipe or on other graphs. Remove it.")
     if run is not None and run.info.finished:
         return load_run(folder, device=device)
-    resume = run is not None and not run.discard_if_lost()
     return pretrain(
-        recipe, dataset, folder=folder, resume=resume, device=device, precision=precision, checkpoint_every=1
+        recipe, dataset, folder=folder, resume=run is not None, device=device, precision=precision, checkpoint_every=1
     )
 
 

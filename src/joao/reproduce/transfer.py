@@ -168,12 +168,11 @@ def _pretrain_one(
     name: str, encoders: Path, source: str | None, data_root: str | None, device: str, precision: str
 ) -> None:
     folder, recipe = encoders / name, cell_recipe(name)
-    resume = (folder / "run.json").exists() and not Run.open(folder).discard_if_lost()
     pretrain(
         recipe if source is None else dataclasses.replace(recipe, data=source),
         corpus(source, data_root),
         folder=folder,
-        resume=resume,
+        resume=(folder / "run.json").exists(),
         device=device,
         precision=precision,
         checkpoint_every=1,

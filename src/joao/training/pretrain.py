@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +21,7 @@ from joao.graphs import GraphStore, Store
 from joao.heads import Heads
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import Policy
-from joao.randomness import seeded, torch_generator
+from joao.randomness import seeded, set_global_state, torch_generator
 from joao.training.device import Fabric, matrix_products
 from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
 from joao.training.order import Order
@@ -97,6 +97,25 @@ class EpochMetrics:
     graphs_per_second: float
 
 
+@dataclass
+class UnderWay:
+    """What an epoch has shown so far, and what it takes to go on inside it.
+
+    Attributes:
+        order: the state of the generator of batches when it began.
+        drawn: as of :class:`EpochMetrics`.
+        started: when it began, on the clock of this process.
+        steps: taken.
+        global_state: of torch's own generators, of an epoch that is resumed; see :mod:`joao.randomness`.
+    """
+
+    order: Tensor
+    drawn: Tensor
+    started: float
+    steps: int = 0
+    global_state: Sequence[Tensor] = ()
+
+
 def check_several(objective: Objective, fast: bool | None) -> None:
     """An error where a method does not train in several processes."""
     if fast:
@@ -165,6 +184,7 @@ class Pretraining:
         }
         self.epoch = 0
         self.step = 0
+        self.under_way: UnderWay | None = None
         self.last_pair_losses: Tensor | None = None
         self.steps = self._make_steps(optimiser)
 
@@ -212,47 +232,60 @@ class Pretraining:
         context = self.fabric.autocast
         return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
 
-    def run(self) -> Iterator[EpochMetrics]:
-        """Trains the epochs that are left, and says after each what it showed."""
+    def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
+        """Trains the epochs that are left, and says after each what it showed.
+
+        Args:
+            after_step: called after every step but the last of an epoch, when there is a state that can be kept.
+        """
         while self.epoch < self.schedule.epochs:
             # An encoder's dropout draws from the global generators: they too begin each epoch from the seed. Processes
             # that drop the same places of their parts would drop too much alike.
             purpose = f"epoch {self.epoch}" + (f", process {self.ranks.rank}" if self.ranks.rank else "")
             norms = shared_norms(self.model) if self.ranks.size > 1 else nullcontext()
             with seeded(self.schedule.seed, purpose, self.fabric.device), matrix_products(self.fabric), norms:
-                metrics = self._train_epoch()
+                metrics = self._train_epoch(after_step)
             yield metrics
 
-    def _train_epoch(self) -> EpochMetrics:
-        started = time.perf_counter()
+    def _train_epoch(self, after_step: Callable[[], None]) -> EpochMetrics:
         self.model.train()
-        self.steps.loss_sum.zero_()
         size = len(self.pool)
-        drawn = torch.zeros(size, size, dtype=torch.long)
-        for batch in self._batches("batches"):
+        if self.under_way is None:
+            drawn = torch.zeros(size, size, dtype=torch.long)
+            self.under_way = UnderWay(self.generators["batches"].get_state(), drawn, time.perf_counter())
+            self.steps.loss_sum.zero_()
+            self.steps.finite_steps.zero_()
+        else:
+            set_global_state(self.under_way.global_state, self.fabric.device)
+        so_far = self.under_way
+        for batch in islice(self._batches("batches"), so_far.steps, None):
             num_graphs = batch.graphs.numel()
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             self.steps.train(batch, pairs)
             self._follow(self.step / (self.schedule.epochs * len(self.order)))
-            drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
+            so_far.drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
                 num_graphs // count
             )
+            so_far.steps += 1
             self.step += 1
             if self.schedule.update_every and self.step % self.schedule.update_every == 0:
                 self._update_policy()
+            if so_far.steps < len(self.order):
+                after_step()
         if not self.schedule.update_every:
             self._update_policy()
         mean_loss = self.ranks.mean(self.steps.loss_sum).item() / len(self.store)
-        self._check(mean_loss)
+        self._check_loss(mean_loss)
         self.epoch += 1
-        seconds = time.perf_counter() - started
+        self.under_way = None
+        seconds = time.perf_counter() - so_far.started
         return EpochMetrics(
             epoch=self.epoch,
             loss=mean_loss,
             probabilities=self.method.policy.probabilities.tolist(),
             pair_losses=None if self.last_pair_losses is None else self.last_pair_losses.tolist(),
-            drawn=drawn.tolist(),
+            drawn=so_far.drawn.tolist(),
             seconds=seconds,
             graphs_per_second=len(self.store) / seconds,
         )
@@ -271,13 +304,27 @@ class Pretraining:
             return
         count = self.schedule.update_batches or max(1, round(len(self.order) / 10))
         batches = islice(self._batches("evaluation batches"), count)
-        self.last_pair_losses = self.steps.measure(batches).cpu().double()
-        self._check(float(self.last_pair_losses.sum()))
-        self.method.policy.update(self.last_pair_losses)
+        pair_losses = self.steps.measure(batches).cpu().double()
+        self._check_loss(float(self.steps.loss_sum))
+        self._check_loss(float(pair_losses.sum()))
+        self.last_pair_losses = pair_losses
+        self.method.policy.update(pair_losses)
 
-    def _check(self, loss: float) -> None:
+    def check(self) -> None:
+        """An error where the loss or a weight is no number any more: such a state is not worth keeping."""
+        self._check_loss(float(self.steps.loss_sum))
+        for name, value in self.model.state_dict().items():
+            if not bool(value.isfinite().all()):
+                raise UserError(f"training: {name} is not finite after step {self.step}. {self._advice()}")
+
+    def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
+            assert self.under_way is not None  # or the loss was checked before
+            # The sum of an epoch's losses stays what it is once it is no number, so the first step is known.
+            step = self.step - self.under_way.steps + min(int(self.steps.finite_steps) + 1, self.under_way.steps)
             raise UserError(
-                f"training: the loss became {loss} in epoch {self.epoch + 1}. Lower the learning rate "
-                f"({self.schedule.learning_rate}) or scale the node attributes."
+                f"training: the loss became {loss} in step {step}, epoch {self.epoch + 1}. {self._advice()}"
             )
+
+    def _advice(self) -> str:
+        return f"Lower the learning rate ({self.schedule.learning_rate}) or scale the node attributes."

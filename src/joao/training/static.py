@@ -67,7 +67,7 @@ class StaticSteps(Steps):
         self.optimiser, self.precision = optimiser, precision
         self.views_generator, self.evaluation_generator = generators["views"], generators["evaluation views"]
         self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
-        self.loss_sum = plain.loss_sum
+        self.loss_sum, self.finite_steps = plain.loss_sum, plain.finite_steps
         self.pair_losses = torch.zeros(len(pool), len(pool), device=store.device)
         self.rooms = Rooms(as_seen_by(encoder, store), 2, self.recorder)
 
@@ -106,6 +106,7 @@ class StaticSteps(Steps):
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.loss_sum += loss.detach() * room.graphs.numel()
+        self.finite_steps += self.loss_sum.isfinite()
 
     @torch.no_grad()
     def _measure(self, room: Room) -> None:

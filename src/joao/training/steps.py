@@ -25,9 +25,11 @@ class Steps(ABC):
 
     Attributes:
         loss_sum: ``()`` loss times number of graphs, added up over all steps of upper level since it was last set to 0.
+        finite_steps: ``()`` after how many of these steps it was finite.
     """
 
     loss_sum: Tensor
+    finite_steps: Tensor
 
     @abstractmethod
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:
@@ -66,6 +68,7 @@ class _Eager(Steps, ABC):
         self.generators = generators
         self.ranks = Ranks(fabric.global_rank, fabric.world_size)
         self.loss_sum = torch.zeros((), device=store.device)
+        self.finite_steps = torch.zeros((), dtype=torch.long, device=store.device)
 
     @abstractmethod
     def loss(self, share: Share, pairs: Tensor) -> Tensor:
@@ -81,6 +84,7 @@ class _Eager(Steps, ABC):
         self.ranks.average_gradients(self.model.parameters())
         self.optimiser.step()
         self.loss_sum += loss.detach() * batch.graphs.numel()
+        self.finite_steps += self.loss_sum.isfinite()
 
 
 @final

@@ -1,0 +1,86 @@
+"""Ctrl-C and SIGTERM keep the state and say how to go on; a second Ctrl-C stops at once."""
+
+import signal
+
+import pytest
+
+from joao.cli._signals import stoppable
+from joao.run import Run
+from joao.training.pretrain import Pretraining
+
+SMALL = ("--epochs", 4, "--set", "training.batch_size=6", "--set", "encoder.width=4", "--device", "cpu")
+
+
+@pytest.fixture
+def signal_in(monkeypatch):
+    """Sends signals to this process in the midst of a step."""
+
+    def arrange(step, *numbers):
+        follow = Pretraining._follow
+
+        def send(training, progress):
+            follow(training, progress)
+            if training.step == step - 1:
+                for number in numbers:
+                    signal.raise_signal(number)
+
+        monkeypatch.setattr(Pretraining, "_follow", send)
+
+    return arrange
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_state_is_kept_and_the_command_named_goes_on(joao, labelled, tmp_path, signal_in, number, code):
+    assert joao("pretrain", labelled, "--out", "whole", *SMALL).code == 0
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    signal_in(6, number)
+    stopped = joao("pretrain", labelled, "--out", "my run", *SMALL)
+    assert stopped.code == code
+    assert stopped.err.splitlines() == [
+        f"joao: note: {number.name}: keeping the state after this step. Ctrl-C stops at once.",
+        "joao: interrupted after step 6. Go on: joao pretrain --resume 'my run'",
+    ]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert joao("pretrain", "--resume", "my run", "--device", "cpu").code == 0
+    ours, expected = (Run.open(tmp_path / name).weights() for name in ("my run", "whole"))
+    assert {name: value.tolist() for name, value in ours.items()} == {
+        name: value.tolist() for name, value in expected.items()
+    }
+
+
+def test_a_second_ctrl_c_stops_at_once(joao, labelled, tmp_path, signal_in):
+    signal_in(6, signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
+    stopped = joao("pretrain", labelled, "--out", "run", *SMALL, "--checkpoint-every", 1)
+    assert stopped.code == 143
+    assert stopped.err.splitlines()[-1] == "joao: interrupted. Go on: joao pretrain --resume run"
+    # The step under way is lost, and what came before it since the checkpoint.
+    assert Run.open(tmp_path / "run").read_checkpoint()["position"].tolist() == [1, 4]
+
+
+def test_a_notice_of_a_damaged_checkpoint_reaches_the_user(joao, labelled, tmp_path, signal_in, monkeypatch):
+    signal_in(6, signal.SIGINT)
+    joao("pretrain", labelled, "--out", "run", *SMALL)
+    newest, older = Run.open(tmp_path / "run").checkpoints()
+    newest.write_bytes(newest.read_bytes()[:-1])
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    resumed = joao("pretrain", "--resume", "run", "--device", "cpu")
+    assert resumed.code == 0
+    (line,) = resumed.err.splitlines()
+    assert line.startswith(f"joao: note: run/{newest.name}: is damaged")
+    assert line.endswith(f"Going on from {older.name}, which is older.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_nothing_can_be_kept_the_first_signal_stops(number):
+    told = []
+    with stoppable(told.append, at_once=True) as wish:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        assert (wish.code, told) == (128 + number, [])
+
+
+def test_without_signals_nobody_wishes_anything():
+    with stoppable(lambda text: None) as wish:
+        assert not wish
+    assert wish.code == 130

@@ -1,0 +1,90 @@
+"""A record is made again and compared: what holds, what does not, and that it is told."""
+
+import copy
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from joao.errors import UserError
+from joao.reproduce.check import check_record, compared
+from joao.reproduce.unsupervised import Cell, compute_missing
+
+RECORDS = Path(__file__).parents[2] / "results" / "unsupervised" / "MUTAG"
+RECORD = {
+    "recipe": {"method": "joao"},
+    "data": {"fingerprint": "0123", "graphs": 100},
+    "scores": {"mean": 0.9, "partitions": [{"fold_hash": "ab"}]},
+    "losses": [2.0, -1.0, 0.5],
+}
+
+
+def with_change(change):
+    again = copy.deepcopy(RECORD)
+    change(again)
+    return {each.what: each for each in compared(RECORD, again)}
+
+
+def test_the_same_holds():
+    findings = with_change(lambda again: None)
+    assert list(findings) == [
+        "recipe",
+        "graphs",
+        "folds",
+        "epochs",
+        "loss, epoch 1",
+        "loss, epoch 2 (worst)",
+        "mean accuracy",
+    ]
+    assert all(each.holds and each.difference == 0 for each in findings.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda again: again["recipe"].update(method="joaov2"), "recipe"),
+        (lambda again: again["data"].update(fingerprint="4567"), "graphs"),
+        (lambda again: again["scores"].update(partitions=[{"fold_hash": "cd"}]), "folds"),
+        (lambda again: again.update(losses=[2.0, -1.0]), "epochs"),
+        (lambda again: again.update(losses=[2.0001, -1.0, 0.5]), "loss, epoch 1"),
+        (lambda again: again.update(losses=[math.nan, -1.0, 0.5]), "loss, epoch 1"),
+        (lambda again: again.update(losses=[2.0, -1.1, 0.71]), "loss, epoch 3 (worst)"),
+        (lambda again: again["scores"].update(mean=0.839), "mean accuracy"),
+        (lambda again: again["scores"].update(mean=0.961), "mean accuracy"),
+    ],
+)
+def test_one_thing_that_differs_is_told(change, what):
+    assert [name for name, each in with_change(change).items() if not each.holds] == [what]
+
+
+def test_what_is_allowed_by_hand():
+    # Two standard errors of 0.9 on 100 graphs: 2 * sqrt(0.09 / 100) = 0.06; losses are shares of the largest, 2.
+    findings = with_change(
+        lambda again: again["scores"].update(mean=0.841) or again.update(losses=[2.000019, -1.19, 0.5])
+    )
+    assert all(each.holds for each in findings.values())
+    assert findings["mean accuracy"].allowed == pytest.approx(0.06)
+    assert findings["loss, epoch 2 (worst)"].difference == pytest.approx(0.095)
+
+
+def test_a_fresh_record_holds_bit_for_bit_and_a_forged_one_does_not(made_data, tmp_path):
+    root, cell = str(made_data("MUTAG", num_graphs=40)), Cell("MUTAG", "histogram", 0)
+    list(compute_missing([cell], tmp_path, data_root=root, device="cpu"))
+    path = cell.path(tmp_path)
+    assert all(each.difference == 0 for each in check_record(path, data_root=root, device="cpu"))
+    record = json.loads(path.read_text())
+    record["scores"]["mean"] -= 0.5
+    path.write_text(json.dumps(record))
+    (finding,) = [each for each in check_record(path, data_root=root, device="cpu") if not each.holds]
+    assert finding.what == "mean accuracy"
+
+
+def test_a_record_of_the_repository_holds():
+    findings = check_record(RECORDS / "uniform-0.json", data_root=None, device="cpu")
+    assert all(each.holds for each in findings), [each for each in findings if not each.holds]
+
+
+def test_what_is_no_record_is_told(tmp_path):
+    with pytest.raises(UserError, match="is not a record"):
+        check_record(tmp_path / "nowhere.json", data_root=None)

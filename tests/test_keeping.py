@@ -1,0 +1,243 @@
+"""What is left of a training that is stopped, fails or cannot write, and that it can go on from there."""
+
+import multiprocessing
+import re
+
+import pytest
+import torch
+
+from joao import keeping
+from joao.data.synthetic import random_graphs
+from joao.errors import Interrupted, NotWritten, UserError
+from joao.experiment import pretrain
+from joao.recipe import make_recipe
+from joao.run import Run
+from joao.training.pretrain import Pretraining
+
+GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
+RECIPE = make_recipe({"encoder": {"width": 4, "layers": 2}, "training": {"epochs": 4, "batch_size": 4}})  # 16 steps
+
+
+class Countdown:
+    """Asks to stop when it is asked for the n-th time; the first is before the first step."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def untimed(metrics):
+    return [(each.epoch, each.loss, each.probabilities, each.pair_losses, each.drawn) for each in metrics]
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return pretrain(RECIPE, GRAPHS, device="cpu")
+
+
+@pytest.mark.parametrize("asked", [1, 2, 4, 5, 11])
+def test_whoever_asks_it_to_stop_loses_nothing(tmp_path, undisturbed, asked):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted, match=rf"interrupted after step {asked - 1}\. Go on: joao pretrain --resume"):
+        pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", should_stop=Countdown(asked))
+    assert Run.open(folder).read_checkpoint()["position"].tolist() == [(asked - 1) // 4, asked - 1]
+    resumed = pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu")
+    assert same(resumed.weights, undisturbed.weights)
+    assert untimed(resumed.metrics) == untimed(undisturbed.metrics)
+
+
+def test_a_wish_after_the_last_epoch_comes_too_late(tmp_path, undisturbed):
+    trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", should_stop=Countdown(17))
+    assert same(trained.weights, undisturbed.weights)
+
+
+def test_minutes_bring_checkpoints_inside_an_epoch(tmp_path, monkeypatch):
+    clock, written = [0.0], []
+    monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
+    write = Run.write_checkpoint
+
+    def note(run, tensors):
+        written.append(int(tensors["position"][1]))
+        write(run, tensors)
+
+    def one_minute_a_step():
+        clock[0] += 60
+        return False
+
+    monkeypatch.setattr(Run, "write_checkpoint", note)
+    options = {"checkpoint_every": 3, "checkpoint_minutes": 5, "should_stop": one_minute_a_step}
+    pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", **options)
+    # A minute before the first step and after each: after five, steps 5 and 10; step 12 ends the third epoch.
+    assert written == [0, 5, 10, 12]
+
+
+def diverge_in(step, monkeypatch):
+    """The training gets a weight that is no number by that step."""
+    follow = Pretraining._follow
+
+    def spoil(training, progress):
+        follow(training, progress)
+        if training.step == step - 1:
+            next(training.model.parameters()).data.fill_(torch.nan)
+
+    monkeypatch.setattr(Pretraining, "_follow", spoil)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    ("step", "minutes", "message", "kept"),
+    [
+        (6, 10, "the loss became nan in step 7, epoch 2", 4),
+        (6, 0, r"\w+.* is not finite after step 6", 5),
+        (16, 10, "the loss became nan in step 16, epoch 4", 12),
+    ],
+)
+def test_the_last_good_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, step, minutes, message, kept):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        diverge_in(step, patch)
+        options = {"checkpoint_every": 1, "checkpoint_minutes": minutes, "fast": fast}
+        with pytest.raises(UserError, match="training: ") as raised:
+            pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", **options)
+    told = rf"training: {message}\. Lower the learning rate \(0.01\) .* The state after step {kept} is kept\. Go on: "
+    assert re.match(told, str(raised.value)), raised.value
+    resumed = pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu")
+    assert fast or same(resumed.weights, undisturbed.weights)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+    ],
+)
+@pytest.mark.parametrize("after", [0, 6])
+def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, error, after):
+    def full(training, progress):
+        if training.step == after:
+            raise error
+
+    monkeypatch.setattr(Pretraining, "_follow", full)
+    message = rf"out of memory in step {after + 1}, with batches of 4 graphs.*--set training.batch_size=2"
+    with pytest.raises(UserError, match=message) as raised:
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", checkpoint_every=1)
+    assert (tmp_path / "run").exists() == (after > 0)
+    assert ("The state after step 4 is kept. Go on: joao pretrain" in str(raised.value)) == (after > 0)
+
+
+def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
+    def full(training):
+        raise MemoryError
+
+    monkeypatch.setattr("joao.experiment.state_of", full)
+    with pytest.raises(MemoryError):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
+    def fail(training, progress):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Pretraining, "_follow", fail)
+    with pytest.raises(RuntimeError, match=r"^a bug$"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def limited(folder, limit, told):
+    """Pre-trains where no file may become larger than ``limit`` bytes, as on a disk that is full."""
+    import resource
+
+    torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", checkpoint_every=1)
+    except NotWritten as error:
+        told.send(str(error))
+    else:
+        told.send("")
+
+
+def in_a_fork(function, *arguments):
+    """What ``function`` sends from a process that starts with all modules loaded."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=function, args=(*arguments, there))
+    process.start()
+    there.close()
+    told = here.recv()
+    process.join()
+    return told
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, undisturbed):
+    """Optimiser states come with the first step, so the first checkpoint is smaller than the others."""
+    with pytest.raises(Interrupted):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", device="cpu", should_stop=Countdown(1))
+    (first,) = Run.open(tmp_path / "young").checkpoints()
+    folder = tmp_path / "run"
+    told = in_a_fork(limited, folder, first.stat().st_size + 100)
+    assert told == (
+        f"{folder}/checkpoint-000000000004.safetensors: cannot be written (File too large). The state after step 0 is "
+        f"kept. Go on: joao pretrain --resume {folder}"
+    )
+    assert not list(folder.glob(".*"))
+    resumed = pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu")
+    assert same(resumed.weights, undisturbed.weights)
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path):
+    assert "cannot be written (File too large)." in in_a_fork(limited, tmp_path / "run", 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def begin_together(folder, resume, gate, told):
+    torch.set_num_threads(1)
+    gate.wait()
+    try:
+        pretrain(RECIPE, GRAPHS, folder=folder, resume=resume, device="cpu", checkpoint_minutes=0)
+        told.put("")
+    except UserError as error:
+        told.put(str(error))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_of_two_processes_that_want_the_same_folder_one_is_refused(tmp_path, undisturbed, resume):
+    context = multiprocessing.get_context("fork")
+    for attempt in range(3):
+        folder = tmp_path / f"run{attempt}"
+        if resume:
+            with pytest.raises(Interrupted):
+                pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", should_stop=Countdown(3))
+        gate, told = context.Barrier(2), context.Queue()
+        processes = [context.Process(target=begin_together, args=(folder, resume, gate, told)) for _ in range(2)]
+        for process in processes:
+            process.start()
+        answers = sorted(told.get(timeout=60) for _ in processes)
+        for process in processes:
+            process.join()
+        assert answers[0] == ""
+        assert re.search("another process is writing into it|exists already|is finished", answers[1]), answers
+        assert same(Run.open(folder).weights(), undisturbed.weights)
+
+
+def test_a_run_that_is_being_written_is_not_resumed(tmp_path):
+    folder, refusals = tmp_path / "run", []
+
+    def meddle(metrics):
+        with pytest.raises(UserError, match="another process is writing into it") as refusal:
+            pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu")
+        refusals.append(refusal)
+
+    pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", on_epoch=meddle)
+    assert len(refusals) == 4

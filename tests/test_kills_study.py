@@ -1,0 +1,52 @@
+"""A training that is killed goes on to the same weights; and the page of the full study is that of its record."""
+
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def study():
+    spec = importlib.util.spec_from_file_location("kills_study", ROOT / "studies" / "kills.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((ROOT / "results/kills.json").read_text(encoding="utf-8"))
+
+
+def test_three_kills(study):
+    tally = study.study("joao", "fork", 3, random.Random(5))
+    assert (tally.kills, tally.torn, tally.unlike) == (3, [], 0)
+    assert tally.runs >= 1
+
+
+def test_a_torn_file_would_be_counted(study, tmp_path):
+    """Nothing is found in the study because there is nothing, and not because it does not look."""
+    tally = study.Tally("joao", "fork")
+    folder = tmp_path / "run"
+    (folder).mkdir()
+    (folder / "run.json").write_text('{"format": 1')
+    study.look(tally, folder)
+    assert len(tally.torn) == 1
+
+
+def test_the_page_is_that_of_the_record(study, record):
+    assert (ROOT / "results/kills.md").read_text(encoding="utf-8") == study.page(record)
+
+
+def test_what_the_documents_say_of_the_record(record):
+    rows = record["rows"]
+    assert sum(row["kills"] for row in rows if row["how"] == "fork") >= 100
+    assert sum(row["kills"] - row["before_the_run"] for row in rows if row["how"] == "command") >= 4
+    assert sum(row["while_writing"] for row in rows) >= 10
+    assert all(row["torn"] == [] and row["unlike"] == 0 and row["runs"] > 0 for row in rows)
