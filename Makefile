@@ -6,15 +6,15 @@ export OMP_NUM_THREADS ?= 1
 # Of `make fuzz`, all readers together.
 SECONDS ?= 600
 
-.PHONY: help setup quickstart test slow docs kill-test lint fix fuzz lowest newest audit release-check clean
+.PHONY: help setup quickstart test slow kill-test docs lint fix fuzz lowest newest audit release-check clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
-	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
 	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
+	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
@@ -41,12 +41,12 @@ test: .venv/installed
 slow: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-kill-test: .venv/installed
-	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
-
 docs: .venv/installed
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Built: site/index.html"
+
+kill-test: .venv/installed
+	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
 
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 # Code, as a block or in a line, or a link.
 _CODE_OR_LINK = re.compile(
     r"^ *```.*?^ *```$|`[^`\n]+`(?!\])|\[((?:[^\]`]|`[^`]*`)*)\]\(([^)#\s]+)(#[^)]*)?\)", re.M | re.S

@@ -16,7 +16,7 @@ from joao.epoch_logs import scalars
 from joao.errors import UserError
 from joao.experiment import pretrain
 from joao.recipe import make_recipe
-from joao.training.pretrain import EpochMetrics
+from joao.training.pretrain import EpochMetrics, Pretraining
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
 RECIPE = make_recipe({"augmentations": ["node_drop", "identity"], "training": {"epochs": 4, "batch_size": 7}})
@@ -116,6 +116,21 @@ def test_the_estimator_takes_loggers_of_fabric(tmp_path):
     model.fit(GRAPHS)
     model.save(tmp_path / "run")
     assert read_table(tmp_path) == expected(tmp_path / "run")
+
+
+def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_log(tmp_path, monkeypatch):
+    whole = Pretraining._train_epoch
+
+    def fail_in_the_second(self, *arguments):
+        if self.epoch == 1:
+            assert (tmp_path / "run" / "csv" / "metrics.csv").exists()
+            raise UserError("training: the loss became nan.")
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(Pretraining, "_train_epoch", fail_in_the_second)
+    with pytest.raises(UserError, match="became nan"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", loggers=["csv"])
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

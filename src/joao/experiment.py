@@ -292,12 +292,11 @@ def pretrain(
     with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
         metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
         keeper = Keeper(training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop)
-        if place.rank > 0:
-            on_epoch, loggers = lambda metrics: None, ()  # the first process writes and speaks
         with telling(on_epoch, loggers, info.pool, folder) as tell:
             for epoch in keeper.train():
                 metrics.append(epoch)
-                tell(epoch)
+                if place.rank == 0:
+                    tell(epoch)
         if isinstance(method.objective, NodeObjective):
             # It need not have seen whole graphs, nor how their nodes are put together.
             _calibrate(method.encoder, training.store, recipe)
