@@ -3,16 +3,23 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
+# Of `make fuzz`, all readers together.
+SECONDS ?= 600
 
-.PHONY: help setup quickstart test slow kill-test lint fix clean
+.PHONY: help setup quickstart test slow kill-test docs lint fix fuzz lowest newest audit release-check clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
 	@echo "make quickstart  install into .venv, then pre-train, score, embed and draw on the bundled data set"
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
+	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
 	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
+	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
+	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
+	@echo "make audit       ask for known vulnerabilities of the pinned versions (needs the network)"
+	@echo "make release-check  build wheel and sdist, install them in a bare environment and use them"
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up a virtual environment in .venv (a few minutes the first time) ..."
@@ -34,6 +41,10 @@ test: .venv/installed
 slow: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+docs: .venv/installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
 kill-test: .venv/installed
 	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
 
@@ -47,5 +58,20 @@ fix: .venv/installed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+fuzz: .venv/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt '.[fuzz]'
+	@$(BIN)/python -m fuzz.run --seconds $(SECONDS)
+
+lowest newest:
+	@PYTHON=$(PYTHON) .ci/versions $@
+
+audit:
+	@rm -rf build/audit && $(PYTHON) -m venv build/audit
+	@build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+
+release-check:
+	@PYTHON=$(PYTHON) .ci/release
+
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,7 +23,7 @@ LAYERS = (
     ("evaluation",),
     ("recipe", "tensor_files"),
     ("run",),
-    ("keeping",),
+    ("keeping", "epoch_logs"),
     ("experiment",),
     ("finetuning",),
     ("scoring", "estimator"),

@@ -274,6 +274,17 @@ def test_what_the_readme_says_of_ogb():
     assert "no row gains over no pre-training by an interval that excludes 0" in README
 
 
+def test_the_page_on_reports_shows_the_record_of_their_size():
+    study = runpy.run_path(str(ROOT / "studies/report_page.py"))
+    record = json.loads((ROOT / "results/report-page.json").read_text(encoding="utf-8"))
+    page = (ROOT / "results/report-page.md").read_text(encoding="utf-8")
+    assert page == study["page_of"](record)
+    assert (record["graphs"], record["epochs"]) == (4110, 100)
+    assert max(row["bytes"] for row in record["rows"]) < 1_000_000
+    shown = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    assert "\n".join(table_lines(page)) in shown
+
+
 def test_every_transfer_record_is_of_the_recipe_as_it_is():
     from joao.reproduce.transfer import Cell, cells, is_done, is_forest, read_record
 

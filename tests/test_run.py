@@ -170,6 +170,8 @@ def test_only_an_unfinished_run_is_discarded(unfinished, finished):
         finished.discard()
     assert contents(finished.folder) == before
     (finished.folder / "mine.txt").write_text("precious")
+    (finished.folder / "csv").mkdir()
+    (finished.folder / "csv/metrics.csv").write_text("loss")
     unfinished.discard()
     assert sorted(contents(finished.folder)) == ["mine.txt", "weights.safetensors"]
 

@@ -31,6 +31,7 @@ from joao.data.shards import Shards
 from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
 from joao.encoders import ENCODERS, Encoder
+from joao.epoch_logs import Logger
 from joao.errors import JoaoNotice, UserError
 from joao.experiment import OwnParts, load_run, pretrain
 from joao.objectives import Objective
@@ -67,7 +68,9 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
             ``joao``.
-        epochs, batch_size, learning_rate: of the training; None is 128 graphs and 0.01, or 256 and 0.001 for molecules.
+        epochs: passes over all graphs.
+        batch_size: graphs in a batch; None is 128, or 256 for molecules.
+        learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
         training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
         max_degree: where the features of rule ``degree`` are capped.
@@ -75,6 +78,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
         fast: False keeps a GPU from training on padded batches, which is its default where the parts allow it.
+        loggers: of Lightning Fabric, which are told what every epoch showed.
 
     Attributes:
         policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
@@ -109,6 +113,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         precision: str = "32-true",
         fast: bool | None = None,
+        loggers: Sequence[Logger] | None = None,
     ) -> None:
         self.method = method
         self.features = features
@@ -128,6 +133,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.precision = precision
         self.fast = fast
+        self.loggers = loggers
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
@@ -141,6 +147,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             device=self.device,
             precision=self.precision,
             fast=self.fast,
+            loggers=self.loggers or (),
             own=OwnParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,

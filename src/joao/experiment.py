@@ -24,6 +24,7 @@ from joao.data.shard_store import store_of
 from joao.data.shards import Shards
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
+from joao.epoch_logs import Logger, OnEpoch, check_loggers, logs_of, telling
 from joao.errors import UserError
 from joao.files import held, make_folder, write_json
 from joao.graphs import GraphStore, Store
@@ -213,7 +214,8 @@ def pretrain(
     own: OwnParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
-    on_epoch: Callable[[EpochMetrics], None] = lambda metrics: None,
+    on_epoch: OnEpoch = lambda metrics: None,
+    loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
@@ -234,6 +236,8 @@ def pretrain(
             guard its own code by ``if __name__ == "__main__"``. See docs/scale.md.
         num_nodes: machines, likewise.
         on_epoch: told what each epoch showed, in the first process.
+        loggers: of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``; told likewise. A resumed
+            run goes on with those in its folder.
         should_stop: asked after every step whether to keep the state and to raise :class:`joao.errors.Interrupted`; of
             a training in one process.
     """
@@ -243,8 +247,10 @@ def pretrain(
         raise UserError(f"checkpoint_minutes must be 0 or more, got {checkpoint_minutes}.")
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
+    check_loggers(loggers, folder)
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
+        loggers = list(dict.fromkeys([*loggers, *logs_of(run.folder)]))
         fast = run.info.fast if fast is None else fast
         if (fast, precision) != (run.info.fast, run.info.precision):
             path = "fast" if run.info.fast else "plain"
@@ -256,7 +262,9 @@ def pretrain(
         check_several(_objective(recipe, own), fast)
         options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
-        return _in_own_processes(place, recipe, dataset, folder, own, on_epoch, options)
+        pool = list((own or OwnParts()).augmentations or build_pool(recipe))
+        with telling(on_epoch, loggers, pool, folder) as tell:
+            return _in_own_processes(place, recipe, dataset, folder, own, tell, options)
     fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = store_of(dataset, features)
@@ -284,10 +292,11 @@ def pretrain(
     with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
         metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
         keeper = Keeper(training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop)
-        for epoch in keeper.train():
-            metrics.append(epoch)
-            if place.rank == 0:
-                on_epoch(epoch)
+        with telling(on_epoch, loggers, info.pool, folder) as tell:
+            for epoch in keeper.train():
+                metrics.append(epoch)
+                if place.rank == 0:
+                    tell(epoch)
         if isinstance(method.objective, NodeObjective):
             # It need not have seen whole graphs, nor how their nodes are put together.
             _calibrate(method.encoder, training.store, recipe)
@@ -305,14 +314,14 @@ def _written(folder: Path, resume: bool) -> Iterator[None]:
     if not resume:
         check_new_folder(folder)
         make_folder(folder)
-    try:
-        with held(folder):
+    with held(folder):
+        try:
             yield
-    except BaseException:
-        if not resume:
-            with suppress(OSError):  # there is something in it, which is kept
-                folder.rmdir()
-        raise
+        except BaseException:
+            if not resume:
+                with suppress(OSError):  # there is something in it, which is kept
+                    folder.rmdir()
+            raise
 
 
 def _begun(
@@ -332,7 +341,7 @@ def _in_own_processes(
     dataset: Dataset | Shards,
     folder: Path | None,
     own: OwnParts | None,
-    on_epoch: Callable[[EpochMetrics], None],
+    on_epoch: OnEpoch,
     options: Mapping[str, Any],
 ) -> Trained:
     """:func:`pretrain` in new processes, of which this one tells."""

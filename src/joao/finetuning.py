@@ -321,7 +321,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", own: OwnParts | None =
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
         scores = dict(fields.get("scores", {}))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
@@ -348,7 +348,7 @@ def _kind_and_fields(folder: Path) -> tuple[str, dict[str, Any]]:
         version, kind = fields["format"], str(fields.get("kind", "classes"))
         if version > FORMAT:
             raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error

@@ -181,7 +181,7 @@ def parsed_table(text: str, place: str) -> dict[str, Any]:
     """The unchecked content of the text of a TOML file. ``place`` begins a complaint."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: is not TOML ({error}).") from error
 
 
@@ -424,5 +424,5 @@ def checked(value: Any, hint: Any, place: str) -> Any:
 def _parsed(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -7,6 +7,7 @@
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
 ``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
+``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 
 The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
@@ -20,6 +21,7 @@ import dataclasses
 import json
 import os
 import shlex
+import shutil
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,6 +45,7 @@ FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
 CHECKPOINTS_KEPT = 2
+LOG_FOLDERS = ("tensorboard", "csv")
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class Run:
             features = Features.from_json(fields.pop("features"))
             lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**fields, **lists})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            _check_info(info)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
@@ -160,11 +164,11 @@ class Run:
         try:
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [EpochMetrics(**json.loads(line)) for line in lines]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{path}: cannot be read ({error}).") from error
-        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+        if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
         return metrics
 
@@ -220,6 +224,8 @@ class Run:
         assert not self.info.finished
         for path in (*map(self.folder.joinpath, ("recipe.toml", "metrics.jsonl", "run.json")), *self.checkpoints()):
             path.unlink(missing_ok=True)
+        for name in LOG_FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):  # somebody else's file in it
             self.folder.rmdir()
 
@@ -273,6 +279,18 @@ def check_new_folder(folder: Path) -> None:
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _check_info(info: RunInfo) -> None:
+    """Counts are counts, and texts are texts: everybody relies on it, also pages that show them."""
+    counts = (info.num_graphs, info.num_features, info.num_edge_features, info.codes, info.devices, info.num_nodes)
+    if not all(type(count) is int and 0 <= count < 1 << 31 for count in counts):
+        raise ValueError("a count is none")
+    texts = (info.data, info.fingerprint, info.command, info.precision, info.featuriser, *info.pool, *info.finetuned_on)
+    if not all(isinstance(text, str) for text in (*texts, *info.own.values(), *info.versions.values())):
+        raise ValueError("a text is none")
+    if not isinstance(info.machine, dict) or not all(type(each) is bool for each in (info.fast, info.finished)):
+        raise ValueError("a value is of another type")
 
 
 def _metadata(path: Path) -> dict[str, str]:

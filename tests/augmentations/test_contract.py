@@ -6,6 +6,9 @@ from functools import partial
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.strategies import shapes
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, Subgraph
 from joao.errors import UserError
@@ -133,3 +136,16 @@ def test_every_graph_keeps_a_node_however_near_strength_is_to_one(make, batch, s
 def test_an_impossible_strength_is_refused(make, strength):
     with pytest.raises(UserError, match=rf"strength must be in \[0, 1\), got {strength}"):
         make(strength)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(drawn=shapes(), strength=st.sampled_from([0.0, 0.3, 0.9]), seed=st.integers(0, 9))
+def test_any_graphs_stay_graphs(make, make_batch, generator, drawn, strength, seed):
+    batch = make_batch(drawn, with_attributes=True)
+    view = make(strength)(batch, generator(seed))
+    assert view.num_graphs == len(drawn)
+    assert sorted(set(view.graph_of_node.tolist())) == list(range(len(drawn)))  # none vanishes
+    pairs = list(zip(view.source.tolist(), view.target.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs)) == len(view.edge_attr)
+    assert {(v, u) for u, v in pairs} == set(pairs)
+    assert all(u != v and view.graph_of_node[u] == view.graph_of_node[v] for u, v in pairs)

@@ -53,6 +53,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
     monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
+    monkeypatch.setattr(_download, "SCHEMES", ("file",))
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,15 @@
 
 import copy
 import json
+from pathlib import Path
+from unittest.mock import create_autospec
 
+import numpy as np
 import pytest
 
+from joao.cli import figures
+from joao.cli import reproduce as commands
+from joao.errors import UserError
 from joao.reporting import results, tables
 from joao.reporting.semi_supervised import HEADER
 from joao.reproduce import semi_supervised as few_labels
@@ -13,6 +19,8 @@ from joao.reproduce.unsupervised import Cell, compute_missing
 
 TABLE = copy.deepcopy(reproduce.grid())
 FEW_LABELS = copy.deepcopy(few_labels.grid())
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -298,3 +306,55 @@ def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
     assert outcome.code == 1
     told = json.loads(outcome.out)
     assert [each["what"] for each in told["findings"] if not each["holds"]] == ["graphs"]
+
+
+def test_all_does_every_part_from_cheap_to_dear_and_tells_what_it_could_not(joao, monkeypatch):
+    """The commands are stand-ins that take what the real ones take."""
+    done = []
+
+    def stand_in(function, name):
+        def note(**_):
+            done.append(name)
+            if name == "semi-supervised":
+                raise UserError("NCI1: is not here.")
+
+        return create_autospec(function, side_effect=note)
+
+    for name in ("unsupervised", "objectives", "semi-supervised", "ogb", "transfer"):
+        attribute = name.replace("-", "_")
+        monkeypatch.setattr(commands, attribute, stand_in(getattr(commands, attribute), name))
+    monkeypatch.setattr(commands, "ablation", lambda table, real=commands.ablation: stand_in(real(table), table))
+    for name in ("figure-2", "figure-3"):
+        attribute = name.replace("-", "_")
+        monkeypatch.setattr(figures, attribute, stand_in(getattr(figures, attribute), name))
+
+    outcome = joao("reproduce", "all", "--device", "cpu")
+    few_labels = ["semi-supervised", "prior", "strength", "pairs"]
+    assert done == ["unsupervised", "objectives", *few_labels, "figure-2", "figure-3", "ogb"]
+    assert outcome.code == 2
+    assert "semi-supervised: NCI1: is not here." in outcome.err
+    assert "not done, for the reasons above: semi-supervised." in outcome.err
+
+    done.clear()
+    assert joao("reproduce", "all", "--parts", "transfer,figures", "--device", "cpu").code == 0
+    assert done == ["figure-2", "figure-3", "transfer"]
+    outcome = joao("reproduce", "all", "--parts", "tranfer")
+    assert outcome.code == 2
+    assert "unknown part 'tranfer'" in outcome.err
+
+
+def test_results_are_made_again_from_records_alone(joao, tmp_path):
+    folder = tmp_path / "results/transfer/bbbp"
+    folder.mkdir(parents=True)
+    record = json.loads((RESULTS / "transfer/bbbp/joao.json").read_text())
+    (folder / "joao.json").write_text(json.dumps(record))
+    page = tmp_path / "all.tex"
+    outcome = joao("results", str(tmp_path / "results"), "--out", str(page), "--json")
+    mean = f"{100 * np.mean(record['scores']['test']):.1f}"
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["tables"].popitem()[1][1][1].startswith(f"**{mean}** ±")
+    assert rf"JOAO & \textbf{{{mean}}} $\pm$" in page.read_text()
+    assert (tmp_path / "results/transfer/overview.md").exists()
+    outcome = joao("results", str(tmp_path))
+    assert outcome.code == 2
+    assert "no records of 'joao reproduce' there" in outcome.err

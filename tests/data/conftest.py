@@ -21,6 +21,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JOAO_CACHE", "off")
     monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
+    monkeypatch.setattr(_download, "SCHEMES", ("file",))
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_names_that_leave_the_folder_are_refused(member, ogb_tables, write_ogb, 
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(member, b"")
     for source, root in ((path, None), ("ogbg-ppa", tmp_path)):
-        with pytest.raises(UserError, match=r"which leaves its folder. Get OGB's own archive"):
+        with pytest.raises(UserError, match=r"which leaves its folder. Get the archive from its source"):
             read(source, root)
     assert "ogbg-ppa" in listing(tmp_path)  # and others beside it
 

@@ -84,6 +84,7 @@ def server(monkeypatch):
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         monkeypatch.setattr(_download, "ADDRESS", f"http://127.0.0.1:{running.server_port}/{{name}}.zip")
+        monkeypatch.setattr(_download, "SCHEMES", ("http",))
         monkeypatch.setattr(sources, "WELL_KNOWN", ("FAR", "MUTAG"))
         yield offered
         running.shutdown()
@@ -93,7 +94,7 @@ def server(monkeypatch):
 def test_a_set_found_nowhere_is_downloaded_once(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()
     assert len(read("FAR")) == 3
-    assert [file.name for file in _download.cache_folder().iterdir()] == ["FAR.zip"]
+    assert sorted(file.name for file in _download.cache_folder().iterdir()) == ["FAR.zip", "FAR.zip.sha256"]
     server.clear()
     assert len(read("FAR")) == 3
     assert listing() == ["FAR", "MUTAG"]

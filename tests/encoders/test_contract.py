@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from tests.strategies import shapes
 
 from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
 from joao.encoders import ENCODERS, NodeEncoder, ResGcn
@@ -189,3 +191,19 @@ def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, m
     for one, other in zip(results[0][1] + results[0][2], results[1][1] + results[1][2], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-9)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+@given(drawn=shapes(most_nodes=12))
+def test_any_graphs_have_finite_vectors_of_their_own(kind, make_batch, as_input, drawn):
+    batch = as_input(kind, make_batch(drawn))
+    columns = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
+    with seeded(0, "weights"):
+        encoder = kind(batch.x.shape[1], columns, width=8, layers=2).eval()
+    together = encoder(batch)
+    assert bool(together.isfinite().all())
+    if kind.codes is None:
+        alone = [
+            encoder(replace(make_batch([one]), x=batch.x[batch.graph_of_node == n])) for n, one in enumerate(drawn)
+        ]
+        torch.testing.assert_close(torch.cat(alone), together, rtol=1e-4, atol=1e-4)

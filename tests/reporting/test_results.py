@@ -7,7 +7,7 @@ import pytest
 
 from joao.errors import UserError
 from joao.recipe import POOL
-from joao.reporting.results import write_semi_supervised
+from joao.reporting.results import write_all, write_semi_supervised
 from joao.reproduce.semi_supervised import PAIRS, Cell
 
 
@@ -42,7 +42,7 @@ def test_every_table_has_its_own_records_in_the_order_of_the_recipe(tmp_path):
     methods = ("joao_without_prior", "joao_stronger", "joao", "none")
     write(tmp_path, *(Cell("NCI1", method, seed, rate) for method in methods for seed in (1, 0) for rate in (10, 1)))
     write(tmp_path, Cell("COLLAB", "joao", 0, 10), Cell("PROTEINS", "joao", 0, 10))
-    assert write_semi_supervised(tmp_path) == tmp_path
+    assert list(write_semi_supervised(tmp_path).lines) == ["no pre-training", "JOAO"]
     assert names(tmp_path) == {"semi-supervised.md", "overview.md", "strength.md", "prior.md", "learned.md"}
 
     shown = {
@@ -100,8 +100,23 @@ def test_complete_pairs_are_drawn(tmp_path):
 
 
 def test_a_folder_without_records_gets_nothing(tmp_path):
-    write_semi_supervised(tmp_path)
+    assert write_semi_supervised(tmp_path) is None
     assert names(tmp_path) == set()
+
+
+def test_one_page_of_all_tables(tmp_path):
+    (tmp_path / "semi-supervised").mkdir()
+    write(tmp_path / "semi-supervised", Cell("NCI1", "none", 0, 10))
+    for kind, beginning in ((".md", "## Semi-supervised"), (".tex", r"\begin{table}"), (".html", "<!doctype html>")):
+        page = tmp_path / f"all{kind}"
+        assert [each.title for each in write_all(tmp_path, page)] == [
+            "Semi-supervised: accuracy after fine-tuning with few labels"
+        ]
+        assert page.read_text(encoding="utf-8").startswith(beginning)
+    with pytest.raises(UserError, match=r"all\.pdf: unknown kind of page. Known: .md, .tex, .html"):
+        write_all(tmp_path, tmp_path / "all.pdf")
+    with pytest.raises(UserError, match="nowhere: no records"):
+        write_all(tmp_path / "nowhere")
 
 
 def test_a_file_that_is_no_record(tmp_path):

@@ -121,12 +121,12 @@ def test_what_the_paper_has_not_has_no_difference():
 
 def test_overview_by_hand():
     records = [*RECORDS, record("none", 0, [0.625], label_rate=1), record("infomax", 0, [0.5], "DD")]
-    assert overview(rows(records)).splitlines() == [
-        "| accuracy % | NCI1, 10 % | NCI1, 1 % | DD, 10 % |",
-        "| --- | --- | --- | --- |",
-        "| no pre-training | 70.0 ± 7.1 (73.7) [2] | 62.5 (60.7) [1] |  |",
-        "| JOAO | 77.5 ± 10.6 (74.5) [2] |  |  |",
-        "| Infomax |  |  | 50.0 (75.8) [1] |",
+    shown = overview(rows(records))
+    assert shown.header() == ["accuracy %", "NCI1, 10 %", "NCI1, 1 %", "DD, 10 %"]
+    assert shown.cells() == [
+        ["no pre-training", "**70.0** ± 7.1 (73.7, -3.7) [2]", "**62.5** (60.7, +1.8) [1]", ""],
+        ["JOAO", "**77.5** ± 10.6 (74.5, +3.0) [2]", "", ""],
+        ["Infomax", "", "", "**50.0** (75.8, -25.8) [1]"],
     ]
 
 

@@ -84,12 +84,12 @@ def test_overview_by_hand():
         *(record("untrained", 0, [0.5, 0.7]), record("graphcl", 0, [0.6, 0.7]), record("joao", 0, [0.8, 0.9])),
         record("joao", 0, [0.7, 0.8], dataset="NCI1"),
     ]
-    assert overview(rows(found)).splitlines() == [
-        "| accuracy % | MUTAG | NCI1 | average rank |",
-        "| --- | --- | --- | --- |",
-        "| untrained encoder, calibrated | 60.0 |  |  |",
-        "| GraphCL (rule pool) | 65.0 (86.8) |  | 2.0 (2.6) |",
-        "| JOAO | 85.0 (87.3) | 75.0 (78.1) | 1.0 (3.3) |",
+    shown = overview(rows(found))
+    assert shown.header() == ["accuracy %", "MUTAG", "NCI1", "average rank"]
+    assert shown.cells() == [
+        ["untrained encoder, calibrated", "60.0 [1]", "", ""],
+        ["GraphCL (rule pool)", "65.0 (86.8, -21.8) [1]", "", "2.0 (2.6)"],
+        ["JOAO", "**85.0** (87.3, -2.3) [1]", "**75.0** (78.1, -3.1) [1]", "1.0 (3.3)"],
     ]
 
 
@@ -112,9 +112,8 @@ def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
         path = tmp_path / each["cell"]["dataset"] / f"{number}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(each))
-    path = write_results(tmp_path)
-    assert path == tmp_path / "table.md"
-    lines = path.read_text(encoding="utf-8").splitlines()
+    write_results(tmp_path)
+    lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# Unsupervised")
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert table[0] == HEADER

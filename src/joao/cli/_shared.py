@@ -46,6 +46,16 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def plain(text: str) -> str:
+    r"""Text without what a terminal would obey: names and cells come from files.
+
+    >>> print(plain("MUTAG\x1b[2J ± 1"))
+    MUTAG\x1b[2J ± 1
+    """
+    is_shown = text.isprintable()
+    return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 class Output:
     """Text for people, or one JSON object for programs, on standard output; notices and progress on standard error."""
 
@@ -55,16 +65,16 @@ class Output:
 
     def say(self, text: str = "") -> None:
         if not self.quiet and not self.as_json:
-            typer.echo(text)
+            typer.echo(plain(text))
 
     def notice(self, text: str) -> None:
         if not self.quiet:
-            typer.echo(f"joao: note: {text}", err=True)
+            typer.echo(plain(f"joao: note: {text}"), err=True)
 
     def log(self, text: str) -> None:
         """A line on standard error where that is no terminal and so has no progress bar."""
         if not self.quiet and not self.as_json and not sys.stderr.isatty():
-            typer.echo(f"joao: {text}", err=True)
+            typer.echo(plain(f"joao: {text}"), err=True)
 
     def result(self, value: dict[str, Any]) -> None:
         if self.as_json:
@@ -76,13 +86,13 @@ class Output:
         from rich.console import Console
         from rich.table import Table
 
-        shown = Table(title=title or None, title_justify="left")
+        shown = Table(title=plain(title) or None, title_justify="left")
         for number, heading in enumerate(header):
-            shown.add_column(heading, justify="left" if number < 1 else "right")
+            shown.add_column(plain(heading), justify="left" if number < 1 else "right")
         for line in lines:
-            shown.add_row(*line)
+            shown.add_row(*map(plain, line))
         # A table that is not for a terminal is as wide as it needs to be.
-        Console(width=None if sys.stdout.isatty() else 200).print(shown)
+        Console(width=None if sys.stdout.isatty() else 200, markup=False).print(shown)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:
@@ -91,15 +101,15 @@ class Output:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         console = Console(stderr=True)
         with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
-            yield Bar(progress, progress.add_task(what, total=total, visible=total is not None, note=""))
+            yield Bar(progress, progress.add_task(plain(what), total=total, visible=total is not None, note=""))
 
 
 class Bar:

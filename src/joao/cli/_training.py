@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from joao.data import Dataset, Shards
     from joao.experiment import Trained
     from joao.recipe import Recipe
-    from joao.training.pretrain import EpochMetrics
 
 
 def train(
@@ -32,9 +31,12 @@ def train(
     checkpoint_every: int = 5,
     checkpoint_minutes: float = 10,
     process: Place | None = None,
+    logs: Sequence[str] = (),
 ) -> Trained:
-    """Trains with a progress bar, draws the learned table and says what came out; the first process does."""
+    """Trains in sight, draws the learned table and says what came out; the first process does."""
+    from joao.cli._live import TrainingView, live
     from joao.experiment import pretrain
+    from joao.recipe import pool_name
     from joao.reporting.figures import draw_policy
 
     silence_lightning()
@@ -42,13 +44,9 @@ def train(
     several = f" in {process.size} processes" if process.size > 1 else ""
     what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
     output.say(f"Pre-training on {dataset.name}{several}: {what}.")
-    with output.progress("pre-training", recipe.training.epochs) as bar, _voiced(process, output) as wish:
-
-        def on_epoch(epoch: EpochMetrics) -> None:
-            bar.advance(
-                f"loss {epoch.loss:.3f}, {epoch.graphs_per_second:,.0f} {dataset.kind}/s{_leading(recipe, epoch)}"
-            )
-
+    pool = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
+    view = TrainingView(recipe.training.epochs, dataset.kind, pool)
+    with live(output, view) as on_epoch, _voiced(process, output) as wish:
         try:
             trained = pretrain(
                 recipe,
@@ -63,6 +61,7 @@ def train(
                 devices=process.devices,
                 num_nodes=process.num_nodes,
                 on_epoch=on_epoch,
+                loggers=logs,
                 should_stop=lambda: bool(wish),
             )
         except Interrupted as stopped:
@@ -85,18 +84,6 @@ def train(
         leading = ", ".join(f"{first} + {second} {share:.2f}" for first, second, share in policy.top(3))
         output.say(f"Leading pairs: {leading}. Picture: {picture}")
     return trained
-
-
-def _leading(recipe: Recipe, epoch: EpochMetrics) -> str:
-    """The pair of augmentations with the most probability, where a policy learns it."""
-    from joao.pair_table import PairTable
-    from joao.recipe import pool_name
-
-    if epoch.pair_losses is None:
-        return ""
-    names = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
-    ((first, second, share),) = PairTable.of(names, epoch.probabilities).over_strengths().top(1)
-    return f", {first} + {second} {share:.2f}"
 
 
 def summary(run: Path, trained: Trained) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from joao.cli import (
     quickstart,
     report,
     reproduce,
+    results,
 )
+from joao.cli._shared import plain
 from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -48,6 +50,7 @@ app.command()(predict.predict)
 app.command()(export.export)
 app.command()(bench.bench)
 app.add_typer(reproduce.app, name="reproduce")
+app.command()(results.results)
 
 
 def _version(wanted: bool) -> None:
@@ -100,5 +103,5 @@ def _speaks() -> bool:
 
 def _end(message: str, code: int) -> None:
     if message:
-        typer.echo(f"joao: {message}", err=True)
+        typer.echo(plain(f"joao: {message}"), err=True)
     sys.exit(code)

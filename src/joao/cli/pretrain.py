@@ -78,6 +78,15 @@ def pretrain(
         typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
     ] = None,
     num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scale.md.", show_default="1")] = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            "--logger",  # torchrun takes --log for one of its own
+            metavar="KIND",
+            help="Log every epoch into the run's folder, too: tensorboard or csv. Behind torchrun: --logger.",
+        ),
+    ] = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -112,14 +121,18 @@ def pretrain(
             checkpoint_every=checkpoint_every,
             checkpoint_minutes=checkpoint_minutes,
             process=process,
+            logs=logs or (),
         )
         if process.rank == 0:
             _finish(resume, trained, dataset, output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
+    from joao.epoch_logs import check_loggers
     from joao.recipe import make_recipe, read_table, with_settings
     from joao.run import check_new_folder
+
+    check_loggers(logs or (), out)
 
     if process.rank == 0:  # which may have made it by the time that others look
         check_new_folder(out)
@@ -150,6 +163,7 @@ def pretrain(
         checkpoint_every=checkpoint_every,
         checkpoint_minutes=checkpoint_minutes,
         process=process,
+        logs=logs or (),
     )
     if process.rank == 0:
         _finish(out, trained, dataset, output)

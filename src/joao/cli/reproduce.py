@@ -9,6 +9,7 @@ import typer
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
+from joao.cli.reproduce_all import everything
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ ABLATIONS = {
 }
 
 
-def _ablation(table: str) -> Callable[..., None]:
+def ablation(table: str) -> Callable[..., None]:
+    """The command of one of :data:`ABLATIONS`."""
+
     def command(
         only: Only = "",
         out: Records = SEMI_SUPERVISED,
@@ -157,12 +160,13 @@ def _ablation(table: str) -> Callable[..., None]:
 
 
 for _table, _about in ABLATIONS.items():
-    app.command(_table, help=_about)(_ablation(_table))
+    app.command(_table, help=_about)(ablation(_table))
 
 
 app.command("check")(check)
 app.command("figure-2")(figure_2)
 app.command("figure-3")(figure_3)
+app.command("all")(everything)
 
 
 def _few_labels(
@@ -203,7 +207,8 @@ def _few_labels(
     lines = [cells_of(row) for row in summary]
     output.table(HEADER, lines, title="Accuracy after fine-tuning with few labels, five seeds")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Tables of all records: {write_semi_supervised(out)}")
+    write_semi_supervised(out)
+    output.say(f"Tables of all records: {out}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
     )
@@ -260,7 +265,8 @@ def transfer(
     lines = [cells_of(row) for row in table]
     output.table(HEADER, lines, title="Transfer: ROC-AUC after fine-tuning on a scaffold split")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Table of all records: {write_transfer(out)}")
+    write_transfer(out)
+    output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
 
@@ -305,7 +311,8 @@ def ogb(
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
     output.table(HEADER, lines, title="OGB: few labels of the official training part")
     output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    output.say(f"Table of all records: {write_ogb(out)}")
+    write_ogb(out)
+    output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
 
 

@@ -17,6 +17,7 @@ from joao.data.base import Array
 from joao.errors import UserError
 
 _CHUNK_BYTES = 1 << 22
+_MOST_LINE = 1 << 26  # bytes
 _NEWLINE_TO_COMMA = bytes.maketrans(b"\n", b",")
 _COMMA, _NEWLINE = b",\n"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -40,7 +41,7 @@ def number_chunks(
         columns: how many each line must have; None takes the first line's.
     """
     first_line = 1
-    for text in _whole_lines(stream):
+    for text in _whole_lines(stream, place):
         columns = columns or text.split(b"\n", 1)[0].count(b",") + 1
         rows = _parsed(text, dtype, columns)
         if rows is None:
@@ -49,7 +50,7 @@ def number_chunks(
         first_line += len(rows)
 
 
-def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+def _whole_lines(stream: IO[bytes], place: str) -> Iterator[bytes]:
     """The text in pieces that end with a line, without the last newline; blank lines at the end are left out."""
     rest = stream.read(_CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     while block := stream.read(_CHUNK_BYTES):
@@ -58,6 +59,8 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
         if cut > 0:
             yield text[:cut]
         rest = text[cut + 1 :]
+        if len(rest) > _MOST_LINE:
+            raise UserError(f"{place} has a line of more than {_MOST_LINE >> 20} MB.")
     if last := rest.rstrip():
         yield last
 

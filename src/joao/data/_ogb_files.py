@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import lzma
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from joao.data._compressed import UNREADABLE, Member, names_in_zip, open_gzip, open_zip
 from joao.data._numbers import number_chunks
 from joao.errors import UserError
 
 SIZES = "raw/num-node-list"
-_UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 # What the archives are called that OGB's own package downloads and renames.
 _DOWNLOADS = {
     "ogbg_ppi_medium": "ogbg-ppa",
@@ -54,15 +50,15 @@ class OgbFiles:
     Attributes:
         path: of the folder or zip file.
         name: of the data set, as OGB calls it.
-        opened: functions that open the compressed files.
+        members: the compressed files.
     """
 
     path: Path
     name: str
-    opened: Mapping[str, Callable[[], IO[bytes]]]
+    members: Mapping[str, Member]
 
     def __contains__(self, file: str) -> bool:
-        return file in self.opened
+        return file in self.members
 
     def place(self, file: str) -> str:
         return f"{self.path}: {file}.csv.gz"
@@ -70,12 +66,12 @@ class OgbFiles:
     @contextmanager
     def stream(self, file: str) -> Iterator[IO[bytes]]:
         """The text of a file, which must be there."""
-        if file not in self.opened:
+        if file not in self.members:
             raise UserError(f"{self.path}: has no {file}.csv.gz, which an OGB data set of its kind has.")
         try:
-            with self.opened[file]() as packed, gzip.open(packed, "rb") as text:
-                yield cast(IO[bytes], text)
-        except _UNREADABLE as error:
+            with self.members[file].open() as packed, open_gzip(packed, self.members[file].size) as text:
+                yield text
+        except UNREADABLE as error:
             raise UserError(f"{self.place(file)} cannot be read ({error}). Copy it again.") from error
 
     @contextmanager
@@ -136,11 +132,7 @@ def holds_ogb(path: Path) -> bool:
     """Whether ``path`` is a folder or zip file with the raw files of an OGB data set of graphs."""
     if path.is_dir():
         return (path / f"{SIZES}.csv.gz").is_file()
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(PurePosixPath(member).match(f"{SIZES}.csv.gz") for member in archive.namelist())
-    except _UNREADABLE:
-        return False
+    return any(PurePosixPath(name).match(f"{SIZES}.csv.gz") for name in names_in_zip(path))
 
 
 def name_of(path: Path) -> str:
@@ -156,33 +148,26 @@ def name_of(path: Path) -> str:
 def ogb_files(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
-        found = {file.relative_to(path).as_posix(): file for file in path.glob("*/**/*.csv.gz")}
-        yield OgbFiles(path, _name_of(path.name), {_bare(name): partial(_opened, file) for name, file in found.items()})
+        found = {_bare(file.relative_to(path).as_posix()): file for file in path.glob("*/**/*.csv.gz")}
+        files = {name: Member(partial(_opened, file), file.stat().st_size) for name, file in found.items()}
+        yield OgbFiles(path, _name_of(path.name), files)
         return
-    try:
-        archive = zipfile.ZipFile(path)
-    except _UNREADABLE as error:
-        raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
-    with archive:
-        members = [member for member in archive.namelist() if not member.endswith("/")]
-        for member in members:
-            if ".." in PurePosixPath(member).parts or member.startswith("/") or "\\" in member or ":" in member:
-                raise UserError(f"{path}: holds '{member[:80]}', which leaves its folder. Get OGB's own archive.")
+    with open_zip(path) as members:
         roots = [
-            member.removesuffix(f"{SIZES}.csv.gz")
-            for member in members
-            if PurePosixPath(member).match(f"{SIZES}.csv.gz") and "__MACOSX" not in member
+            name.removesuffix(f"{SIZES}.csv.gz")
+            for name in members
+            if PurePosixPath(name).match(f"{SIZES}.csv.gz") and "__MACOSX" not in name
         ]
         if len(roots) != 1:
             raise UserError(f"{path}: holds {len(roots)} files {SIZES}.csv.gz; an OGB data set has one.")
-        opened = {
-            _bare(member.removeprefix(roots[0])): partial(archive.open, member)
-            for member in members
-            if member.startswith(roots[0]) and member.endswith(".csv.gz")
+        inner = {
+            _bare(name.removeprefix(roots[0])): member
+            for name, member in members.items()
+            if name.startswith(roots[0]) and name.endswith(".csv.gz")
         }
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
-        yield OgbFiles(path, _name_of(known), opened)
+        yield OgbFiles(path, _name_of(known), inner)
 
 
 def _opened(path: Path) -> IO[bytes]:

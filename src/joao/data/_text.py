@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
-import lzma
-import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from joao.data._compressed import UNREADABLE, open_file
 from joao.errors import UserError
 
 _COMPRESSED = (".gz", ".xz")
+MOST_LINE = 1 << 28  # bytes
 
 
 def text_lines(path: Path) -> Iterator[str]:
     """The lines of ``path``, which may end in ``.gz`` or ``.xz``, with their ends; a byte-order mark is left out."""
     number = 0
     try:
-        with _opened(path) as stream:
-            for number, line in enumerate(stream, 1):
+        with open_file(path) as stream:
+            for number, line in enumerate(iter(partial(stream.readline, MOST_LINE), b""), 1):
+                if len(line) == MOST_LINE:
+                    raise UserError(f"{path}:{number}: a line of more than {MOST_LINE >> 20} MB.")
                 yield line.decode("utf-8" if number > 1 else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}:{number}: not text in UTF-8 (byte {error.object[error.start]:#x}).") from error
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
 
 
@@ -37,14 +38,6 @@ def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, cells
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
-
-
-def _opened(path: Path) -> io.BufferedReader:
-    if path.suffix == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"), 1 << 20)
-    if path.suffix == ".xz":
-        return io.BufferedReader(lzma.open(path, "rb"), 1 << 20)
-    return path.open("rb")
 
 
 def base_name(path: Path) -> str:

@@ -17,6 +17,8 @@ from joao.errors import UserError
 Array = NDArray[np.generic]
 
 GRAPHS_AT_ONCE = 1 << 16
+MOST_NODES = (1 << 31) - 1
+MOST_BARE_NODES = 1 << 24
 _EDGES_AT_ONCE = 1 << 20
 
 
@@ -245,6 +247,8 @@ def make_dataset(
         graph = int(np.argmax(nodes_per_graph <= 0))
         raise UserError(f"{name}: graph {graph} has no nodes. Leave it out: it has nothing to embed.")
     first_node = offsets_of(nodes_per_graph)
+    if not 0 < first_node[-1] <= MOST_NODES:
+        raise UserError(f"{name}: more than {MOST_NODES} nodes. Cut it into several sources and 'joao pack' them.")
     for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
         if rows is not None and len(rows) != first_node[-1]:
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
@@ -273,6 +277,21 @@ def make_dataset(
         graph_names=tuple(graph_names),
         notices=(*notices, *told),
     )
+
+
+def check_bare_nodes(place: str, bare: Sequence[int]) -> None:
+    """Refuses files that claim, in a word, more nodes than they describe by rows or edges could fill memory with.
+
+    Args:
+        place: begins the complaint.
+        bare: of each graph, how many nodes at least have neither a row nor an edge; may be below 0.
+    """
+    if sum(number for number in bare if number > 0) > MOST_BARE_NODES:
+        graph = max(range(len(bare)), key=bare.__getitem__)
+        raise UserError(
+            f"{place}: more than {MOST_BARE_NODES} nodes that have neither a row nor an edge, {bare[graph]} of them in "
+            f"graph {graph}. Are the numbers of nodes right?"
+        )
 
 
 def plain_label(value: object) -> int | str | None:

@@ -16,6 +16,7 @@ come in the order of their first rows.
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +34,8 @@ class _Graph:
     """What the rows of one graph have said so far; edges by the order of the nodes' first mention."""
 
     nodes: dict[str, int] = field(default_factory=dict)
-    edges: list[tuple[int, int]] = field(default_factory=list)
-    attributes: list[list[float]] = field(default_factory=list)
+    edges: array[int] = field(default_factory=lambda: array("q"))  # source, target, source, target ...
+    attributes: array[float] = field(default_factory=lambda: array("d"))
     label: str | None = None
 
     def node(self, name: str) -> int:
@@ -56,12 +57,12 @@ def read_edge_list(path: Path) -> Dataset:
     shifts = np.cumsum(sizes) - sizes
     edges = [np.array(g.edges, dtype=np.int64).reshape(-1, 2) + shift for g, shift in zip(found, shifts, strict=True)]
     ends = np.concatenate(edges) if edges else np.zeros((0, 2), dtype=np.int64)
-    attributes = [row for graph in found for row in graph.attributes]
+    attributes = [np.array(graph.attributes).reshape(-1, len(extra)) for graph in found] if extra else []
     return make_dataset(
         base_name(path),
         sizes,
         (ends[:, 0], ends[:, 1]),
-        edge_attr=np.array(attributes).reshape(-1, len(extra)) if extra else None,
+        edge_attr=np.concatenate([np.zeros((0, len(extra))), *attributes]) if extra else None,
         graph_labels=_labels(found) if "label" in columns else None,
         graph_names=list(graphs),
         tell_directed=False,
@@ -87,8 +88,8 @@ def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place
     graph = graphs.setdefault(row["graph"], _Graph())
     source = graph.node(row["source"])
     if row["target"]:
-        graph.edges.append((source, graph.node(row["target"])))
-        graph.attributes.append([_number(row[name], name, place) for name in extra])
+        graph.edges.extend((source, graph.node(row["target"])))
+        graph.attributes.extend(_number(row[name], name, place) for name in extra)
     label = row.get("label", "")
     if label and graph.label not in (None, label):
         raise UserError(

@@ -96,13 +96,33 @@ class Features:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Features:
         """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
-        return cls(
+        features = cls(
             rule=fields["rule"],
             vocabulary=tuple(tuple(column) for column in fields["vocabulary"]),
-            shift=tuple(fields["shift"]),
-            scale=tuple(fields["scale"]),
+            shift=tuple(map(float, fields["shift"])),
+            scale=tuple(map(float, fields["scale"])),
             max_degree=fields["max_degree"],
         )
+        features.check()
+        return features
+
+    def check(self) -> None:
+        """Refuses what :meth:`fixed_on` would not have made."""
+        for column in self.vocabulary:
+            kinds = {type(value) for value in column}
+            if not column or kinds not in ({int}, {str}) or list(column) != sorted({*column}):
+                raise ValueError("a vocabulary is not in order")
+            if kinds == {int} and max(abs(int(value)) for value in column) >= 1 << 63:
+                raise ValueError("a label is too large")
+        is_number = type(self.max_degree) is int and 1 <= self.max_degree <= MOST_DEGREES
+        is_scale = len(self.shift) == len(self.scale) and 0.0 not in self.scale
+        if (
+            self.rule not in RULES[1:]
+            or not is_number
+            or not is_scale
+            or not np.isfinite(self.shift + self.scale).all()
+        ):
+            raise ValueError("features by no known rule")
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """``(N, d)`` features of the nodes of ``dataset``; bytes where every column is one-hot."""

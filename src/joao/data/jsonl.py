@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from joao.data._text import base_name, text_lines
-from joao.data.base import Array, Dataset, make_dataset, plain_label, shown
+from joao.data.base import Array, Dataset, check_bare_nodes, make_dataset, plain_label, shown
 from joao.errors import UserError, nearest
 
 _NODE_ROWS = ("node_labels", "node_attributes")
@@ -58,6 +58,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 def _made(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
     places = [place for place, _ in lines]
     graphs = [_checked(_parsed(text, place), place) for place, text in lines]
+    bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
+    check_bare_nodes(str(path), bare)
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
     shifts = np.cumsum(sizes) - sizes
     ends = [np.array(g["edges"], dtype=np.int64).reshape(-1, 2) + s for g, s in zip(graphs, shifts, strict=True)]

@@ -27,6 +27,7 @@ from joao.errors import UserError
 FEATURISER = 1
 NO_ELEMENT = ELEMENTS - 1
 MOST_ATOMS = 1 << 16
+MOST_LETTERS = 16 * MOST_ATOMS
 _MOST_ATOMS_IN_A_MATRIX = 128
 _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
 _END, _MAY_BE_CHIRAL = 255, 128
@@ -156,7 +157,7 @@ def _featurised(smiles: Sequence[str]) -> _Chunk:
     with rdBase.BlockLogs():
         atoms, edges = _Atoms(smiles), _Edges()
         for row, text in enumerate(smiles):
-            molecule = Chem.MolFromSmiles(text)
+            molecule = Chem.MolFromSmiles(text) if len(text) <= MOST_LETTERS else None
             if molecule is not None and 0 < molecule.GetNumAtoms() <= MOST_ATOMS:
                 atoms.add(molecule, row)
                 edges.add(molecule, may_have_directions="/" in text or "\\" in text)
@@ -181,6 +182,8 @@ def _reason(text: str) -> str:
 
     if not text.strip():
         return "empty"
+    if len(text) > MOST_LETTERS:
+        return f"{len(text)} letters; {MOST_LETTERS} are possible"
     molecule = Chem.MolFromSmiles(text, sanitize=False)
     if molecule is None:
         return "not SMILES"

@@ -21,11 +21,13 @@ notice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
+from xml.parsers.expat import ExpatError, ParserCreate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,11 +83,13 @@ def _graphml(path: Path) -> list[Any]:
     from networkx.readwrite.graphml import GraphMLReader
 
     try:
+        _check_entities(path)
         with path.open("rb") as stream:
             graphs = list(GraphMLReader(node_type=str)(path=stream))
         graphs = graphs or [networkx.read_graphml(path)]  # which also tries without the namespace
     except (
         OSError,
+        ExpatError,
         ParseError,
         networkx.NetworkXException,
         ValueError,
@@ -99,6 +103,21 @@ def _graphml(path: Path) -> list[Any]:
             for *_, data in rows:
                 data.update({**graph.graph.get(what, {}), **data})
     return graphs
+
+
+def _check_entities(path: Path) -> None:
+    """Refuses a file that declares entities, with which a few lines of XML can stand for gigabytes of text."""
+
+    def refuse(*_: object) -> None:
+        raise UserError(f"{path}: declares XML entities, which GraphML does not need. Write them out.")
+
+    def stop(*_: object) -> None:
+        raise StopIteration  # at the first element: entities are declared before it
+
+    parser = ParserCreate()
+    parser.EntityDeclHandler, parser.StartElementHandler = refuse, stop
+    with path.open("rb") as stream, suppress(StopIteration):
+        parser.ParseFile(stream)
 
 
 def _node_labels(nodes: list[_Row]) -> Array | None:

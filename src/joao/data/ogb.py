@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.data._ogb_files import SIZES, OgbFiles, Rows, ogb_files
-from joao.data.base import Dataset, make_dataset, offsets_of, shown
+from joao.data.base import Dataset, check_bare_nodes, make_dataset, offsets_of, shown
 from joao.errors import UserError
 from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
@@ -46,6 +46,8 @@ def read_ogb(path: Path) -> Dataset:
         form = _form(files)
         num_nodes, num_edges = files.numbers(SIZES), files.numbers("raw/num-edge-list")
         _check_sizes(files, num_nodes, num_edges)
+        if not form.node_columns:
+            check_bare_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
         arrays = _Arrays.room_for(files, form, num_nodes, num_edges)
         for graphs, edges, nodes, attr in _parts(files, form, num_nodes, num_edges):
             arrays.add(make_dataset(files.name, num_nodes[graphs], edges, node_labels=nodes, edge_attr=attr))

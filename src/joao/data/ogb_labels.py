@@ -32,7 +32,9 @@ class OfficialSplit:
 def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     """The split of the data set in the folder or zip file ``path``; no graph is in two parts."""
     with ogb_files(path) as files:
-        names = sorted({PurePosixPath(file).parts[1] for file in files.opened if file.startswith("split/")} - {*_PARTS})
+        names = sorted(
+            {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
+        )
         if len(names) != 1:
             found = ", ".join(names) or "none"
             raise UserError(f"{path}: expected one split, split/NAME/train.csv.gz and so on, found {found}.")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
+from joao.data._compressed import open_file
 from joao.data.base import GRAPHS_AT_ONCE, Array, Dataset, Failure, as_bytes, offsets_of
 from joao.errors import UserError
 from joao.files import write_file
@@ -55,6 +57,7 @@ TYPES = {
 }
 # fmt: on
 _CODES = {dtype: code for code, dtype in TYPES.items()}
+_TEXT_TYPE = re.compile(r"<U[0-9]{1,9}")
 # A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
 _FORMS = {
     "source": ("edge", "iu", 1),
@@ -115,14 +118,14 @@ def without_texts(dataset: Dataset) -> Dataset:
 
 def read_packed(path: Path) -> Dataset:
     """Reads what :func:`write_packed` wrote."""
-    with telling(path), _opened(path) as stream:
+    with telling(path), open_file(path) as stream:
         metadata, entries = _header(stream)
         return _read(stream, metadata, entries)
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """Metadata and descriptions of the arrays of a packed file, checked against its size; the arrays are not read."""
-    with telling(path), _opened(path) as stream:
+    with telling(path), open_file(path) as stream:
         return _header(stream)
 
 
@@ -151,19 +154,15 @@ def telling(path: Path) -> Iterator[None]:
 def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
     """Like :func:`read_packed`; None where the file has other metadata than ``extra``, or cannot be read."""
     try:
-        with _opened(path) as stream:
+        with open_file(path) as stream:
             metadata, entries = _header(stream)
             return _read(stream, metadata, entries) if extra.items() <= metadata.items() else None
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def shortly(error: Exception) -> str:
+def shortly(error: object) -> str:
     return " ".join(str(error).split())[:100] or type(error).__name__
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
 
 
 def _compressed(pieces: list[bytes | memoryview]) -> Iterator[bytes]:
@@ -191,7 +190,7 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
         if min(entry["shape"], default=0) < 0 or entry["data_offsets"] != [place, place + size]:
             raise ValueError("the arrays are not behind one another")
         place += size
-    if not isinstance(stream, lzma.LZMAFile):
+    if stream.seekable():  # a compressed one is not
         here = stream.tell()
         if stream.seek(0, 2) != here + place:
             raise ValueError(f"{stream.tell()} bytes instead of {here + place}")
@@ -278,22 +277,26 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
     degrees = arrays.pop("degrees").astype(np.int64) if "degrees" in arrays else None
     if degrees is not None:
         first_node = values["first_node"]
-        is_right = len(degrees) == first_node[-1] and degrees.min() >= 0
+        is_right = degrees.ndim == 1 and len(degrees) == first_node[-1] and degrees.min() >= 0
         if not is_right or (offsets_of(degrees)[first_node] != values["first_edge"]).any():
             raise ValueError("nodes and edges do not fit together")
+        if len(arrays["source"]) != values["first_edge"][-1]:  # before as many targets are made
+            raise ValueError("source: not of the form it should have")
         number = np.arange(len(degrees)) - np.repeat(first_node[:-1], np.diff(first_node))
-        arrays["target"] = np.repeat(number.astype(types["target"]), degrees)
+        arrays["target"] = np.repeat(number.astype(type_in_memory(types["target"])), degrees)
+    elif "node_labels" not in arrays:
+        raise ValueError("its nodes are not there")
     for name, array in arrays.items():
-        is_text = types[name][1] == "U"
-        values[name] = from_code_points(array, types[name]) if is_text else array.astype(types[name], copy=False)
+        kind = type_in_memory(types[name])
+        values[name] = from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
     dataset = Dataset(**values)
-    _check(dataset)
+    check(dataset)
     if degrees is not None:
         vars(dataset)["degrees"] = degrees  # which would take a pass over all edges
     return dataset
 
 
-def _check(dataset: Dataset) -> None:
+def check(dataset: Dataset) -> None:
     """A file that somebody else made must be what a reader gives: kernels and splits rely on it."""
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))
@@ -343,6 +346,13 @@ def _check_edges(dataset: Dataset) -> None:
         is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # edges of two graphs
         if not is_behind.all():
             raise ValueError("its edges are not in order")
+
+
+def type_in_memory(told: str) -> np.dtype[Any]:
+    """The type that a file tells for an array: numbers, or text; any other could take any amount of memory."""
+    if told not in _CODES and not _TEXT_TYPE.fullmatch(told):
+        raise ValueError(f"{shortly(told)!r} is no type of an array")
+    return np.dtype(told)
 
 
 def check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:

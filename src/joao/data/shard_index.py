@@ -108,7 +108,8 @@ def shard_name(number: int) -> str:
 def holds_shards(folder: Path) -> bool:
     """Whether a folder is a store, also one that is not finished."""
     try:
-        return FORMAT_KEY.encode() in (folder / INDEX).read_bytes()[:200]
+        with (folder / INDEX).open("rb") as stream:
+            return FORMAT_KEY.encode() in stream.read(200)
     except OSError:
         return False
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.packed import TYPES, from_code_points, read_header, shortly
+from joao.data.packed import TYPES, from_code_points, read_header, shortly, type_in_memory
 from joao.data.shard_index import INDEX, OFFSETS, Index, ShardInfo, damage
 from joao.errors import UserError
 
@@ -168,7 +168,7 @@ class MappedRows:
         entry = entries[name]
         try:
             dtype = np.dtype(TYPES[entry["dtype"]])
-            return _Form(dtype, tuple(entry["shape"][1:]), np.dtype(types.get(name, dtype.str)))
+            return _Form(dtype, tuple(entry["shape"][1:]), type_in_memory(types.get(name, dtype.str)))
         except (TypeError, ValueError) as error:
             raise self._damage(f"{name}: {shortly(error)}") from error
 

@@ -230,6 +230,8 @@ def _path_of_name(name: str, root: Path | None) -> Path:
         return molecules[name]
     for path in candidates:
         if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or holds_tu(path)):
+            if path.parent == _download.cache_folder():
+                _download.check_recorded(path)
             return path
     return Path(name) if Path(name).is_file() else _downloaded(name, root)
 
@@ -258,6 +260,15 @@ def suffix_of(path: Path) -> str | None:
 
 def read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
     """What :func:`read` makes of a path."""
+    try:
+        return _read_path(path, columns, work)
+    except MemoryError as error:
+        raise UserError(
+            f"{path}: needs more memory than there is. 'joao pack' cuts tables and JSON lines into shards."
+        ) from error
+
+
+def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
     if path.is_dir():
         if holds_shards(path):
             return Shards(path)

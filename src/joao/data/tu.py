@@ -18,9 +18,6 @@ are moved, with their rows, and keep their order within a graph.
 
 from __future__ import annotations
 
-import lzma
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,12 +28,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from joao.data._compressed import UNREADABLE, open_zip
 from joao.data._numbers import number_chunks, read_numbers
 from joao.data.base import Array, Dataset, make_dataset
 from joao.errors import UserError
 
 _EDGES = "_A.txt"
-_UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError)
+_MOST_EDGE_LABELS = 1000
 
 
 def read_tu(path: Path) -> Dataset:
@@ -81,14 +79,10 @@ def _files_of(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes]]]]:
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
             yield {file.name: partial(_opened, file) for file in sorted(folder.iterdir()) if file.is_file()}
         else:
-            with zipfile.ZipFile(path) as archive:
-                members = [PurePosixPath(member) for member in archive.namelist() if not member.endswith("/")]
-                yield {
-                    member.name: partial(archive.open, str(member))
-                    for member in members
-                    if "__MACOSX" not in member.parts
-                }
-    except _UNREADABLE as error:
+            with open_zip(path) as members:
+                places = {PurePosixPath(name): member.open for name, member in members.items()}
+                yield {place.name: opens for place, opens in places.items() if "__MACOSX" not in place.parts}
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
 
@@ -204,6 +198,12 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
     if attributes is not None and attributes.size:
         parts.append(attributes)
     labels = tables.rows("edge_labels", np.int64, num_edges, "edges")
-    if labels is not None:
-        parts += [(column[:, None] == np.unique(column)).astype(np.float32) for column in labels.T]
+    for column in () if labels is None else labels.T:
+        values = np.unique(column)
+        if len(values) > _MOST_EDGE_LABELS:
+            raise UserError(
+                f"{tables.place('edge_labels')} has {len(values)} different labels, each of which would be a column of "
+                f"every edge; {_MOST_EDGE_LABELS} are possible. Give them as edge attributes."
+            )
+        parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from joao.errors import UserError
 from joao.files import write_file
 from joao.reporting import ogb as of_ogb
 from joao.reporting import pairs
@@ -14,8 +15,10 @@ from joao.reporting import transfer as of_transfer
 from joao.reporting.costs import HEADER as COST_HEADER
 from joao.reporting.costs import cost_lines
 from joao.reporting.learned import learned_markdown
+from joao.reporting.markup import as_html, as_latex, as_markdown, body
 from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
 from joao.reporting.objectives import objective_lines
+from joao.reporting.overview import Overview
 from joao.reporting.strengths import HEADER as STRENGTH_HEADER
 from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
@@ -31,31 +34,16 @@ SEMI_SUPERVISED = {
 }
 
 
-RANKS = (
-    "In brackets: the paper's. Average rank: of the places among the rows that the paper's table has, by our figures, "
-    "over the data sets that the row has a figure on; equal figures share places.\n\n"
-)
 COSTS = (
     "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
     "the largest of the seeds. Records made before memory was measured have none. Other work ran beside.\n\n"
 )
-CORPUS = (
-    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs; that corpus cannot be had any more, and "
-    "the last column says what stands in for it. Epochs are chosen by the validation molecules; the paper's figures "
-    "are probably those of the last epoch, which stands beside.\n\n"
-)
-OGB = (
-    "The paper has ogbg-ppa and ogbg-code; its figures are in brackets. OGB put ogbg-code2 in the place of ogbg-code, "
-    "whose figures it stands beside. Molecules are not in the paper; the encoder and the epochs of their rows are "
-    "smaller than its own, as the recipe says. Seeds share one pre-training and differ in the labelled graphs; those "
-    "of all methods are the same.\n\n"
-)
 
 
-def write_results(records: Path) -> Path:
+def write_results(records: Path) -> Overview:
     """Makes ``table.md``, ``overview.md``, ``costs.md``, ``strengths.md`` and so on from all records in the folder.
 
-    It is the only way in which they come about. Returns the first.
+    It is the only way in which they come about. Returns the overview.
     """
     found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
     order = {name: number for number, name in enumerate([*grid()["datasets"], *REFERENCES, *grid()["methods"]])}
@@ -63,10 +51,10 @@ def write_results(records: Path) -> Path:
     found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
-    path = records / "table.md"
-    heading = _heading("Unsupervised: accuracy of an SVM on frozen embeddings", "unsupervised")
-    write_file(path, heading + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
-    write_file(records / "overview.md", heading + RANKS + overview(of_paper) + "\n" + _open_cells())
+    summary = overview(of_paper, _left_open())
+    heading = _heading(summary.title, "unsupervised")
+    write_file(records / "table.md", heading + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
+    write_file(records / "overview.md", heading + body(summary))
     costs = _heading("What the rows of the unsupervised table cost", "unsupervised")
     write_file(records / "costs.md", costs + COSTS + markdown(COST_HEADER, cost_lines(found)) + "\n")
     compared = objective_lines(found)
@@ -80,14 +68,15 @@ def write_results(records: Path) -> Path:
     learned = learned_markdown(found)
     if learned:
         write_file(records / "learned.md", _heading("Augmentation pairs drawn in training", "unsupervised") + learned)
-    return path
+    return summary
 
 
-def write_semi_supervised(records: Path) -> Path:
+def write_semi_supervised(records: Path) -> Overview | None:
     """Makes ``semi-supervised.md``, ``overview.md``, ``learned.md`` and the ablations' from all records in the folder.
 
-    It is the only way in which they come about.
+    It is the only way in which they come about. Returns the overview; None where there are records of ablations only.
     """
+    summary = None
     found = [semi_supervised.read_record(path) for path in sorted(records.glob("*/*.json"))]
     methods = list(semi_supervised.grid()["methods"])
     sets = list(semi_supervised.grid()["datasets"])
@@ -116,16 +105,17 @@ def write_semi_supervised(records: Path) -> Path:
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
             write_file(records / f"{_command(table)}.md", heading + text + "\n")
             if table == "semi_supervised":
-                write_file(records / "overview.md", heading + few_labels.overview(made) + "\n")
+                summary = few_labels.overview(made)
+                write_file(records / "overview.md", heading + body(summary))
     learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])
     if learned:
         heading = _heading("Augmentation pairs drawn in training", "semi-supervised")
         write_file(records / "learned.md", heading + learned)
-    return records
+    return summary
 
 
-def write_transfer(records: Path) -> Path:
-    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the first.
+def write_transfer(records: Path) -> Overview:
+    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the overview.
 
     It is the only way in which they come about.
     """
@@ -133,15 +123,16 @@ def write_transfer(records: Path) -> Path:
     order = {name: number for number, name in enumerate([*transfer.grid()["datasets"], *transfer.grid()["methods"]])}
     found.sort(key=lambda record: [order.get(record["cell"][key], len(order)) for key in ("dataset", "method")])
     table = of_transfer.rows(found)
-    path = records / "table.md"
-    heading = _heading("Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split", "transfer") + CORPUS
-    write_file(path, heading + markdown(of_transfer.HEADER, [of_transfer.cells_of(row) for row in table]) + "\n")
-    write_file(records / "overview.md", heading + of_transfer.overview(table) + "\n")
-    return path
+    summary = of_transfer.overview(table)
+    heading = _heading(summary.title, "transfer")
+    lines = [of_transfer.cells_of(row) for row in table]
+    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{markdown(of_transfer.HEADER, lines)}\n")
+    write_file(records / "overview.md", heading + body(summary))
+    return summary
 
 
-def write_ogb(records: Path) -> Path:
-    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the first.
+def write_ogb(records: Path) -> Overview:
+    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the overview.
 
     It is the only way in which they come about.
     """
@@ -154,23 +145,50 @@ def write_ogb(records: Path) -> Path:
         return [names[0], cell["label_rate"], names[1]]
 
     table = of_ogb.rows(sorted(found, key=place))
-    path = records / "table.md"
-    heading = _heading("OGB: few labels of the official training part", "ogb") + OGB
-    write_file(path, heading + markdown(of_ogb.HEADER, [of_ogb.cells_of(row) for row in table]) + "\n")
     in_paper = [(name, rate) for name in ("ogbg-ppa", "ogbg-code2") for rate in ogb.grid()["label_rates"]]
-    write_file(records / "overview.md", heading + of_ogb.overview(table, in_paper, list(ogb.grid()["methods"])) + "\n")
-    return path
+    summary = of_ogb.overview(table, in_paper, list(ogb.grid()["methods"]))
+    heading = _heading(summary.title, "ogb")
+    lines = [of_ogb.cells_of(row) for row in table]
+    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{markdown(of_ogb.HEADER, lines)}\n")
+    write_file(records / "overview.md", heading + body(summary))
+    return summary
 
 
-def _open_cells() -> str:
+WRITERS = {
+    "unsupervised": write_results,
+    "semi-supervised": write_semi_supervised,
+    "transfer": write_transfer,
+    "ogb": write_ogb,
+}
+FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
+
+
+def write_all(results: Path, page: Path | None = None) -> list[Overview]:
+    """Makes the documents of all folders of records in ``results`` again, and one page of their overviews.
+
+    Args:
+        results: the folder of the folders.
+        page: of this suffix's format, one of :data:`FORMATS`; none where it is None.
+    """
+    found = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
+    summaries = [summary for summary in found if summary is not None]
+    if not summaries:
+        raise UserError(f"{results}: no records of 'joao reproduce' there, in folders such as {results / 'transfer'}.")
+    if page is not None:
+        if page.suffix not in FORMATS:
+            raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
+        write_file(page, FORMATS[page.suffix](summaries))
+    return summaries
+
+
+def _left_open() -> list[str]:
     """Why cells of the unsupervised table are empty."""
-    reasons = [
-        f"- {NAMES[method]} on {dataset}: {reason}"
+    return [
+        f"{NAMES[method]} on {dataset}: {reason}"
         for method in grid()["methods"]
         for dataset in grid()["datasets"]
         if (reason := why_not(dataset, method))
     ]
-    return "\n".join(["", "Left open:", "", *reasons, ""]) if reasons else ""
 
 
 def _own_methods(table: str) -> set[str]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.reporting.overview import Overview
 from joao.reporting.paper import Published, semi_supervised, strength
-from joao.reporting.tables import NAMES, markdown, with_deviation
+from joao.reporting.tables import NAMES, figure_of, with_deviation
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
@@ -107,21 +108,24 @@ def cells_of(row: Row) -> list[str]:
     return [*facts, paper, difference, row.precision]
 
 
-def overview(table: Sequence[Row]) -> str:
-    """One line a method, one column a data set and label rate, as Markdown.
+SETTING = (
+    "A tenth of the labelled graphs chooses the epoch and is not learned from; the paper's figures are those of the "
+    "epoch with the best mean test accuracy."
+)
 
-    The paper's figure in round brackets; the number of seeds in square ones, where it is not five.
-    """
+
+def overview(table: Sequence[Row]) -> Overview:
+    """One line a method, one column a data set and label rate."""
     columns = list(dict.fromkeys((row.label_rate, row.dataset) for row in table))
     cells = {(row.label_rate, row.dataset, row.method): row for row in table}
-    lines = []
-    for method in dict.fromkeys(row.method for row in table):
-        found = [cells.get((*column, method)) for column in columns]
-        lines.append([NAMES.get(method, method), *("" if row is None else _overview_cell(row) for row in found)])
-    return markdown(["accuracy %", *(f"{dataset}, {rate} %" for rate, dataset in columns)], lines)
-
-
-def _overview_cell(row: Row) -> str:
-    paper = f" ({row.paper.mean:.1f})" if row.paper else ""
-    seeds = f" [{row.num_seeds}]" if row.num_seeds != NUM_SEEDS else ""
-    return with_deviation(row.mean, row.std, digits=1) + paper + seeds
+    return Overview(
+        title="Semi-supervised: accuracy after fine-tuning with few labels",
+        unit="accuracy %",
+        columns=[f"{dataset}, {rate} %" for rate, dataset in columns],
+        lines={
+            NAMES.get(method, method): [figure_of(cells.get((*column, method))) for column in columns]
+            for method in dict.fromkeys(row.method for row in table)
+        },
+        usual_seeds=NUM_SEEDS,
+        notes=SETTING,
+    )

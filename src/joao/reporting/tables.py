@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, average_ranks, paired_gain, sample_std
+from joao.reporting.overview import Figure, Overview
 from joao.reporting.paper import ROWS, Published, unsupervised, unsupervised_rank
 
 OBJECTIVES = {
@@ -151,8 +152,15 @@ HEADER = [
 ]
 
 
-def overview(table: Sequence[Row]) -> str:
-    """One line a method, in the order of :data:`NAMES`, one column a data set, as Markdown; the paper's in brackets.
+SETTING = (
+    "Features are node labels alone, or a constant where there are none; C is chosen inside each training fold. "
+    "Average rank: of the places among the rows that the paper's table has, by our figures, over the data sets that "
+    "the row has a figure on; equal figures share places."
+)
+
+
+def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
+    """One line a method, in the order of :data:`NAMES`, one column a data set.
 
     In the last column is the average rank among the rows of the paper's table, see :func:`average_ranks`.
     """
@@ -168,12 +176,36 @@ def overview(table: Sequence[Row]) -> str:
         dict.fromkeys(row.method for row in table), key=lambda method: place.get(_own_name(method), len(place))
     )
     names = {row.method: row.name for row in table}
-    lines = []
-    for method in methods:
-        found = [cells.get((dataset, method)) for dataset in datasets]
-        figures = ["" if row is None else _overview_cell(row) for row in found]
-        lines.append([names[method], *figures, _rank_cell(method, ranks)])
-    return markdown(["accuracy %", *datasets, "average rank"], lines)
+    return Overview(
+        title="Unsupervised: accuracy of an SVM on frozen embeddings",
+        unit="accuracy %",
+        columns=datasets,
+        lines={names[method]: [figure_of(cells.get((dataset, method))) for dataset in datasets] for method in methods},
+        usual_seeds=5,
+        last=("average rank", {names[method]: _rank_cell(method, ranks) for method in methods}),
+        notes=SETTING,
+        left_open=left_open,
+    )
+
+
+class _Scored(Protocol):
+    """What the rows of all protocols have."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def std(self) -> float | None: ...
+    @property
+    def num_seeds(self) -> int: ...
+    @property
+    def paper(self) -> Published | None: ...
+
+
+def figure_of(row: _Scored | None) -> Figure | None:
+    """A row of any protocol as a figure of its overview."""
+    if row is None:
+        return None
+    return Figure(row.mean, row.std, row.num_seeds, row.paper.mean if row.paper else None)
 
 
 def _own_name(method: str) -> str:
@@ -185,11 +217,6 @@ def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
         return ""
     published = unsupervised_rank(method)
     return f"{ranks[method]:.1f}" + ("" if published is None else f" ({published:.1f})")
-
-
-def _overview_cell(row: Row) -> str:
-    paper = f" ({row.paper.mean:.1f})" if row.paper else ""
-    return with_deviation(row.mean, row.std, digits=1) + paper
 
 
 def with_deviation(mean: float, std: float | None, digits: int = 2) -> str:

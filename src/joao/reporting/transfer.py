@@ -10,8 +10,9 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.reporting.overview import Overview
 from joao.reporting.paper import Published, transfer
-from joao.reporting.tables import NAMES, markdown, with_deviation
+from joao.reporting.tables import NAMES, figure_of, with_deviation
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
@@ -104,24 +105,33 @@ def cells_of(row: Row) -> list[str]:
     return [row.dataset, row.name, *scores, gain, paper, difference, row.corpus]
 
 
-def overview(table: Sequence[Row]) -> str:
-    """One line a method, one column a data set, and the average of the lines that have all; the paper's in brackets."""
+SETTING = (
+    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs; that corpus cannot be had any more, and "
+    "table.md says what stands in for it. Epochs are chosen by the validation molecules; the paper's "
+    "figures are probably those of the last epoch."
+)
+
+
+def overview(table: Sequence[Row]) -> Overview:
+    """One line a method, one column a data set, and the average of the lines that have all."""
     datasets = list(dict.fromkeys(row.dataset for row in table))
     cells = {(row.dataset, row.method): row for row in table}
-    lines = []
-    for method in dict.fromkeys(row.method for row in table):
-        found = [cells.get((dataset, method)) for dataset in datasets]
-        line = ["" if row is None else _beside(row.mean, row.paper.mean if row.paper else None) for row in found]
-        lines.append([NAMES.get(method, method), *line, _average([row for row in found if row], len(datasets))])
-    return markdown(["ROC-AUC %", *datasets, "average"], lines)
+    methods = list(dict.fromkeys(row.method for row in table))
+    found = {method: [cells.get((dataset, method)) for dataset in datasets] for method in methods}
+    return Overview(
+        title="Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split",
+        unit="ROC-AUC %",
+        columns=datasets,
+        lines={NAMES.get(method, method): [figure_of(row) for row in line] for method, line in found.items()},
+        usual_seeds=10,
+        last=("average", {NAMES.get(method, method): _average(line) for method, line in found.items()}),
+        notes=SETTING,
+    )
 
 
-def _average(found: Sequence[Row], num_datasets: int) -> str:
-    if len(found) < num_datasets:
+def _average(line: Sequence[Row | None]) -> str:
+    found = [row for row in line if row is not None]
+    if len(found) < len(line):
         return ""
-    papers = [row.paper.mean for row in found if row.paper]
-    return _beside(float(np.mean([row.mean for row in found])), float(np.mean(papers)) if papers else None)
-
-
-def _beside(mean: float, paper: float | None) -> str:
-    return f"{mean:.1f}" + ("" if paper is None else f" ({paper:.1f})")
+    own, papers = float(np.mean([row.mean for row in found])), [row.paper.mean for row in found if row.paper]
+    return f"{own:.1f}" + (f" ({np.mean(papers):.1f}, {own - np.mean(papers):+.1f})" if papers else "")

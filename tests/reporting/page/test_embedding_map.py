@@ -37,6 +37,31 @@ def test_clusters_stay_apart_with_tsne(numbers):
     assert ((gaps.argmin(1) < 20) == (np.arange(40) < 20)).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(6, 3), (5, 1), (40, 5)])
+def test_umap_has_places_for_few_and_equal_embeddings(shape, numbers):
+    pytest.importorskip("umap")
+    for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
+        found = embedding_map(embeddings, "umap")
+        assert found.places.shape == (shape[0], 2)
+        assert np.isfinite(found.places).all()
+        assert found.axes == f"UMAP, {min(15, shape[0] - 1)} neighbours"
+
+
+def test_what_lies_far_out_is_drawn_at_the_edge(numbers):
+    embeddings = numbers.uniform(-1, 1, (400, 2)).astype(np.float32)
+    assert "edge" not in embedding_map(embeddings, "pca").axes
+    embeddings[7] = [1000, 0]
+    found = embedding_map(embeddings, "pca")
+    assert found.axes.endswith("; 1 further out, drawn at the edge")
+    middle = np.delete(found.places, 7, axis=0)
+    extent = np.ptp(middle, axis=0).max()
+    reached = abs(found.places[7] - middle.mean(0)).max()
+    assert reached == pytest.approx(extent, rel=0.1)  # half of it to the edge of the others, and half of it behind
+    few = embedding_map(embeddings[:100], "pca")
+    assert abs(few.places).max() > 5 * np.quantile(abs(few.places), 0.9)
+
+
 def test_whole_places_keep_one_scale():
     whole = whole_places(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
     assert whole.tolist() == [[0, 0], [1000, 250], [500, 0]]

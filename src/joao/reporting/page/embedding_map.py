@@ -14,6 +14,7 @@ from joao.randomness import derived_seed
 
 KINDS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 SIZE = 1000
+ENOUGH_FOR_OUTLIERS = 200
 
 
 def check_kind(kind: str) -> None:
@@ -41,8 +42,24 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     """The map of ``(G, d)`` embeddings.
 
     Columns are standardised first, as they are for scoring. PCA is exact; the others begin with it and are drawn from
-    a fixed seed.
+    a fixed seed. Of many graphs, the few that lie far out are drawn at the edge.
     """
+    return _without_outliers(_whole_map(embeddings, kind))
+
+
+def _without_outliers(found: EmbeddingMap) -> EmbeddingMap:
+    """Moves places to the edge that lie further out than half of the extent of 99 % of all, and says how many."""
+    if len(found.places) < ENOUGH_FOR_OUTLIERS:
+        return found
+    low, high = np.quantile(found.places, [0.005, 0.995], axis=0)
+    reach = (high - low).max() / 2
+    places = found.places.clip(low - reach, high + reach)
+    count = int((places != found.places).any(axis=1).sum())
+    told = f"; {count} further out, drawn at the edge" if count else ""
+    return EmbeddingMap(places, found.axes + told)
+
+
+def _whole_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     deviation = embeddings.std(axis=0, dtype=np.float64)
     centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
     if kind == "pca" or len(embeddings) < 5:
@@ -58,12 +75,13 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
             2, perplexity=perplexity, init="pca" if spread and start.shape[1] > 1 else "random", random_state=seed
         ).fit_transform(start)
         return EmbeddingMap(places.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}")
-    import umap
-
+    neighbours = min(15, len(start) - 1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed means one thread
-        places = umap.UMAP(n_neighbors=min(15, len(start) - 1), random_state=seed).fit_transform(start)
-    return EmbeddingMap(np.asarray(places, dtype=np.float64), "UMAP, 15 neighbours")
+        warnings.simplefilter("ignore")  # that a seed means one thread, and what else of it could be installed
+        import umap
+
+        places = umap.UMAP(n_neighbors=neighbours, random_state=seed).fit_transform(start)
+    return EmbeddingMap(np.asarray(places, dtype=np.float64), f"UMAP, {neighbours} neighbours")
 
 
 def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[NDArray[np.float64], str]:

@@ -1,0 +1,85 @@
+"""Fuzzes the readers one after the other and records what came of it: ``python -m fuzz.run --seconds 600``.
+
+Every target gets the same share of the seconds, in a process of its own. Inputs that cause a fault, and what the fuzzer
+learned, stay in ``--work``. Exit code 1 says that there were faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from joao.files import write_json
+from joao.provenance import machine, versions
+
+# fmt: off
+NAMES = (
+    "tu", "tu_zip", "jsonl", "edge_list", "graphml", "smiles_csv", "smi", "compressed", "packed", "packed_as_it_is",
+    "packed_xz", "shards", "ogb", "ogb_zip", "run", "finetuned_run", "exported", "exported_as_it_is",
+)
+# fmt: on
+_EXECUTED = re.compile(r"stat::number_of_executed_units:\s+([0-9]+)")
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=int, default=600, help="of all targets together")
+    parser.add_argument("--only", default=",".join(NAMES), help="targets, with commas")
+    parser.add_argument("--work", type=Path, default=Path("runs/fuzz"))
+    parser.add_argument("--out", type=Path, default=Path("results/fuzzing.json"))
+    given = parser.parse_args(words)
+    names = given.only.split(",")
+    share = max(1, given.seconds // len(names))
+    targets = {}
+    for name in names:
+        targets[name] = fuzzed(name, share, given.work.absolute() / name)
+        print(f"{name}: {targets[name]}", flush=True)
+    record = {
+        "what": "Every reader of a file from outside, fuzzed under coverage; python -m fuzz.run",
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {**versions(), "atheris": version("atheris")},
+        "machine": machine("cpu"),
+        "executions": sum(each["executions"] for each in targets.values()),
+        "seconds": round(sum(each["seconds"] for each in targets.values())),
+        "faults": sum(len(each["faults"]) for each in targets.values()),
+        "targets": targets,
+    }
+    add_record(given.out, record)
+    print(f"{record['executions']} executions in {record['seconds']} s, {record['faults']} faults: {given.out}")
+    return 1 if record["faults"] else 0
+
+
+def add_record(path: Path, record: dict[str, Any]) -> None:
+    """Writes ``record`` behind those of earlier times."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    write_json(path, [*earlier, record])
+
+
+def fuzzed(name: str, seconds: int, work: Path) -> dict[str, Any]:
+    """Executions, seconds and faults of one target; those of an earlier time are forgotten, what it learned is not."""
+    work.mkdir(parents=True, exist_ok=True)
+    for old in [*work.glob("fault*"), *work.glob("crash-*"), *work.glob("oom-*"), *work.glob("timeout-*")]:
+        old.unlink()
+    command = [sys.executable, "-m", "fuzz.one", name, str(seconds), str(work)]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    taken = time.monotonic() - started
+    executed = _EXECUTED.search(done.stderr + done.stdout)
+    file = work / "faults.jsonl"
+    faults = [json.loads(line)["fault"] for line in file.read_text().splitlines()] if file.exists() else []
+    faults += [path.name for kind in ("crash", "oom", "timeout") for path in sorted(work.glob(f"{kind}-*"))]
+    if done.returncode and not faults:
+        faults.append(f"ended with {done.returncode}: {' '.join(done.stderr.split())[-200:]}")
+    return {"executions": int(executed[1]) if executed else 0, "seconds": round(taken, 1), "faults": faults}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""What is fuzzed: every reader of a file that comes from outside.
+
+A target has a reader, which makes of bytes whatever it makes of a file, and seeds: bytes that it takes. What a reader
+wants in several files comes as one text, cut at lines ``=== name``, so that a fuzzer need not learn archives and
+compression first; archives and compressed files as such are targets of their own. Where a file has a checksum, it is
+put right, so that what lies behind it is reached.
+
+Two things may come of any bytes: graphs that hold what graphs promise, or a :class:`joao.UserError` of one line.
+Anything else is a fault.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from joao.data import packed
+from joao.data.base import Dataset
+from joao.data.pieces import rows_of
+from joao.data.shard_writer import ShardWriter
+from joao.data.shards import Shards
+from joao.data.sources import read
+from joao.data.synthetic import random_graphs
+from joao.errors import UserError
+
+Read = Callable[[bytes, Path], None]
+_CUT = b"=== "
+
+
+@dataclass(frozen=True)
+class Target:
+    """Bytes and an empty folder to a reader's work, and bytes to begin with."""
+
+    read: Read
+    seeds: tuple[bytes, ...]
+
+
+def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
+    """What should not have come of ``data``; None where all is well."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        target.read(data, folder)
+    except UserError as error:
+        told = str(error)
+        if "more memory than" in told:
+            return MemoryError(told)
+        return None if told and "\n" not in told else AssertionError(f"a message of several lines: {told!r}")
+    except Exception as error:
+        return error
+    return None
+
+
+def check(source: Dataset | Shards) -> None:
+    """What a reader gives must be what a data set promises."""
+    for piece in [source] if isinstance(source, Dataset) else [source.whole(), source[: min(len(source), 8)]]:
+        packed.check(piece)
+        assert len(piece.fingerprint) == 16
+
+
+def parts_of(data: bytes) -> dict[str, bytes]:
+    """The pieces of ``data`` by the names at their heads; names that leave the folder are left out."""
+    parts = {}
+    for piece in (b"\n" + data).split(b"\n" + _CUT)[1:]:
+        name, _, content = piece.partition(b"\n")
+        text = name.decode("ascii", "replace")
+        if text.replace("/", "").replace("_", "").replace(".", "").replace("-", "").isalnum() and ".." not in text:
+            parts[text.strip("/")] = content
+    return parts
+
+
+def joined(parts: Mapping[str, bytes]) -> bytes:
+    """The reverse of :func:`parts_of`."""
+    return b"\n".join(_CUT + name.encode() + b"\n" + content for name, content in parts.items())
+
+
+def of_file(name: str, pack: Callable[[bytes], bytes] = bytes) -> Read:
+    """Reads the bytes, packed, as a file of this name."""
+
+    def run(data: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(pack(data))
+        check(read(folder / name))
+
+    return run
+
+
+def of_folder(suffix: str = "", pack: Callable[[bytes], bytes] = bytes) -> Read:
+    """Reads the parts of the bytes as the files of a folder."""
+
+    def run(data: bytes, folder: Path) -> None:
+        _write(folder / "some", {f"{name}{suffix}": pack(part) for name, part in parts_of(data).items()})
+        check(read(folder / "some"))
+
+    return run
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        if not path.parent.is_file() and not path.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def any_compressed(data: bytes, folder: Path) -> None:
+    """The first byte chooses what the others are."""
+    names = ("a.csv.gz", "a.csv.xz", "a.smi.gz", "a.smi.xz", "a.jsonl.gz", "a.safetensors.xz")
+    path = folder / names[data[0] % len(names)] if data else folder / names[0]
+    path.write_bytes(data[1:])
+    check(read(path))
+
+
+def mended(data: bytes) -> bytes:
+    """A packed file with the lengths and the checksum that its contents should have, as far as that can be told."""
+    try:
+        length = int.from_bytes(data[:8], "little")
+        entries = json.loads(data[8 : 8 + length])
+        metadata, place = entries.pop("__metadata__"), 0
+        for entry in entries.values():
+            size = int(np.prod(entry["shape"])) * np.dtype(packed.TYPES[entry["dtype"]]).itemsize
+            if not 0 <= size < 1 << 20:
+                return data
+            entry["data_offsets"] = [place, place + size]
+            place += size
+        arrays = data[8 + length :][:place].ljust(place, b"\0")
+        metadata.pop("checksum", None)
+        digest = hashlib.sha256(json.dumps([metadata, entries], sort_keys=True).encode() + arrays)
+        return packed.header_of({**metadata, "checksum": digest.hexdigest()}, entries) + arrays
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return data
+
+
+def shard_folder(data: bytes, folder: Path) -> None:
+    """A store some of whose files are others; what the index says of the shards' sizes and checksums is put right."""
+    files = {**_STORE, **{name: part for name, part in parts_of(data).items() if name in _STORE}}
+    shards = {name: mended(part) for name, part in files.items() if name.startswith("shard-")}
+    try:
+        told = json.loads(files["index.json"])
+        for each in told["shards"]:
+            content = shards[each["file"]]
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            each.update(bytes=len(content), checksum=header["__metadata__"]["checksum"])
+        files["index.json"] = json.dumps(told).encode()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        pass
+    _write(folder / "some.joao", {**files, **shards})
+    check(read(folder / "some.joao"))
+
+
+def _zip(files: Mapping[str, bytes], method: int) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def _packed(dataset: Dataset) -> bytes:
+    return b"".join(bytes(piece) for piece in packed.pieces_of(dataset))
+
+
+def _store(dataset: Dataset) -> dict[str, bytes]:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        writer = ShardWriter(Path(folder) / "made", dataset.name, "made to be fuzzed")
+        for first in range(0, len(dataset), 2):
+            writer.add(rows_of(dataset, first, first + 2), 0, 2)
+        writer.finish()
+        return {path.name: path.read_bytes() for path in sorted((Path(folder) / "made").iterdir())}
+
+
+_TU = {
+    "s_A.txt": b"1, 2\n2, 1\n3, 4\n4, 3\n",
+    "s_graph_indicator.txt": b"1\n1\n2\n2\n",
+    "s_graph_labels.txt": b"-1\n1\n",
+    "s_node_labels.txt": b"0\n1\n1\n2\n",
+    "s_node_attributes.txt": b"1.5, 2\n-1e3, 4\n5, 6\n7, 8\n",
+    "s_edge_labels.txt": b"0\n0\n1\n1\n",
+    "s_edge_attributes.txt": b"0.5\n0.5\n1\n1\n",
+}
+_OGB = {
+    "raw/num-node-list": b"2\n3\n",
+    "raw/num-edge-list": b"1\n2\n",
+    "raw/edge": b"0,1\n0,1\n1,2\n",
+    "raw/graph-label": b"0\n1\n",
+}
+_ATOM = b"5,0,4,5,3,0,2,0,0\n"
+_OGB_MOLECULES = {
+    **_OGB,
+    "raw/node-feat": _ATOM * 5,
+    "raw/edge-feat": b"0,0,0\n" * 3,
+    "mapping/mol": b"active,smiles,mol_id\n0,CC,a\n1,CCC,b\n",
+}
+_SYNTAX = ("raw/node_depth", "raw/node_is_attributed", "raw/node_dfs_order")
+_OGB_CODE = {**_OGB, "raw/node-feat": b"1,2\n" * 5, **dict.fromkeys(_SYNTAX, b"0\n1\n0\n1\n2\n")}
+_OGB_PLAIN = {**_OGB, "raw/edge-feat": b"0.5,1\n0,1\n1,0\n"}
+_JSON = (
+    b'{"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": 1}\n'
+    b'{"edges": [[0, 1]], "num_nodes": 3, "node_labels": ["C", "C", "N"], "label": 0}\n',
+    b'{"edges": [[0, 1]], "num_nodes": 2, "node_attributes": [[1, 2.5], [3, 4]], "edge_attributes": [[0.5]]}\n',
+)
+_EDGES = b"graph,source,target,weight,label\nwater,O,H1,0.5,polar\nwater,O,H2,0.5,polar\nargon,Ar,,,inert\n"
+_CSV = b'mol_id,smiles,toxic,logP,source\nTOX1,CCO,0,-0.31,A\n"TOX2",c1ccccc1,,2.13,B\n'
+_SMI = b"CCO ethanol\nC[C@H](N)C(=O)O\tL-alanine\n[Na+].[Cl-] salt\n"
+_GRAPHML = (
+    b'<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+    b'<key id="d0" for="node" attr.name="size" attr.type="double"><default>1</default></key>'
+    b'<key id="d1" for="edge" attr.name="w" attr.type="int"/><key id="d2" for="graph" attr.name="y" attr.type="int"/>'
+    b'<graph edgedefault="undirected"><data key="d2">1</data><node id="a"><data key="d0">2.5</data></node>'
+    b'<node id="b"/><edge source="a" target="b"><data key="d1">3</data></edge></graph></graphml>'
+)
+_GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
+_STORE = _store(_GRAPHS)
+
+_COMPRESSED = (
+    *(gzip.compress(_EDGES), lzma.compress(_CSV), gzip.compress(_SMI), lzma.compress(_SMI)),
+    *(gzip.compress(_JSON[0]), lzma.compress(_packed(_GRAPHS))),
+)
+
+TARGETS: dict[str, Target] = {
+    "tu": Target(of_folder(), (joined(_TU), joined(dict(list(_TU.items())[:2])))),
+    "tu_zip": Target(of_file("some.zip"), (_zip(_TU, zipfile.ZIP_STORED), _zip(_TU, zipfile.ZIP_LZMA))),
+    "jsonl": Target(of_file("a.jsonl"), _JSON),
+    "edge_list": Target(of_file("a.csv"), (_EDGES,)),
+    "graphml": Target(of_file("a.graphml"), (_GRAPHML,)),
+    "smiles_csv": Target(of_file("b.csv"), (_CSV,)),
+    "smi": Target(of_file("a.smi"), (_SMI, b"smiles\tactive\nCCO\t1\nCC\t0\n")),
+    "compressed": Target(
+        any_compressed,
+        tuple(bytes([number]) + content for number, content in enumerate(_COMPRESSED)),
+    ),
+    "packed": Target(of_file("a.safetensors", mended), (_packed(_GRAPHS),)),
+    "packed_as_it_is": Target(of_file("a.safetensors"), (_packed(_GRAPHS),)),
+    "packed_xz": Target(of_file("a.safetensors.xz", lambda data: lzma.compress(mended(data))), (_packed(_GRAPHS),)),
+    "shards": Target(shard_folder, (joined({"index.json": _STORE["index.json"]}), joined(_STORE))),
+    "ogb": Target(
+        of_folder(".csv.gz", lambda part: gzip.compress(part, 1)),
+        tuple(joined(files) for files in (_OGB, _OGB_PLAIN, _OGB_MOLECULES, _OGB_CODE)),
+    ),
+    "ogb_zip": Target(
+        of_file("ogbg_ppa.zip"),
+        (_zip({f"a/{name}.csv.gz": gzip.compress(part) for name, part in _OGB_PLAIN.items()}, zipfile.ZIP_STORED),),
+    ),
+}

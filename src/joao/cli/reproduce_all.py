@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from joao.cli._shared import DataRoot, Device, Output, Quiet
+from joao.errors import UserError, nearest
+
+# From cheap to dear, so that what was interrupted has left as many whole tables as can be.
+PARTS = {
+    "unsupervised": ["unsupervised", "objectives"],
+    "semi-supervised": ["semi-supervised"],
+    "ablations": ["prior", "strength", "pairs"],
+    "figures": ["figure-2", "figure-3"],
+    "ogb": ["ogb"],
+    "transfer": ["transfer"],
+}
+
+
+def everything(
+    parts: Annotated[
+        str, typer.Option(help=f"Of {', '.join(PARTS)}, with commas between.", show_default="all that suit the device")
+    ] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")] = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compute whatever has no record yet, table after table, the cheap ones first.
+
+    What cannot be done, as where data are absent, is told, and the next table begun. On a CPU, pre-training on millions
+    of molecules (the part transfer) is left out unless it is named.
+    """
+    from joao.training.device import pick_device
+
+    output = Output(quiet)
+    failed = []
+    on_gpu = pick_device(device).type == "cuda"
+    chosen = [name.strip() for name in parts.split(",") if name.strip()] or [
+        name for name in PARTS if on_gpu or name != "transfer"
+    ]
+    for name in chosen:
+        if name not in PARTS:
+            raise UserError(f"--parts {parts}: unknown part '{name}'. {nearest(name, list(PARTS))}")
+    commands = _commands({"jobs": jobs, "device": device, "data_root": data_root, "quiet": quiet}, precision)
+    for name in [name for part in PARTS if part in chosen for name in PARTS[part]]:
+        output.say(f"joao reproduce {name}")
+        try:
+            commands[name]()
+        except UserError as error:
+            output.notice(f"{name}: {error}")
+            failed.append(name)
+    if failed:
+        raise UserError(f"reproduce all: not done, for the reasons above: {', '.join(failed)}.")
+    output.say("Next, one page of all tables: joao results --out results.html")
+
+
+def _commands(shared: dict[str, Any], precision: str) -> dict[str, Callable[[], None]]:
+    from joao.cli import figures, reproduce
+
+    exact = {**shared, "precision": precision}
+    return {
+        "unsupervised": lambda: reproduce.unsupervised(**shared),
+        "objectives": lambda: reproduce.objectives(**shared),
+        "semi-supervised": lambda: reproduce.semi_supervised(**exact),
+        "figure-2": lambda: figures.figure_2(**shared),
+        "figure-3": lambda: figures.figure_3(quiet=shared["quiet"]),
+        "ogb": lambda: reproduce.ogb(**exact),
+        "transfer": lambda: reproduce.transfer(**exact),
+        **{name: lambda name=name: reproduce.ablation(name)(**exact) for name in reproduce.ABLATIONS},  # type: ignore[misc]
+    }

@@ -1,0 +1,116 @@
+"""The examples of the documents run: each page's blocks in their order, in a folder of their own.
+
+A block that cannot run has a line ``<!-- not run: why -->`` before it. Trainings are cut to an epoch or two, and
+scoring to two folds; beyond that, examples run as they stand.
+"""
+
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from joao import estimator
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
+BLOCK = re.compile(r"^(?:<!-- (not run): .+ -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELLS = ("sh", "bash", "console")
+QUICK = {
+    "pretrain": ["--epochs", "1"],
+    "finetune": ["--epochs", "1"],
+    "evaluate": ["--folds", "2"],
+    "compare": ["--epochs", "1", "--folds", "2", "--partitions", "1"],
+}
+NEEDS = {"attr_masking": "rdkit", "pretrained": "rdkit", "compare": "gensim"}
+SLOW = ("compare", "report", "plug-in", "methods/baselines")
+SMILES = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCOC(C)=O"]
+
+
+def blocks(page):
+    """Language and text of every block that is to be run."""
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [(language, text) for not_run, language, text in found if not not_run and language in ("python", *SHELLS)]
+
+
+def name_of(page):
+    return page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+
+
+def parameters():
+    for page in PAGES:
+        if blocks(page):
+            marks = [pytest.mark.slow] if name_of(page) in SLOW else []
+            yield pytest.param(page, marks=marks, id=name_of(page))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Trainings of the estimator have at most two epochs, and pictures need no screen."""
+    make = estimator.make_recipe
+
+    def make_short(*arguments, **options):
+        recipe = make(*arguments, **options)
+        epochs = min(recipe.training.epochs, 2)
+        return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, epochs=epochs))
+
+    monkeypatch.setattr(estimator, "make_recipe", make_short)
+    matplotlib.use("agg")
+
+
+@pytest.fixture
+def files_of_a_user(tmp_path):
+    """The files that examples call theirs."""
+    for name in ("molecules.csv", "new.csv"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in ["smiles", *SMILES]))
+    graphs = [{"num_nodes": 4, "edges": [[0, 1], [1, 2], [2, number % 4]], "label": number % 2} for number in range(24)]
+    (tmp_path / "my_graphs.jsonl").write_text("".join(f"{json.dumps(graph)}\n" for graph in graphs))
+
+
+def run_shell(text, joao):
+    """Lines of joao in this process, with less to do, and others in a shell."""
+    others = []
+    for line in text.splitlines():
+        if not line.startswith("joao "):
+            others.append(line)
+            continue
+        if others:
+            subprocess.run(["bash", "-euc", "\n".join(others)], check=True)
+            others = []
+        _, command, *words = shlex.split(line, comments=True)
+        quick = QUICK.get(command, [])
+        further = [] if quick and quick[0] in words else quick
+        outcome = joao(command, *words, *further)
+        assert outcome.code == 0, f"{line}\n{outcome.err}"
+
+
+@pytest.mark.parametrize("page", list(parameters()))
+def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
+    if page.stem in NEEDS:
+        pytest.importorskip(NEEDS[page.stem])
+    names = {"__name__": "example"}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, str(page), "exec"), names)
+        else:
+            run_shell(text, joao)
+
+
+def test_every_method_has_a_page_with_an_example_in_both_languages():
+    from joao.recipe import METHODS
+
+    text = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    for method in METHODS:
+        own = [page for page in PAGES if f"--method {method}" in text[page] and f'JOAO("{method}"' in text[page]]
+        assert own or method == "gae", method  # which is another name of edge_pred
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_block_of_commands_says_what_it_is(page):
+    """Or it would not be run."""
+    unnamed = [text for _, language, text in BLOCK.findall(page.read_text(encoding="utf-8")) if not language]
+    assert [text for text in unnamed if text.startswith(("joao ", "import ", "from "))] == []
