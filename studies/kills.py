@@ -154,7 +154,7 @@ def wait_for_writing(folder: Path, seconds: float = 0.2) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
-            if any(entry.name.startswith(".") for entry in os.scandir(folder)):
+            if any(name.startswith(".") for name in os.listdir(folder)):
                 return
         except OSError:  # it is not there yet
             time.sleep(0.001)
