@@ -1,6 +1,6 @@
 """What does the user see, and what is kept, when something goes wrong?
 
-    python studies/faults.py results/faults.json results/faults.md
+    python studies/faults.py results/faults.json results/faults.md [--only NAME,NAME]
 
 Every fault is caused on purpose, to ``joao`` in a process of its own: a signal, a disk that is full or read-only, memory
 that ends, files that are cut or changed. Each is one function, which gets an empty folder; to add one, write it and name it in
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
 from joao import experiment  # noqa: F401
 from joao.cli import main
 from joao.files import write_file, write_json
-from joao.provenance import command, machine, versions
+from joao.provenance import command, machine, source_hash, versions
 from joao.reporting import figures  # noqa: F401
 from joao.reporting.tables import markdown
 from joao.run import Run
@@ -144,7 +144,7 @@ def nan_after(step: int) -> Callable[[], None]:
             if training.step == step - 1:
                 next(training.model.parameters()).data.fill_(torch.nan)
 
-        Pretraining._follow = spoil  # type: ignore[method-assign, assignment]
+        Pretraining._follow = spoil  # type: ignore[assignment, method-assign]
 
     return arrange
 
@@ -230,7 +230,12 @@ def second_ctrl_c(folder: Path) -> Outcome:
     wide = [*PRETRAIN, "--set", "encoder.width=1500", "--set", "training.batch_size=188", "--checkpoint-every", "1"]
     code, said = stopped_by(folder, signal.SIGINT, signal.SIGINT, words=wide, epochs=1)
     steps = int(Run.open(folder / "run").checkpoints()[0].stem.split("-")[1])
-    return Outcome("a second Ctrl-C, while a slow step was under way", said, code, f"checkpoint of step {steps}")
+    return Outcome(
+        "a second Ctrl-C 0.1 s after the first, in a training with slow steps",
+        said,
+        code,
+        f"checkpoint of step {steps}",
+    )
 
 
 def sigkill(folder: Path) -> Outcome:
@@ -440,10 +445,11 @@ def page(record: dict[str, Any]) -> str:
         for row in record["rows"]
     ]
     found, where = record["versions"], record["machine"]
+    sources = dict.fromkeys(row["source"] for row in record["rows"])
     return "\n\n".join(
         [
             "# Faults caused on purpose",
-            f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {found['source']}), torch "
+            f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {', '.join(sources)}), torch "
             f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused to a real process; `joao pretrain "
             f"MUTAG --out run {shlex.join(SMALL)}`, unless it says otherwise.",
             markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
@@ -456,21 +462,24 @@ def make() -> None:
     parser.add_argument("json", type=Path)
     parser.add_argument("markdown", type=Path)
     parser.add_argument(
-        "--only", help="names of functions, with commas between; prints what came of them, and writes nothing"
+        "--only", default="", help="names of functions, with commas between; other rows stay as they are"
     )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["JOAO_CACHE"] = "off"
-    chosen = [fault for fault in FAULTS if not arguments.only or fault.__name__ in arguments.only.split(",")]
-    rows = []
-    for fault in chosen:
-        with TemporaryDirectory() as place:
-            found = {"name": fault.__name__, **asdict(fault(Path(place)))}
-            rows.append({**found, "said": found["said"].replace(f"{place}/", "")})
-        print(rows[-1], flush=True)
-    if arguments.only:
-        return
-    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": rows}
+    only = arguments.only.split(",") if arguments.only else []
+    rows = {}
+    if only:
+        rows = {row["name"]: row for row in json.loads(arguments.json.read_text(encoding="utf-8"))["rows"]}
+    for fault in FAULTS:
+        if not only or fault.__name__ in only:
+            with TemporaryDirectory() as place:
+                found = asdict(fault(Path(place)))
+            said = found["said"].replace(f"{place}/", "")
+            rows[fault.__name__] = {"name": fault.__name__, **found, "said": said, "source": source_hash()}
+            print(rows[fault.__name__], flush=True)
+    ordered = [rows[fault.__name__] for fault in FAULTS if fault.__name__ in rows]
+    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": ordered}
     write_json(arguments.json, record)
     write_file(arguments.markdown, page(record))
 

@@ -141,6 +141,9 @@ def disturb(tally: Tally, start: Start, folder: Path, longest: float, kills: int
         resume = (folder / "run.json").exists()
         if resume:
             look(tally, folder)
+            if Run.open(folder).info.finished:  # killed on its way out
+                tally.runs += 1
+                return
         else:
             tally.before_the_run += 1
             shutil.rmtree(folder, ignore_errors=True)

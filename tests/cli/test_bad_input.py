@@ -217,7 +217,7 @@ DAMAGES = {
     "no weights": (lambda run: (run / "weights.safetensors").unlink(), "weights.safetensors: cannot be read"),
     "no recipe": (lambda run: (run / "recipe.toml").unlink(), "recipe.toml: cannot be read"),
     "newer": (newer, "is newer than this version of joao knows."),
-    "unfinished": (unfinished, "is not finished. Go on with 'joao pretrain --resume run'."),
+    "unfinished": (unfinished, "is not finished. Go on: joao pretrain --resume run"),
     "of another width": (wider, "run: its weights do not fit its recipe"),
 }
 

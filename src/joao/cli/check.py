@@ -9,7 +9,9 @@ from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, silence_li
 
 
 def check(
-    record: Annotated[Path, typer.Argument(help="A record, such as results/unsupervised/MUTAG/joao-0.json.")],
+    record: Annotated[
+        Path, typer.Argument(metavar="RECORD", help="A record, such as results/unsupervised/MUTAG/joao-0.json.")
+    ],
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
