@@ -9,7 +9,9 @@ from joao.cli._shared import AsJson, Output, Quiet
 
 
 def results(
-    records: Annotated[Path, typer.Argument(help="Folder of the records of 'joao reproduce'.")] = Path("results"),
+    records: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="Folder of the records of 'joao reproduce'.")
+    ] = Path("results"),
     out: Annotated[
         Path | None, typer.Option(help="Page of all tables to write: .md, .tex or .html.", show_default="none")
     ] = None,
