@@ -3,6 +3,7 @@
 from joao.catalogue import catalogue
 from joao.policies.base import Policy as Policy
 from joao.policies.fixed import Fixed as Fixed
+from joao.policies.given import Given as Given
 from joao.policies.kullback_leibler import KullbackLeibler as KullbackLeibler
 from joao.policies.maximiser import Maximiser as Maximiser
 from joao.policies.min_max import MinMax as MinMax

@@ -1,0 +1,43 @@
+"""A table that is given."""
+
+import pytest
+import torch
+
+from joao.errors import UserError
+from joao.policies import Given
+from joao.recipe import make_recipe
+
+POOL = ["node_drop", "identity"]
+
+
+def test_numbers_are_shares_of_their_sum_and_stay(generator):
+    policy = Given(POOL, table=[[2, 0], [1, 1]])
+    expected = torch.tensor([[0.5, 0.0], [0.25, 0.25]], dtype=torch.float64)
+    assert torch.equal(policy.probabilities, expected)
+    policy.update(torch.rand(2, 2))
+    assert torch.equal(policy.probabilities, expected)
+    drawn = policy.sample(40_000, generator())
+    shares = torch.bincount(drawn @ torch.tensor([2, 1]), minlength=4).view(2, 2) / len(drawn)
+    torch.testing.assert_close(shares.double(), expected, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[1, 1]], "must be 2 rows of 2 numbers"),
+        ([[1], [1, 1]], "must be 2 rows of 2 numbers"),
+        ([[1, -1], [1, 1]], "numbers of 0 or more"),
+        ([[0, 0], [0, 0]], "some more than 0"),
+        ([[1, float("nan")], [1, 1]], "numbers of 0 or more"),
+        ([[1, float("inf")], [1, 1]], "numbers of 0 or more"),
+    ],
+)
+def test_what_is_no_table(table, message):
+    with pytest.raises(UserError, match=message):
+        Given(POOL, table=table)
+
+
+def test_a_recipe_has_it_by_name():
+    table = [[1.0, 0.0], [0.0, 1.0]]
+    recipe = make_recipe({"augmentations": POOL, "policy": {"name": "given", "table": table}})
+    assert make_recipe(recipe.table()) == recipe
