@@ -80,7 +80,7 @@ def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
 def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_path):
     outcome = joao("embed", run[0], table, "--out", "e.csv")
     assert outcome.code == 0
-    assert "tox: 3 of 11 rows are no molecules and have blank rows, see e.failures.csv." in outcome.err
+    assert "tox: 3 of 11 rows are no molecules and have blank rows, see e.csv.failures.csv." in outcome.err
     assert outcome.out.startswith("e.csv: 8 molecules, 16 dimensions, 3 blank rows.\n")
     lines = rows("e.csv")[1:]
     assert [line[0] for line in lines] == NAMES
@@ -88,7 +88,7 @@ def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_pa
     assert blank == BLANK
     assert all("" not in line[1:] for number, line in enumerate(lines) if number not in BLANK)
     assert lines[0][1:] == lines[7][1:]  # ethanol twice
-    assert [tuple(line[:3]) for line in rows("e.failures.csv")[1:]] == FAILURES
+    assert [tuple(line[:3]) for line in rows("e.csv.failures.csv")[1:]] == FAILURES
     expected = load_run(run[0], device="cpu").embed(read(table)).numpy()
     found = np.array([line[1:] for number, line in enumerate(lines) if number not in BLANK], dtype=np.float64)
     np.testing.assert_array_equal(found.astype(np.float32), expected)
@@ -96,7 +96,7 @@ def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_pa
 
 def test_embeddings_as_npz(joao, run, table):
     told = json.loads(joao("embed", run[0], table, "--out", "e.npz", "--json").out)
-    assert told == {"file": "e.npz", "graphs": 8, "dimensions": 16, "blank": 3, "failures": "e.failures.csv"}
+    assert told == {"file": "e.npz", "graphs": 8, "dimensions": 16, "blank": 3, "failures": "e.npz.failures.csv"}
     with np.load("e.npz", allow_pickle=False) as file:
         assert np.flatnonzero(np.isnan(file["embeddings"]).all(axis=1)).tolist() == BLANK
         assert file["graph_names"].tolist() == NAMES
@@ -109,7 +109,7 @@ def test_without_names_and_failures_there_are_numbers_and_no_file_of_failures(jo
     outcome = joao("embed", run[0], "a.smi", "--out", "e.csv")
     assert (outcome.code, outcome.err) == (0, "")
     assert [line[0] for line in rows("e.csv")[1:]] == ["0", "1"]
-    assert not (tmp_path / "e.failures.csv").exists()
+    assert not (tmp_path / "e.csv.failures.csv").exists()
 
 
 def test_named_columns_are_kept_in_the_run(joao, tmp_path):

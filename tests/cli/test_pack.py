@@ -49,7 +49,7 @@ def test_a_table_by_way_of_shards(joao, table):
             np.testing.assert_allclose(one[name], other[name], rtol=1e-5)
         else:
             assert (one[name] == other[name]).all()
-    assert Path("a.failures.csv").read_text() == Path("b.failures.csv").read_text()
+    assert Path("a.npz.failures.csv").read_text() == Path("b.npz.failures.csv").read_text()
 
 
 def test_a_run_on_shards_goes_on(joao, labelled, monkeypatch):

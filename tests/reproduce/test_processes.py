@@ -1,6 +1,10 @@
 """Work in one process or several."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -52,3 +56,35 @@ def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
     told = [path.read_text().split() for path in paths]
     assert [threads for _, threads in told] == ["1"] * 4
     assert str(os.getpid()) not in {process for process, _ in told}
+
+
+@pytest.mark.parametrize("ready", [False, True], ids=["workers are starting", "workers are at work"])
+def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
+    (tmp_path / "work.py").write_text(
+        "import pathlib, time\n"
+        "from joao.reproduce.processes import done_one_by_one\n"
+        "def wait(name):\n"
+        "    pathlib.Path(name).touch()\n"
+        "    time.sleep(300)\n"
+        "if __name__ == '__main__':\n"
+        "    print('begun', flush=True)\n"
+        "    try:\n"
+        "        list(done_one_by_one(wait, ['a', 'b'], jobs=2))\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('stopped')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "work.py"],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(1.5)  # they import torch
+    while ready and not (tmp_path / "a").exists() and process.poll() is None:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (out, err, process.returncode) == ("stopped\n", "", 0)

@@ -17,7 +17,7 @@ def require_gensim() -> None:
     try:
         import gensim  # noqa: F401
     except ImportError as error:
-        raise UserError("gensim is not installed: pip install 'joao[baselines]'") from error
+        raise UserError("gensim is not installed: pip install gensim") from error
 
 
 def gensim_seed(seed: int, purpose: str) -> int:

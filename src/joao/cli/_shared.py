@@ -143,6 +143,12 @@ def columns_of(smiles: str | None, identifiers: str | None, tasks: list[str] | N
     return {role: column for role, column in given.items() if column is not None}
 
 
+def column_words(smiles: str | None, identifiers: str | None) -> str:
+    """The same as words behind a source, for a command that is to read it likewise."""
+    given = {"--smiles": smiles, "--id": identifiers}
+    return "".join(f" {option} {quoted(column)}" for option, column in given.items() if column is not None)
+
+
 def read_data(
     source: str,
     data_root: str | None,

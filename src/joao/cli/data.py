@@ -12,6 +12,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    column_words,
     columns_of,
     open_data,
     quoted,
@@ -78,7 +79,7 @@ def data(
         raise UserError(f"{source}: --check is for shards; any other file is checked whenever it is read.")
     split = _official_split(dataset, source, data_root)
     if dataset.kind in ("molecules", "ogb_molecules"):
-        _describe_molecules(dataset, source, split, output)
+        _describe_molecules(dataset, f"{quoted(source)}{column_words(smiles, identifiers)}", split, output)
         return
     sizes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
     classes = [] if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0]).tolist()
@@ -141,7 +142,7 @@ def _tell_split(split: dict[str, Any], output: Output) -> None:
         output.say(f"  {title} by {facts['by']}: {sizes}")
 
 
-def _describe_molecules(dataset: Dataset, source: str, split: dict[str, Any], output: Output) -> None:
+def _describe_molecules(dataset: Dataset, words: str, split: dict[str, Any], output: Output) -> None:
     import numpy as np
 
     atoms, bonds = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
@@ -169,7 +170,7 @@ def _describe_molecules(dataset: Dataset, source: str, split: dict[str, Any], ou
     if len(facts["tasks"]) > TASKS_SHOWN:
         output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; all with --json")
     _tell_split(split, output)
-    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+    output.say(f"Next: joao pretrain {words} --out {quoted(f'runs/{dataset.name}')}")
 
 
 def _describe_shards(shards: Shards, source: str, check: bool, output: Output) -> None:

@@ -14,6 +14,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    column_words,
     columns_of,
     free_path,
     open_data,
@@ -47,7 +48,7 @@ def embed(
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .npz or .csv.")
     check_new(out)
     run, source = _model_and_data(run, source, pretrained)
-    failures = out.with_suffix(".failures.csv")
+    failures = out.with_name(f"{out.name}.failures.csv")
     check_new(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
@@ -72,11 +73,12 @@ def embed(
         blank = f", {len(dataset.failures)} blank rows"
     output.result(result)
     output.say(f"{out}: {embeddings.shape[0]} {dataset.kind}, {embeddings.shape[1]} dimensions{blank}.")
+    words = f"{quoted(source)}{column_words(smiles, identifiers)}"
     if pretrained is None and trained.info.finetuned_on:
-        output.say(f"Next: joao predict {quoted(run)} {quoted(source)} --out {free_path(Path('predictions.csv'))}")
+        output.say(f"Next: joao predict {quoted(run)} {words} --out {free_path(Path('predictions.csv'))}")
     elif pretrained is None and dataset.targets is not None:
         tuned = free_path(run.with_name(f"{run.stem}-finetuned"))
-        output.say(f"Next: joao finetune {quoted(run)} {quoted(source)} --out {quoted(tuned)}")
+        output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}")
     elif pretrained is None and dataset.classes is not None:
         output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
     elif out.suffix == ".npz":

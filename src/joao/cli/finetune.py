@@ -15,6 +15,7 @@ from joao.cli._shared import (
     Output,
     Quiet,
     SmilesColumn,
+    column_words,
     columns_of,
     free_path,
     quoted,
@@ -154,7 +155,8 @@ def finetune(
     _tell(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))
     predictions = free_path(Path("predictions.csv"))
-    output.say(f"Next: joao predict {quoted(out)} {quoted(source)} --out {predictions}")
+    words = f"{quoted(source)}{column_words(smiles, identifiers)}"
+    output.say(f"Next: joao predict {quoted(out)} {words} --out {predictions}")
 
 
 def _named(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    column_words,
     columns_of,
     free_path,
     open_data,
@@ -124,7 +125,7 @@ def pretrain(
             logs=logs or (),
         )
         if process.rank == 0:
-            _finish(resume, trained, dataset, output)
+            _finish(resume, trained, dataset, column_words(smiles, identifiers), output)
         return
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
@@ -166,7 +167,7 @@ def pretrain(
         logs=logs or (),
     )
     if process.rank == 0:
-        _finish(out, trained, dataset, output)
+        _finish(out, trained, dataset, column_words(smiles, identifiers), output)
 
 
 def _voice(process: Place, quiet: bool, as_json: bool) -> Output:
@@ -199,11 +200,12 @@ def _tell_threads(run: Run, output: Output) -> None:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
 
 
-def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Output) -> None:
+def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, columns: str, output: Output) -> None:
     from joao.data import Dataset
 
     output.result(summary(run, trained))
-    embed = f"joao embed {quoted(run)} {quoted(trained.recipe.data)} --out {free_path(Path('embeddings.npz'))}"
+    words = f"{quoted(trained.recipe.data)}{columns}"
+    embed = f"joao embed {quoted(run)} {words} --out {free_path(Path('embeddings.npz'))}"
     if not isinstance(dataset, Dataset):  # its failures are listed in the store
         output.say(f"Next: {embed}")
         return
@@ -217,6 +219,6 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, output: Outp
         output.say(f"Next: {embed}")
     elif dataset.classes is None or (dataset.classes < 0).any():
         tuned = free_path(run.with_name(f"{run.name}-classifier"))
-        output.say(f"Next: joao finetune {quoted(run)} {quoted(trained.recipe.data)} --out {quoted(tuned)}, or {embed}")
+        output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}, or {embed}")
     else:
         output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")

@@ -20,7 +20,7 @@ def results(
 ) -> None:
     """Make the tables of all records again, each figure beside the paper's.
 
-    Nothing is computed: what has no record has no figure.
+    Nothing is computed: what has no record has no figure. The documents beside the records are written anew.
     """
     from joao.reporting.results import write_all
 

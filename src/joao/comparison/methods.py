@@ -76,8 +76,7 @@ def _checked(wanted: Sequence[str]) -> tuple[str, ...]:
             raise UserError(f"compare: unknown method '{name}'. {nearest(name, known())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
-                f"compare: {name} needs {package}, which is not installed. pip install 'joao[baselines]', or leave it "
-                "out."
+                f"compare: {name} needs {package}, which is not installed: pip install {package}, or leave it out."
             )
     return names
 

@@ -121,6 +121,6 @@ def holds_molecules(path: Path, columns: Columns) -> bool:
         return False  # its reader will tell what is missing
     found = ", ".join(header)[:200] or "an empty file"
     raise UserError(
-        f"{path}:1: neither a table of molecules, with a column 'smiles' (one of another name must be named), nor an "
-        f"edge list, with the columns {', '.join(NEEDED)}. Found: {found}."
+        f"{path}:1: neither a table of molecules, with a column 'smiles' (--smiles, in Python smiles=, tells another "
+        f"name), nor an edge list, with the columns {', '.join(NEEDED)}. Found: {found}."
     )

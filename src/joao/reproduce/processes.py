@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -32,10 +35,28 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        tasks = {pool.submit(compute, work): work for work in works}
+        with _deaf_children():
+            tasks = {pool.submit(compute, work): work for work in works}
         try:
             for task in as_completed(tasks):
                 task.result()
                 yield tasks[task]
+        except KeyboardInterrupt:
+            for child in multiprocessing.active_children():  # what they have not finished is computed again
+                child.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that are started meanwhile do not hear Ctrl-C, which is for this one; they would each speak of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

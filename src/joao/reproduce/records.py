@@ -32,6 +32,8 @@ def read_checked(path: Path, look: Callable[[dict[str, Any]], object]) -> dict[s
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         look(record)
         return record
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file.") from error
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error
 
