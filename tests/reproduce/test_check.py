@@ -86,5 +86,5 @@ def test_a_record_of_the_repository_holds():
 
 
 def test_what_is_no_record_is_told(tmp_path):
-    with pytest.raises(UserError, match="is not a record"):
+    with pytest.raises(UserError, match="there is no such file"):
         check_record(tmp_path / "nowhere.json", data_root=None)

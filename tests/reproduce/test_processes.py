@@ -80,11 +80,15 @@ def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background work does not hear it
     )
     assert process.stdout.readline() == "begun\n"
     time.sleep(1.5)  # they import torch
     while ready and not (tmp_path / "a").exists() and process.poll() is None:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert (out, err, process.returncode) == ("stopped\n", "", 0)

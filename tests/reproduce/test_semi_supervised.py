@@ -465,7 +465,7 @@ def test_a_damaged_record_is_told_in_one_line(content, tmp_path):
 
 
 def test_a_record_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="is not a record"):
+    with pytest.raises(UserError, match="there is no such file"):
         read_record(tmp_path / "nowhere.json")
 
 

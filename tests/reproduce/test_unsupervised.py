@@ -286,5 +286,5 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
 
 
 def test_what_is_not_a_record(tmp_path):
-    with pytest.raises(UserError, match="is not a record"):
+    with pytest.raises(UserError, match="there is no such file"):
         read_record(tmp_path / "nowhere.json")
