@@ -89,6 +89,7 @@ def run_shell(text, joao):
 
 
 @pytest.mark.parametrize("page", list(parameters()))
+@pytest.mark.filterwarnings("default::joao.errors.JoaoNotice")  # they are for the reader
 def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
