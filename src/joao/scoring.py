@@ -20,6 +20,7 @@ from joao.provenance import command, machine, versions
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")
+TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 OnFold = Callable[[int, float], None]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, TwinsTogether, all_cores
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.cli.reproduce_all import everything
@@ -31,6 +31,7 @@ def unsupervised(
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Pre-train on each training part alone (ten times the work).")
     ] = False,
+    twins_together: TwinsTogether = False,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = UNSUPERVISED,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
     device: Device = "auto",
@@ -46,7 +47,7 @@ def unsupervised(
     from joao.reproduce.unsupervised import cells, rows_of, why_not
 
     output = Output(quiet, as_json)
-    wanted = cells(_names(only), _names(methods), inductive=inductive)
+    wanted = cells(_names(only), _names(methods), inductive=inductive, twins_together=twins_together)
     for method in _names(methods) or rows_of("unsupervised"):
         for dataset in dict.fromkeys(cell.dataset for cell in wanted):
             if reason := why_not(dataset, method):
@@ -54,7 +55,7 @@ def unsupervised(
     table = rows(_frozen(wanted, out, jobs, device, data_root, output))
     output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
     output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
-    output.say(f"Table of all records: {out / 'table.md'}")
+    output.say(f"Table of all records: {out / ('variants.md' if inductive or twins_together else 'table.md')}")
     output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
 
 

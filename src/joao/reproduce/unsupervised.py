@@ -21,6 +21,7 @@ from joao.baselines.base import Rows
 from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.features import Features
+from joao.data.twins import count_twins, twins
 from joao.errors import UserError, nearest
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
@@ -32,23 +33,38 @@ from joao.memory import how_measured, peak_memory
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_origin, dataset_of, read_checked, write
-from joao.scoring import REFERENCES, classes_of, describe_data, origin
+from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.training.device import pick_device
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One seed of one method on one data set."""
+    """One seed of one method on one data set.
+
+    Attributes:
+        inductive: whether pre-training sees the training part of a fold alone.
+        twins_together: whether graphs that cannot be told apart are in the same fold (:mod:`joao.data.twins`).
+    """
 
     dataset: str
     method: str
     seed: int
     inductive: bool = False
+    twins_together: bool = False
+
+    @property
+    def variant(self) -> str:
+        """What is not as usual in it, ``twins``, ``inductive`` or ``twins-inductive``; empty where nothing is."""
+        return "-".join(["twins"] * self.twins_together + ["inductive"] * self.inductive)
+
+    @property
+    def row(self) -> str:
+        """Its row of a table, such as ``joao`` or ``joao-twins``."""
+        return "-".join(filter(None, [self.method, self.variant]))
 
     def path(self, records: Path) -> Path:
         """Where its record lies."""
-        kind = "-inductive" if self.inductive else ""
-        return records / self.dataset / f"{self.method}{kind}-{self.seed}.json"
+        return records / self.dataset / f"{self.row}-{self.seed}.json"
 
 
 @cache
@@ -71,6 +87,7 @@ def cells(
     methods: Sequence[str] = (),
     *,
     inductive: bool = False,
+    twins_together: bool = False,
     table: str = "unsupervised",
 ) -> list[Cell]:
     """The cells of a table, or of the named rows and columns; untrained encoders and histogram are always among them.
@@ -86,7 +103,7 @@ def cells(
     rows = [*REFERENCES, *(methods or rows_of(table))]
     columns = datasets or known_sets
     return [
-        Cell(column, row, seed, inductive=inductive and has_encoder(row) and row not in REFERENCES)
+        Cell(column, row, seed, inductive and has_encoder(row) and row not in REFERENCES, twins_together)
         for column in dict.fromkeys(columns)
         for row in dict.fromkeys(rows)
         for seed in grid()["seeds"]
@@ -131,13 +148,19 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
     classes = classes_of(dataset)
     started = time.perf_counter()
     facts: dict[str, Any] = {}
+    groups = twins(dataset) if cell.twins_together else None
     if cell.inductive:
         assert recipe is not None
-        scores = _inductive_scores(recipe, dataset, classes, device)
+        scores = _inductive_scores(recipe, dataset, classes, groups, device)
     else:
         rows, facts = _measured(cell, recipe, dataset, device)
         scores = evaluate_embeddings(
-            rows, classes, class_names=dataset.class_names, partitions=[cell.seed], kernel=_kernel(cell.method)
+            rows,
+            classes,
+            class_names=dataset.class_names,
+            partitions=[cell.seed],
+            kernel=_kernel(cell.method),
+            groups=groups,
         )
     return {
         "cell": dataclasses.asdict(cell),
@@ -146,8 +169,10 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
             "pre-training": "inductive: each training part"
             if cell.inductive
             else "transductive: all graphs, no labels",
+            **({} if groups is None else {"folds": TWINS_TOGETHER}),
         },
         "data": describe_data(dataset),
+        **({} if groups is None else {"twins": count_twins(groups, classes)._asdict()}),
         "chance": chance_level(classes),
         "scores": scores.to_json(),
         **_settings(cell),
@@ -209,14 +234,16 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
     }
 
 
-def _inductive_scores(recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], device: str) -> Scores:
+def _inductive_scores(
+    recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
+) -> Scores:
     """Pre-trains on each training part alone, so that test graphs are new to the encoder too."""
     partition = recipe.training.seed
     parts = []
-    shared = folds(classes, partition, class_names=dataset.class_names)
+    shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
     for train, test in shared:
         trained = pretrain(recipe, dataset.subset(train), device=device)
-        parts.append(score_folds(trained.embed(dataset).numpy(), classes, [(train, test)]))
+        parts.append(score_folds(trained.embed(dataset).numpy(), classes, [(train, test)], groups=groups))
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
     return Scores((PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen)),))
@@ -249,8 +276,10 @@ def is_done(cell: Cell, records: Path) -> bool:
     path = cell.path(records)
     if not path.exists():
         return False
+    record = read_record(path)
+    found = {**record, "cell": dataclasses.asdict(Cell(**record["cell"]))}  # older ones do not name every attribute
     expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
-    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
+    check_origin(path, found, expected, f"{cell.method} on {cell.dataset}")
     return True
 
 
