@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python studies/factors.py results/factors results/factors.md --data MUTAG,PROTEINS --jobs 2
 
 Every level differs by one thing from a row of `joao reproduce unsupervised`, whose records it is paired with. Three
-levels are not in the package, as the paper does not have them: the published code has (docs/deviations.md 3, 7, 9).
+levels are parts of the published code, which the package does not have (published_parts.py).
 What has a record is not computed again; the page is made of all there are.
 """
 
@@ -15,28 +15,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import cycle
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-import torch
+from published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from torch import Tensor
 
-from joao.augmentations import Augmentation
-from joao.augmentations.base import share_of
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.statistics import Gain
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import build_method
 from joao.files import make_folder, write_file
-from joao.graphs import GraphBatch
-from joao.heads import Heads
-from joao.policies import Policy
-from joao.policies.base import checked_losses
-from joao.policies.min_max import ascend
-from joao.randomness import order_within_groups, torch_generator
+from joao.randomness import torch_generator
 from joao.recipe import Recipe, make_recipe
 from joao.reporting.tables import gain_between, markdown, rows, with_deviation
 from joao.reproduce.processes import done_one_by_one
@@ -51,87 +43,6 @@ from joao.training.pretrain import Method, Pretraining
 UNSUPERVISED = Path(__file__).parent.parent / "results/unsupervised"
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
 BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}
-
-
-@final
-@dataclass(frozen=True)
-class OwnNeighbourhood(Augmentation):
-    r"""Subgraph as published for the unsupervised setting: the start and some of its own neighbours (deviation 9).
-
-    From a uniformly drawn start, a neighbour *of the start* is drawn :math:`n` times, with replacement; drawing ends
-    when :math:`\lfloor (1 - s) n \rfloor + 1` nodes are taken.
-    """
-
-    def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
-        if self.strength == 0:
-            return batch
-
-        def drawn_below(counts: Tensor) -> Tensor:
-            uniform = torch.rand(counts.numel(), dtype=torch.float64, device=batch.device, generator=generator)
-            return (uniform * counts).long()
-
-        of = batch.graph_of_node
-        start = batch.first_node[:-1] + drawn_below(batch.nodes_per_graph)
-        first_edge = batch.first_edge[start]
-        degree = (batch.first_edge[start + 1] - first_edge)[of]
-        edge = first_edge[of] + drawn_below(degree)  # one draw for each node of the graph, in the nodes' order
-        draw = torch.arange(batch.num_nodes, device=batch.device)
-        when = torch.full((batch.num_nodes,), torch.inf, dtype=torch.float64, device=batch.device)
-        when.scatter_reduce_(0, batch.source[edge[degree > 0]], draw[degree > 0].double(), "amin")
-        when[start] = -1
-        place = draw - batch.first_node[of]
-        most = share_of(batch.nodes_per_graph, 1 - self.strength) + 1
-        taken = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
-        taken[order_within_groups(when, of)[place < most[of]]] = True
-        return batch.keep_nodes(taken & when.isfinite())
-
-
-@final
-class HeadPerEpoch(Heads):
-    """JOAOv2's heads as published: a pair of them, drawn by the policy, for all views of an epoch (deviation 7).
-
-    Which augmentation made a view does not matter, except where the losses of pairs are measured. That is done without
-    gradients and once, at the end of an epoch, and is how its end is known here. Views are projected in turn.
-    """
-
-    def __init__(self, heads: Heads, policy: Policy, generator: torch.Generator) -> None:
-        super().__init__()
-        self.heads, self.policy, self.generator = heads, policy, generator
-        self.drawn: cycle[int] | None = None
-
-    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
-            self.drawn = None
-        else:
-            self.drawn = self.drawn or cycle(self.policy.sample(1, self.generator)[0].tolist())
-            augmentation = next(self.drawn)
-        projected: Tensor = self.heads(embeddings, augmentation)
-        return projected
-
-
-@final
-class OneSided(Policy):
-    """The first view is the graph itself; min-max over the augmentations of the second alone (deviation 3)."""
-
-    learns = True
-
-    def __init__(self, augmentations: Sequence[str], gamma: float, step: float) -> None:
-        super().__init__(augmentations)
-        self.gamma, self.step = gamma, step
-        (self.first,) = self.numbers(["identity"])
-        size = len(self.augmentations)
-        self.prior = torch.full((size,), 1 / size, dtype=torch.float64)
-        self.probabilities = self._table(self.prior)
-
-    def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))[self.first]
-        law = self.probabilities[self.first]
-        self.probabilities = self._table(ascend(law, losses, prior=self.prior, gamma=self.gamma, step=self.step))
-
-    def _table(self, law: Tensor) -> Tensor:
-        table = torch.zeros(law.numel(), law.numel(), dtype=torch.float64)
-        table[self.first] = law
-        return table
 
 
 PutIn = Callable[[Method, Recipe], Method]
@@ -269,14 +180,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     table = {(row.dataset, row.method): row for row in rows(records) if row.num_seeds == len(grid()["seeds"])}
     datasets = [name for name in grid()["datasets"] if any((name, level) in table for level in COMPUTED)]
     gains = {name: gains_of(name, records, [each for each in datasets if (each, name) in table]) for name in LEVELS}
-    lines = [
-        [
-            f"**{BASES[base]}**",
-            *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets),
-            "",
-        ]
-        for base in BASES
-    ]
+    lines = []
+    for base, words in BASES.items():
+        lines.append([words, *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets), ""])
     for name, level in LEVELS.items():
         cells = [
             in_words(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
@@ -293,9 +199,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
                 "Made from the records in `factors` and `unsupervised` by `python studies/factors.py`; not to be edited. "
                 f"Accuracy % of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes one thing and keeps all else; "
                 "in brackets behind it is what the base has. Behind the accuracy: its difference to the base on the same "
-                "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The first line "
-                "changes nothing but what is random: it shows what a difference without a cause looks like. The base is "
-                "JOAO, where a line does not say JOAOv2. " + where(records),
+                "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
+                "JOAO, where a line does not say JOAOv2. A line that changes nothing but the seed is among them: it shows what "
+                f"a difference without a cause looks like. {where(records, datasets)}",
                 markdown(["changed (base)", *datasets, "mean difference"], lines),
                 f"Of {len(intervals)} intervals, {apart} exclude zero. As each misses the true difference once in twenty times, about "
                 f"{len(intervals) / 20:.0f} would be expected to do so if nothing in the table mattered: a single one is a hint, not a finding.",
@@ -320,22 +226,21 @@ def verdict(gains: Mapping[str, Gain]) -> str:
     """Where an interval excludes zero."""
     higher = [name for name, gain in gains.items() if gain.low > 0]
     lower = [name for name, gain in gains.items() if gain.high < 0]
-    said = [f"{verb} on {', '.join(names)}" for verb, names in (("raises it", higher), ("lowers it", lower)) if names]
-    if not said:
-        return "no difference can be told on any set."
-    rest = "elsewhere no difference can be told" if len(higher) + len(lower) < len(gains) else ""
-    return "; ".join([*said, *([rest] if rest else [])]) + "."
+    said = [f"raises the accuracy on {', '.join(higher)}"] if higher else []
+    said += [f"lowers {'it' if higher else 'the accuracy'} on {', '.join(lower)}"] if lower else []
+    if len(higher) + len(lower) < len(gains):
+        said.append(f"{'elsewhere ' if said else ''}no difference can be told")
+    return "; ".join(said) + "."
 
 
-def where(records: Sequence[Mapping[str, Any]]) -> str:
-    """On which kind of device the records were made: other devices draw other random numbers."""
-    kinds = {
-        what: " and ".join(
-            sorted({each["machine"]["device"] for each in records if (each["cell"]["method"] in COMPUTED) == new})
-        )
-        for what, new in (("levels", True), ("bases", False))
-    }
-    return "Devices: " + ", ".join(f"{kind} ({what})" for what, kind in kinds.items()) + "."
+def where(records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
+    """On which kind of device the records were made: another one draws other random numbers."""
+    kinds: dict[bool, set[str]] = {True: set(), False: set()}
+    for record in records:
+        if record["cell"]["dataset"] in datasets:
+            kinds[record["cell"]["method"] in COMPUTED].add(record["machine"]["device"])
+    new, known = (" and ".join(sorted(kinds[each])) for each in (True, False))
+    return f"Device of the bases and of the rows without pre-training or learning: {known}; of all others: {new}."
 
 
 def main() -> None:
@@ -343,16 +248,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("page", type=Path)
     parser.add_argument("--data", default=",".join(DATA))
-    parser.add_argument("--levels", default=",".join(COMPUTED))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     make_folder(given.folder)
     wanted = [
-        Cell(name, level, seed)
-        for name in given.data.split(",")
-        for level in given.levels.split(",")
-        for seed in grid()["seeds"]
+        Cell(name, level, seed) for name in given.data.split(",") for level in COMPUTED for seed in grid()["seeds"]
     ]
     missing = [cell for cell in wanted if not is_done(cell, given.folder)]
     missing.sort(key=lambda cell: -level_recipe(cell).training.epochs)  # the longest first
