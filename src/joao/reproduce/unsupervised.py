@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.data.twins import count_twins, twins
-from joao.errors import UserError, nearest
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
@@ -32,7 +29,7 @@ from joao.files import make_folder
 from joao.memory import how_measured, peak_memory
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
 from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.training.device import pick_device
 
@@ -67,10 +64,9 @@ class Cell:
         return records / self.dataset / f"{self.row}-{self.seed}.json"
 
 
-@cache
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return tomllib.loads((files("joao.recipes") / "unsupervised.toml").read_text(encoding="utf-8"))
+    return recipe_of_table("unsupervised")
 
 
 def rows_of(table: str) -> list[str]:
@@ -96,10 +92,8 @@ def cells(
     """
     known_sets = list(grid()["datasets"] if table == "unsupervised" else grid()[table]["datasets"])
     known_methods = [*rows_of(table), *REFERENCES]
-    for kind, given, known in (("data set", datasets, known_sets), ("method", methods, known_methods)):
-        for name in given:
-            if name not in known:
-                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
+    check_known("data set", datasets, known_sets)
+    check_known("method", methods, known_methods)
     rows = [*REFERENCES, *(methods or rows_of(table))]
     columns = datasets or known_sets
     return [
@@ -220,18 +214,7 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
         calibrated = cell.method == "untrained"
         return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
-    last = trained.metrics[-1]
-    rate = np.median([epoch.graphs_per_second for epoch in trained.metrics])
-    return trained.embed(dataset).numpy(), {
-        "policy": {
-            "augmentations": list(trained.info.pool),
-            "probabilities": last.probabilities,
-            "pair losses": last.pair_losses,
-            "drawn": trained.counts.tolist(),
-        },
-        "losses": [epoch.loss for epoch in trained.metrics],
-        "graphs per second": float(rate),
-    }
+    return trained.embed(dataset).numpy(), learned(trained)
 
 
 def _inductive_scores(
@@ -273,21 +256,15 @@ def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) 
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe or other data made is told, not passed off as this."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
-    record = read_record(path)
-    found = {**record, "cell": dataclasses.asdict(Cell(**record["cell"]))}  # older ones do not name every attribute
     expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
-    check_origin(path, found, expected, f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record that was written before."""
 
     def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
+        record["cell"] = dataclasses.asdict(Cell(**record["cell"]))  # older ones do not name every attribute
         _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
 
     return read_checked(path, look)
