@@ -22,11 +22,11 @@ import numpy as np
 from published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from torch import Tensor
 
+from joao.building import build_method
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.statistics import Gain
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import build_method
 from joao.files import make_folder, write_file
 from joao.randomness import torch_generator
 from joao.recipe import Recipe, make_recipe

@@ -16,8 +16,8 @@ from joao.data.twins import twins
 from joao.errors import UserError
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
-from joao.experiment import Trained, untrained
 from joao.provenance import command, machine, versions
+from joao.trained import Trained, untrained
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")

@@ -17,8 +17,8 @@ from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import kernel_matrix, score_folds
-from joao.experiment import untrained
 from joao.recipe import make_recipe
+from joao.trained import untrained
 
 ROOT = os.environ.get("JOAO_DATA")
 GRID = [10.0**power for power in range(-3, 4)]

@@ -18,7 +18,7 @@ from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.reproduce import unsupervised as reproduce
 from joao.reproduce.unsupervised import (
     REFERENCES,
@@ -33,6 +33,7 @@ from joao.reproduce.unsupervised import (
     rows_of,
     why_not,
 )
+from joao.trained import untrained
 
 GRID = reproduce.grid()
 

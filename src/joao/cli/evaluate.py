@@ -22,7 +22,7 @@ from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.experiment import Trained
+    from joao.trained import Trained
 
 
 def evaluate(
@@ -47,8 +47,8 @@ def evaluate(
     if out is not None:
         check_new(out)
     output = Output(quiet, as_json)
-    from joao.experiment import load_run
     from joao.scoring import check_trained
+    from joao.trained import load_run
 
     trained = load_run(run, device=device)
     check_trained(trained)

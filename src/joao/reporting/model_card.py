@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.experiment import Trained
 from joao.finetuning import Finetuned
 from joao.recipe import Part
 from joao.reporting.tables import markdown
 from joao.toml_text import toml_value
+from joao.trained import Trained
 
 _KINDS = {"classes": "a class", "binary": "yes or no in tasks", "numbers": "numbers"}
 _PARTS = {"validation": ", which chose the epoch and are therefore no test"}

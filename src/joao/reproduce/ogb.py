@@ -19,7 +19,7 @@ from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.errors import UserError
 from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.official import OfficialScore, score_seed
-from joao.experiment import Trained, initial, load_run, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
@@ -27,6 +27,7 @@ from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, has_record, learned, read_checked, recipe_of_table, write
 from joao.run import Run
 from joao.scoring import describe_data, origin
+from joao.trained import Trained, initial, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 

@@ -15,8 +15,8 @@ import numpy as np
 from joao.data import read_whole
 from joao.data.base import Dataset
 from joao.errors import UserError, nearest
-from joao.experiment import Trained
 from joao.files import make_folder, write_json
+from joao.trained import Trained
 
 
 @cache

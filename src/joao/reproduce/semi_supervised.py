@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from joao.building import build_method
 from joao.data import listing
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
@@ -21,12 +22,13 @@ from joao.errors import UserError
 from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
-from joao.experiment import build_method, initial, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import POOL, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
 from joao.scoring import classes_of, describe_data, origin
+from joao.trained import initial
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import ClassTargets

@@ -26,13 +26,14 @@ from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.splits import SHARES, split_graphs
 from joao.evaluation.tasks import with_tasks
 from joao.evaluation.transfer import parts_of, score_seeds
-from joao.experiment import Trained, initial, load_run, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, dataset_of, has_record, read_checked, recipe_of_table, write
 from joao.run import Run
 from joao.scoring import describe_data, origin
+from joao.trained import Trained, initial, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.stacked import can_be_stacked

@@ -24,13 +24,14 @@ from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.memory import how_measured, peak_memory
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
 from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
+from joao.trained import untrained
 from joao.training.device import pick_device
 
 
