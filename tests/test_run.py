@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 
 import pytest
@@ -12,6 +13,7 @@ from joao.data.features import Features
 from joao.errors import JoaoNotice, NotWritten, UserError
 from joao.recipe import make_recipe
 from joao.run import FORMAT, Run, RunInfo, check_new_folder
+from joao.tensor_files import write_tensors
 from joao.training.pretrain import EpochMetrics
 
 RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})
@@ -207,6 +209,17 @@ def test_truncated_tensors(name, left, unfinished, request):
     with pytest.raises(UserError, match=rf"{name}: is damaged"):
         run.read_checkpoint() if name.startswith("checkpoint") else run.weights()
     assert contents(run.folder) == before
+
+
+@pytest.mark.parametrize("position", [[], [math.nan, 3.0], None])
+def test_a_checkpoint_without_its_place_is_damaged(unfinished, position):
+    tensors = state(2, 20)
+    del tensors["position"]
+    write_tensors(
+        unfinished.checkpoints()[0], tensors if position is None else {**tensors, "position": torch.tensor(position)}
+    )
+    with pytest.raises(UserError, match=r"checkpoint-000000000020.safetensors: is damaged"):
+        unfinished.read_checkpoint()
 
 
 @pytest.mark.parametrize("left", [0, 1, 30, -3])

@@ -207,8 +207,8 @@ class Run:
             try:
                 tensors = read_tensors(path, checked=True)
                 kept = self.metrics(int(tensors["position"][0]))  # later lines, perhaps cut off, are not read
-            except UserError as error:
-                damaged[path] = str(error)
+            except (LookupError, ValueError, RuntimeError) as error:
+                damaged[path] = str(error) if isinstance(error, UserError) else f"{path}: is damaged ({error})."
                 continue
             for fault in damaged.values():
                 warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
