@@ -247,6 +247,13 @@ def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finish
         Run.open(finished.folder)
 
 
+def test_features_are_as_many_as_the_encoder_was_made_for(finished):
+    path = finished.folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_features": 4}))
+    with pytest.raises(UserError, match=r"run\.json: is damaged.*its features have 3 columns, not 4"):
+        Run.open(finished.folder)
+
+
 def test_what_is_no_folder_or_not_of_a_run(tmp_path):
     (tmp_path / "file").write_text("")
     for place, reason in (("nowhere", "there is no such folder"), ("file", "no folder, and no file of 'joao export'")):
