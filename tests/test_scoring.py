@@ -142,3 +142,10 @@ def test_shuffled_labels_score_like_chance(monkeypatch):
         expected = [fold_hash(folds(shuffled(mutag.classes, 0), partition)) for partition in (0, 1)]
         assert [part["fold_hash"] for part in record[name]["partitions"]] == expected
     assert np.bincount(shuffled(mutag.classes, 0)).tolist() == np.bincount(mutag.classes).tolist()
+
+
+def test_twins_together(trained):
+    twice, together = GRAPHS[np.r_[0:24, 0:24]], np.r_[0:24, 0:24]
+    record = evaluate(trained, twice, **SETTINGS, twins_together=True, device="cpu")
+    for name, rows in (("histogram", histogram(twice)), ("run", trained.embed(twice).numpy())):
+        assert record[name] == evaluate_embeddings(rows, twice.classes, **SETTINGS, groups=together).to_json()

@@ -241,7 +241,8 @@ def _add_and_relu(z, bias, num_rows, width, ROWS: tl.constexpr, COLUMNS: tl.cons
     inside = (row < num_rows)[:, None] & (column < width)[None, :]
     at = z + row[:, None] * width + column[None, :]
     added = tl.load(bias + column, mask=column < width, other=0.0)
-    value = tl.maximum(tl.load(at, mask=inside, other=0.0).to(tl.float32) + added[None, :], 0.0)
+    value = tl.load(at, mask=inside, other=0.0).to(tl.float32) + added[None, :]
+    value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)  # as torch: a fault must be seen
     tl.store(at, value.to(z.dtype.element_ty), mask=inside)
 
 
@@ -499,7 +500,8 @@ def _moments(
         kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < end, other=0) != 0
         at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
         mask = kept[:, None] & inside[None, :]
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
+        h = tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :]
+        h = tl.maximum(h, floor, propagate_nan=tl.PropagateNan.ALL)
         total += tl.sum(tl.where(mask, h, 0.0), 0)
         count += tl.sum(kept.to(tl.float32), 0)
     mean = total / tl.maximum(count, 1.0)
@@ -509,7 +511,8 @@ def _moments(
         kept = tl.load(keep + view * num_nodes + nodes, mask=nodes < end, other=0) != 0
         at = (view * num_nodes + nodes[:, None]) * width + column[None, :]
         mask = kept[:, None] & inside[None, :]
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
+        h = tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :]
+        h = tl.maximum(h, floor, propagate_nan=tl.PropagateNan.ALL)
         centred = tl.where(mask, h - mean[None, :], 0.0)
         squares += tl.sum(centred * centred, 0)
     to = (view * parts + part) * width + column
@@ -620,7 +623,8 @@ def _gradient_sums(
         gradient = tl.load(d_pooled + of_graph, mask=mask, other=0.0).to(tl.float32)
         if NODES:
             gradient += tl.load(dy + at, mask=mask, other=0.0).to(tl.float32)
-        h = tl.maximum(tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :], floor)
+        h = tl.load(z + at, mask=mask, other=0.0).to(tl.float32) + added[None, :]
+        h = tl.maximum(h, floor, propagate_nan=tl.PropagateNan.ALL)
         total += tl.sum(gradient, 0)
         product += tl.sum(gradient * (h - mean[None, :]) * slope[None, :], 0)
     to = (view * parts + part) * width + column
