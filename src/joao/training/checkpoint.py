@@ -130,7 +130,7 @@ def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> UnderWa
     training.steps.loss_sum.copy_(tensors[f"{own}loss_sum"])
     training.steps.finite_steps.copy_(tensors["epoch/finite_steps"])
     states = [tensors[f"{own}global/{place}"] for place in range(len(global_state(device)))]
-    for state, kind in zip(states, ("cpu", device), strict=False):
+    for state, kind in zip(states, ("cpu", str(device)), strict=False):
         torch.Generator(kind).set_state(state)  # which looks whether it is one
     return UnderWay(
         order=tensors["generator/batches"],
