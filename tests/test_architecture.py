@@ -21,7 +21,7 @@ LAYERS = (
     ("augmentations", "baselines", "encoders", "heads", "objectives", "policies"),
     ("training",),
     ("evaluation",),
-    ("recipe", "tensor_files"),
+    ("recipe", "tensor_files", "epoch_lines"),
     ("building", "run"),
     ("trained",),
     ("keeping", "epoch_logs"),

@@ -365,7 +365,7 @@ def with_field(key, value):
         ("run.json", lambda text: "[]", "run.json: is damaged"),
         ("run.json", with_field("num_features", -4), "run.json: is damaged .* .a count is none"),
         ("run.json", with_field("num_features", "four"), "run.json: is damaged .* .a count is none"),
-        ("run.json", with_field("num_features", 5), "do not fit its recipe"),
+        ("run.json", with_field("num_features", 5), "run.json: is damaged .* columns, not 5"),
         ("run.json", with_field("finished", False), "is not finished"),
         ("recipe.toml", lambda text: None, "recipe.toml: cannot be read"),
         ("recipe.toml", lambda text: text[:-9] + "[", "recipe.toml: is not TOML"),

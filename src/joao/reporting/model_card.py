@@ -33,7 +33,8 @@ def model_card(
     """
     parts = [f"# {name}", _what(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
-    return "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
+    text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
+    return text.replace("<", "&lt;")  # Markdown takes HTML, and names come from elsewhere
 
 
 def _what(trained: Trained, finetuned: Finetuned | None) -> str:
