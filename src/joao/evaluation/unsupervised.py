@@ -98,6 +98,7 @@ def evaluate_embeddings(
     standardise: bool = True,
     groups: NDArray[np.int64] | None = None,
     jobs: int = 1,
+    device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> Scores:
     """Scores frozen embeddings with a support vector machine on every fold of every partition.
@@ -113,6 +114,7 @@ def evaluate_embeddings(
         groups: ``(G,)`` numbers; graphs of the same number are in the same fold, also where C is chosen. See
             :func:`joao.data.twins.twins`.
         jobs: folds at a time, of all partitions; the scores do not depend on it.
+        device: of the machines, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
         on_fold: called after each fold with how many were done before it and its accuracy.
     """
     if not len(partitions):
@@ -128,6 +130,7 @@ def evaluate_embeddings(
         standardise=standardise,
         groups=groups,
         jobs=jobs,
+        device=device,
         on_fold=on_fold,
     )
     parts = []
