@@ -114,8 +114,8 @@ def gain_over_sets(
 ) -> Gain:
     r"""The mean over data sets of a mean difference over seeds, with an interval over seeds.
 
-    With the mean :math:`\bar d_k` and the variance :math:`s_k^2` of the :math:`r_k` differences on data set k, the weights
-    :math:`w_k` and :math:`v_k = w_k^2 s_k^2 / r_k`,
+    With the mean :math:`\bar d_k` and the variance :math:`s_k^2` of the :math:`r_k` differences on data set k, the
+    weights :math:`w_k` and :math:`v_k = w_k^2 s_k^2 / r_k`,
 
     .. math::
         \sum_k w_k \bar d_k \pm t_\nu \sqrt{v}, \quad v = \sum_k v_k, \quad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def read_evidence(results: Path) -> Evidence:
             {
                 f"{dataset}, {rate} %": figures
                 for rate in RATES
-                for dataset, figures in _papers(lambda method, name, rate=rate: paper.ogb(method, name, rate)).items()  # type: ignore[misc]
+                for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
             },
             one_pretraining=True,
         ),
@@ -116,8 +117,7 @@ def _of_folds(records: Iterable[Mapping[str, Any]], column: Column) -> Iterable[
     for record in records:
         cell, part = record["cell"], record["scores"]
         if "partitions" in part:
-            (part,) = part["partitions"]
-            accuracies, split = part["accuracies"], part["fold_hash"]
+            accuracies, split = part["partitions"][0]["accuracies"], part["partitions"][0]["fold_hash"]
         else:
             accuracies, split = part["accuracy"], record["split_hash"]
         yield column(cell), cell["method"], cell["seed"], 100 * float(np.mean(accuracies)), split
@@ -149,8 +149,8 @@ def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
     own = [record for record in records if record["cell"]["label_rate"] == rate]
     return Table(
         _scores(_of_folds(own, name_of)),
-        _papers(lambda method, dataset: paper.semi_supervised(method, dataset, rate)),
-        _ranks(lambda method: paper.semi_supervised_rank(method, rate)),
+        _papers(partial(paper.semi_supervised, label_rate=rate)),
+        _ranks(partial(paper.semi_supervised_rank, label_rate=rate)),
     )
 
 

@@ -197,8 +197,10 @@ def share_gains(
     own, rest = ([above[dataset] for dataset in sets if dataset in above] for sets in (favouring, others))
     if not own:
         return None, None
+    if not rest:
+        return gain_over_sets(own), None
     weights = [1 / len(own)] * len(own) + [-1 / len(rest)] * len(rest)
-    return gain_over_sets(own), gain_over_sets([*own, *rest], weights) if rest else None
+    return gain_over_sets(own), gain_over_sets([*own, *rest], weights)
 
 
 def gains_on_sets(table: Table, methods: Sequence[str], baseline: str) -> dict[tuple[str, str], Gain]:
