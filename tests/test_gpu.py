@@ -13,11 +13,12 @@ import torch.distributed as distributed
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
+from joao.building import OwnParts, build_method
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin, MoleculeGin, ResGcn
 from joao.errors import Interrupted, UserError
-from joao.experiment import OwnParts, build_method, pretrain
+from joao.experiment import pretrain
 from joao.graphs import GraphBatch, rows
 from joao.heads import HEADS
 from joao.kernels.first_passage import first_passage, swept

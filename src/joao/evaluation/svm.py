@@ -38,7 +38,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from joao.errors import UserError
-from joao.evaluation.folds import Fold
+from joao.evaluation.folds import Fold, grouped_folds, num_groups
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
 NUM_INNER_FOLDS = 5
@@ -68,6 +68,7 @@ def score_folds(
     *,
     kernel: Kernel = "rbf",
     standardise: bool = True,
+    groups: NDArray[np.int64] | None = None,
     jobs: int = 1,
     on_fold: Callable[[int, float], None] | None = None,
 ) -> FoldScores:
@@ -80,6 +81,7 @@ def score_folds(
             there are that many inner folds instead of five; below two, it is an error.
         kernel: ``linear`` for the feature map of a graph kernel, which is scaled to length 1 and nothing else.
         standardise: False is the published, unscaled form.
+        groups: ``(G,)`` numbers; the inner folds keep graphs of the same number together, as ``folds`` should.
         jobs: folds at a time; the scores do not depend on it.
         on_fold: called with the fold's number and accuracy, in order, as folds are done.
     """
@@ -89,7 +91,7 @@ def score_folds(
     with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
         embeddings, classes = checked_embeddings(embeddings, classes)
         kernel_of = _kernel_of(embeddings, kernel, standardise)
-        for score in parallel(delayed(_score_fold)(kernel_of, classes, fold) for fold in folds):
+        for score in parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds):
             scores.append(score)
             if on_fold is not None:
                 on_fold(len(scores) - 1, score[0])
@@ -138,14 +140,16 @@ def _kernel_of(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Kern
     return partial(_rbf_of, x, standardise)
 
 
-def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold) -> tuple[float, float]:
+def _score_fold(
+    kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None = None
+) -> tuple[float, float]:
     train, _ = fold
-    splitter = StratifiedKFold(_num_inner_folds(classes[train]))
+    inner_folds = _inner_folds(classes[train], None if groups is None else groups[train])
     # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         inner = [
             _accuracies(kernel_of, classes, (train[inner_train], train[inner_test]), C_GRID)
-            for inner_train, inner_test in splitter.split(train, classes[train])
+            for inner_train, inner_test in inner_folds
         ]
         # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
         mean_accuracies = np.array(inner).T.copy().mean(axis=1)
@@ -154,14 +158,18 @@ def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold) -> tuple[floa
     return accuracy, chosen
 
 
-def _num_inner_folds(classes: Classes) -> int:
-    values, counts = np.unique(classes, return_counts=True)
+def _inner_folds(classes: Classes, groups: NDArray[np.int64] | None) -> list[Fold]:
+    values, counts = num_groups(classes, groups)
     if len(values) < 2 or counts.min() < 2:
+        members = "members" if groups is None else "different members"
         raise UserError(
-            f"svm: a training part has {len(values)} classes and {counts.min()} members of the rarest; choosing C "
+            f"svm: a training part has {len(values)} classes and {counts.min()} {members} of the rarest; choosing C "
             "needs two of both. Leave rare classes out, or use more folds."
         )
-    return min(NUM_INNER_FOLDS, int(counts.min()))
+    number = min(NUM_INNER_FOLDS, int(counts.min()))
+    if groups is not None:
+        return grouped_folds(classes, groups, number)
+    return list(StratifiedKFold(number).split(classes, classes))
 
 
 def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:

@@ -64,7 +64,7 @@ OF_STRENGTH = {"joao": 0.2, "joaov2": 0.2, "joao_stronger": 0.25, "joaov2_strong
 def read_evidence(results: Path) -> Evidence:
     """That of a folder of the folders of 'joao reproduce'; what is not there is empty."""
     frozen = _records(results / "unsupervised", unsupervised.read_record)
-    frozen = [record for record in frozen if not record["cell"]["inductive"]]
+    frozen = [record for record in frozen if not unsupervised.Cell(**record["cell"]).variant]
     few = _records(results / "semi-supervised", semi_supervised.read_record)
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
     in_table = set(semi_supervised.cells("strength"))

@@ -71,6 +71,7 @@ def _latex_table(section: Section) -> str:
     )
 
 
+_ALLOWED = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}"
     "div{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -81,7 +82,8 @@ _STYLE = (
 def as_html(sections: Sequence[Section]) -> str:
     """All of them, as one page without scripts."""
     parts = "\n".join(_html_section(each) for each in sections)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">'
+    head += f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
     head += "<title>joao: results</title>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{parts}\n</body></html>\n'
 

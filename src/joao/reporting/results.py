@@ -24,8 +24,9 @@ from joao.reporting.overview import Overview
 from joao.reporting.strengths import HEADER as STRENGTH_HEADER
 from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
+from joao.reporting.variants import variants_markdown
 from joao.reproduce import ogb, semi_supervised, transfer
-from joao.reproduce.unsupervised import grid, read_record, rows_of, why_not
+from joao.reproduce.unsupervised import Cell, grid, read_record, rows_of, why_not
 from joao.scoring import REFERENCES
 
 SEMI_SUPERVISED = {
@@ -45,12 +46,18 @@ COSTS = (
 def write_results(records: Path) -> Overview:
     """Makes ``table.md``, ``overview.md``, ``costs.md``, ``strengths.md`` and so on from all records in the folder.
 
-    It is the only way in which they come about. Returns the overview.
+    It is the only way in which they come about. Variants of the protocol have a page of their own, ``variants.md``.
+    Returns the overview.
     """
     found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
     order = {name: number for number, name in enumerate([*grid()["datasets"], *REFERENCES, *grid()["methods"]])}
     last = len(order)  # for what this version's recipe no longer has
     found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
+    variants = variants_markdown(found)
+    if variants:
+        heading = _heading("The unsupervised table under stricter protocols", "unsupervised")
+        write_file(records / "variants.md", heading + variants)
+    found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
     summary = overview(of_paper, _left_open())
