@@ -162,7 +162,7 @@ def results(tmp_path):
             cell = {"dataset": "MUTAG", "method": method, "seed": seed, "inductive": False}
             part = {"fold_hash": f"{seed}", "accuracies": [accuracy, accuracy + seed / 10]}
             write(tmp_path / "unsupervised", cell, scores={"partitions": [part]}, **facts)
-            other = part | {"accuracies": [0.1]}
+            other = part | {"accuracies": [0.1, 0.1]}
             write(tmp_path / "unsupervised", cell | {"inductive": True}, scores={"partitions": [other]})
             cell = {"dataset": "NCI1", "method": method, "seed": seed, "label_rate": 1}
             scores = {"accuracy": [accuracy]}

@@ -83,7 +83,7 @@ def choice(text: str, shares: Shares, names: Sequence[str], sets: Sequence[str])
     figures = f"over uniform {_interval(over_uniform)}, over other sets {_interval(over_others)}"
     seeds = [len(shares[dataset]) for dataset in FIGURE_3 if dataset in shares]
     verdict = favoured(over_uniform, over_others)
-    return Claim(text, "drawn", figures if over_others else "", _basis(len(seeds), _extent(seeds)), verdict)
+    return Claim(text, "no numbers", figures if over_others else "", _basis(len(seeds), _extent(seeds)), verdict)
 
 
 def agreement(text: str, found: Mapping[str, Agreement]) -> Claim:
@@ -91,7 +91,7 @@ def agreement(text: str, found: Mapping[str, Agreement]) -> Claim:
     ranks = {name: each.correlation for name, each in found.items()}
     here = ", ".join(f"{name} {each.value:+.2f} (p = {each.p_value:.2f})" for name, each in ranks.items())
     seeds = [each.num_seeds for each in found.values()]
-    return Claim(text, "drawn", here, _basis(len(seeds), _extent(seeds)), correlated(list(ranks.values())))
+    return Claim(text, "no numbers", here, _basis(len(seeds), _extent(seeds)), correlated(list(ranks.values())))
 
 
 def somewhere(text: str, table: Table, methods: Sequence[str], baseline: str) -> Claim:
