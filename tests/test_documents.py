@@ -188,6 +188,15 @@ def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
             assert (copy / name).read_text() == (folder / name).read_text(), name
 
 
+def test_the_findings_are_up_to_date():
+    from joao.reporting.evidence import read_evidence
+    from joao.reporting.findings import findings_of
+    from joao.reporting.markup import body
+
+    kept = (ROOT / "results/findings.md").read_text(encoding="utf-8")
+    assert kept.endswith(f"not to be edited.\n\n{body(findings_of(read_evidence(ROOT / 'results')))}")
+
+
 def test_every_semi_supervised_record_is_of_the_recipe_as_it_is():
     from joao.reproduce.semi_supervised import Cell, is_done, read_record
 

@@ -88,7 +88,7 @@ def _frozen(
     wanted: Sequence[Cell], out: Path, jobs: int | None, device: str, data_root: str | None, output: Output
 ) -> list[dict[str, Any]]:
     """The records of cells of the unsupervised protocol, computed where there are none; writes their tables."""
-    from joao.reporting.results import write_results
+    from joao.reporting.results import write_tables
     from joao.reproduce.unsupervised import compute_missing, is_done, read_record
 
     missing = [cell for cell in wanted if not is_done(cell, out)]
@@ -96,7 +96,7 @@ def _frozen(
     done = compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores())
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
     records = [read_record(cell.path(out)) for cell in wanted]
-    write_results(out)
+    write_tables("unsupervised", out)
     return records
 
 
@@ -174,7 +174,7 @@ def _few_labels(
     output: Output,
 ) -> None:
     from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_semi_supervised
+    from joao.reporting.results import write_tables
     from joao.reporting.semi_supervised import HEADER, cells_of, rows
     from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, left_out, read_record, works
     from joao.training.device import check_precision
@@ -193,7 +193,7 @@ def _few_labels(
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
     show(output, HEADER, [cells_of(row) for row in summary], "Accuracy after fine-tuning with few labels, five seeds")
-    write_semi_supervised(out)
+    write_tables("semi-supervised", out)
     output.say(f"Tables of all records: {out}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
@@ -222,7 +222,7 @@ def transfer(
     What is there is not computed again, so an interrupted run goes on where it was. All of it is work for a GPU.
     """
     from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_transfer
+    from joao.reporting.results import write_tables
     from joao.reporting.transfer import HEADER, cells_of, rows
     from joao.reproduce.transfer import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
     from joao.training.device import check_precision
@@ -246,7 +246,7 @@ def transfer(
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
     table = rows([read_record(cell.path(out)) for cell in wanted])
     show(output, HEADER, [cells_of(row) for row in table], "Transfer: ROC-AUC after fine-tuning on a scaffold split")
-    write_transfer(out)
+    write_tables("transfer", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
@@ -272,7 +272,7 @@ def ogb(
     """
     from joao.cli._shared import silence_lightning
     from joao.reporting.ogb import HEADER, cells_of, rows
-    from joao.reporting.results import write_ogb
+    from joao.reporting.results import write_tables
     from joao.reproduce.ogb import at_hand, cells, compute_missing, is_done, read_record, works
     from joao.training.device import check_precision
 
@@ -289,6 +289,6 @@ def ogb(
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
     show(output, HEADER, lines, "OGB: few labels of the official training part")
-    write_ogb(out)
+    write_tables("ogb", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")

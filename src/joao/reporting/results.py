@@ -14,8 +14,10 @@ from joao.reporting import semi_supervised as few_labels
 from joao.reporting import transfer as of_transfer
 from joao.reporting.costs import HEADER as COST_HEADER
 from joao.reporting.costs import cost_lines
+from joao.reporting.evidence import read_evidence
+from joao.reporting.findings import Findings, findings_of
 from joao.reporting.learned import learned_markdown
-from joao.reporting.markup import as_html, as_latex, as_markdown, body
+from joao.reporting.markup import Section, as_html, as_latex, as_markdown, body
 from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
 from joao.reporting.objectives import objective_lines
 from joao.reporting.overview import Overview
@@ -170,22 +172,43 @@ WRITERS = {
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 
-def write_all(results: Path, page: Path | None = None) -> list[Overview]:
-    """Makes the documents of all folders of records in ``results`` again, and one page of their overviews.
+def write_tables(protocol: str, records: Path) -> None:
+    """Makes the documents of one folder of records again.
+
+    A folder that has its protocol's name is one of a folder of results: its ``findings.md`` is made again, too.
+    """
+    WRITERS[protocol](records)
+    if records.resolve().name == protocol:
+        write_findings(records.resolve().parent)
+
+
+def write_findings(results: Path) -> Findings:
+    """Makes ``findings.md`` from the records in all folders of ``results``, and returns the findings."""
+    found = findings_of(read_evidence(results))
+    heading = (
+        f"# {found.title}\n\nMade from the records in the folders beside it by `joao results`; not to be edited.\n\n"
+    )
+    write_file(results / "findings.md", heading + body(found))
+    return found
+
+
+def write_all(results: Path, page: Path | None = None) -> list[Section]:
+    """Makes the documents of all folders of records in ``results`` again, and one page of findings and overviews.
 
     Args:
         results: the folder of the folders.
         page: of this suffix's format, one of :data:`FORMATS`; none where it is None.
     """
-    found = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
-    summaries = [summary for summary in found if summary is not None]
+    made = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
+    summaries = [summary for summary in made if summary is not None]
     if not summaries:
         raise UserError(f"{results}: no records of 'joao reproduce' there, in folders such as {results / 'transfer'}.")
+    sections: list[Section] = [write_findings(results), *summaries]
     if page is not None:
         if page.suffix not in FORMATS:
             raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
-        write_file(page, FORMATS[page.suffix](summaries))
-    return summaries
+        write_file(page, FORMATS[page.suffix](sections))
+    return sections
 
 
 def _left_open() -> list[str]:
