@@ -188,13 +188,15 @@ def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
             assert (copy / name).read_text() == (folder / name).read_text(), name
 
 
-def test_the_findings_are_up_to_date():
-    from joao.reporting.evidence import read_evidence
-    from joao.reporting.findings import findings_of
-    from joao.reporting.markup import body
+@pytest.mark.parametrize("name", ["findings", "times"])
+def test_what_is_made_of_all_records_is_up_to_date(name, tmp_path):
+    from joao.reporting.results import READERS, write_findings, write_times
 
-    kept = (ROOT / "results/findings.md").read_text(encoding="utf-8")
-    assert kept.endswith(f"not to be edited.\n\n{body(findings_of(read_evidence(ROOT / 'results')))}")
+    for protocol in READERS:
+        (tmp_path / protocol).symlink_to(ROOT / "results" / protocol)
+    {"findings": write_findings, "times": write_times}[name](tmp_path)
+    made, kept = ((folder / f"{name}.md").read_text(encoding="utf-8") for folder in (tmp_path, ROOT / "results"))
+    assert made == kept
 
 
 def test_every_semi_supervised_record_is_of_the_recipe_as_it_is():

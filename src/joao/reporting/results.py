@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from joao.errors import UserError
 from joao.files import write_file
@@ -24,10 +24,13 @@ from joao.reporting.overview import Overview
 from joao.reporting.strengths import HEADER as STRENGTH_HEADER
 from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
+from joao.reporting.times import Times
 from joao.reporting.variants import variants_markdown
 from joao.reproduce import ogb, semi_supervised, transfer
 from joao.reproduce.unsupervised import Cell, grid, read_record, rows_of, why_not
 from joao.scoring import REFERENCES
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
@@ -169,31 +172,45 @@ WRITERS = {
     "transfer": write_transfer,
     "ogb": write_ogb,
 }
+READERS = {
+    "unsupervised": read_record,
+    "semi-supervised": semi_supervised.read_record,
+    "transfer": transfer.read_record,
+    "ogb": ogb.read_record,
+}
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 
 def write_tables(protocol: str, records: Path) -> None:
     """Makes the documents of one folder of records again.
 
-    A folder that has its protocol's name is one of a folder of results: its ``findings.md`` is made again, too.
+    A folder that has its protocol's name is one of a folder of results: what is made of all is made again, too.
     """
     WRITERS[protocol](records)
     if records.resolve().name == protocol:
         write_findings(records.resolve().parent)
+        write_times(records.resolve().parent)
 
 
 def write_findings(results: Path) -> Findings:
     """Makes ``findings.md`` from the records in all folders of ``results``, and returns the findings."""
-    found = findings_of(read_evidence(results))
-    heading = (
-        f"# {found.title}\n\nMade from the records in the folders beside it by `joao results`; not to be edited.\n\n"
-    )
-    write_file(results / "findings.md", heading + body(found))
-    return found
+    return _written(findings_of(read_evidence(results)), results / "findings.md")
+
+
+def write_times(results: Path) -> Times:
+    """Makes ``times.md`` likewise."""
+    found = {name: [read(path) for path in sorted(results.glob(f"{name}/*/*.json"))] for name, read in READERS.items()}
+    return _written(Times(found), results / "times.md")
+
+
+def _written(section: AnySection, path: Path) -> AnySection:
+    made = "Made from the records in the folders beside it by `joao results`; not to be edited."
+    write_file(path, f"# {section.title}\n\n{made}\n\n{body(section)}")
+    return section
 
 
 def write_all(results: Path, page: Path | None = None) -> list[Section]:
-    """Makes the documents of all folders of records in ``results`` again, and one page of findings and overviews.
+    """Makes the documents of all folders of records in ``results`` again, and one page of findings, tables and times.
 
     Args:
         results: the folder of the folders.
@@ -203,7 +220,7 @@ def write_all(results: Path, page: Path | None = None) -> list[Section]:
     summaries = [summary for summary in made if summary is not None]
     if not summaries:
         raise UserError(f"{results}: no records of 'joao reproduce' there, in folders such as {results / 'transfer'}.")
-    sections: list[Section] = [write_findings(results), *summaries]
+    sections: list[Section] = [write_findings(results), *summaries, write_times(results)]
     if page is not None:
         if page.suffix not in FORMATS:
             raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
