@@ -83,7 +83,8 @@ def mutants(source: str) -> Iterator[Mutant]:
         for other in changes(node):
             was = head(statement)
             put(parent, field, at, other)
-            became = f"{head(other)}  # {was}" if isinstance(other, ast.Pass | ast.Return) else head(statement)
+            became = head(other if statement is node else statement)
+            became += f"  # {was}" * isinstance(other, ast.Pass | ast.Return)
             yield Mutant(node.lineno, was, became, ast.unparse(tree), is_in_function)
             put(parent, field, at, node)
         if not isinstance(node, ast.Raise):  # the words of messages are no subject

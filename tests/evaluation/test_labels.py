@@ -7,7 +7,7 @@ from hypothesis import assume, given
 
 from joao.errors import UserError
 from joao.evaluation.folds import folds
-from joao.evaluation.labels import few_labels, hold_out, stratified
+from joao.evaluation.labels import Split, few_labels, hold_out, split_hash, stratified
 
 CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)
 
@@ -171,6 +171,28 @@ def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
     assert str(caught.value) == (
         "labels: 2 labelled graphs of 2 classes leave none to choose the epoch with. Label more graphs."
     )
+
+
+def test_a_tenth_of_the_labels_chooses_the_epoch_unless_another_share_is_said():
+    for split in few_labels(CLASSES, 0, 0.5):
+        assert len(split.validation) == round(0.1 * (len(split.train) + len(split.validation)))
+
+
+def test_the_hash_is_of_all_parts_in_order():
+    a, b, c = np.arange(3), np.arange(3, 6), np.arange(6, 9)
+    one, other = Split(a, b, c), Split(b, c, a)
+    hashes = [split_hash(each) for each in ([one], [Split(b, a, c)], [Split(a, c, b)], [one, other], [other, one])]
+    assert len(set(hashes)) == 5
+    assert split_hash([Split(np.arange(2), np.arange(2, 6), c)]) != hashes[0]  # where a part ends counts, too
+    assert split_hash([Split(*(part.astype(np.int32) for part in (a, b, c)))]) == hashes[0]
+    assert {len(each) for each in hashes} == {16}
+    int(hashes[0], 16)
+
+
+def test_labels_stay_what_they_were():
+    """Scores of one version may be paired with those of another."""
+    assert split_hash(few_labels(CLASSES, 0, 0.1)) == "38f97ff6c646bf01"
+    assert split_hash(few_labels(CLASSES, 1, 0.01)) == "01790259871a3a9e"
 
 
 def test_names_of_classes_reach_the_folds():
