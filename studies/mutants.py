@@ -53,6 +53,11 @@ for pair in PAIRS.split(","):
     one, other = (getattr(ast, name) for name in pair.split())
     OTHER[one] = other
     OTHER.setdefault(other, one)
+ABOUT = """\
+Each file is changed in one place at a time: a comparison, an operator, a number, a text or a truth value becomes another one, a condition is
+turned round, a function returns nothing, a call, an assignment to an attribute or an error is left out. All such changes are tried; types,
+decorators and the words of errors stay as they are. A change is noticed when a test of the default suite fails that belongs to the file: its
+examples, and the tests that `TARGETS` in `studies/mutants.py` names."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +79,17 @@ def mutants(source: str) -> Iterator[Mutant]:
     """
     tree = ast.parse(source)
 
-    def visit(parents: tuple[ast.AST, ...], field: str, at: int | None) -> Iterator[Mutant]:
-        parent = parents[-1]
-        node = getattr(parent, field) if at is None else getattr(parent, field)[at]
+    def visit(parents: tuple[ast.AST, ...], holder: Any, key: str | int) -> Iterator[Mutant]:
+        node = holder[key]
         inner = (*parents, node)
         statement = next(each for each in reversed(inner) if isinstance(each, ast.stmt))
-        is_in_function = any(isinstance(each, ast.FunctionDef) for each in inner)
+        was, is_in_function = head(statement), any(isinstance(each, ast.FunctionDef) for each in inner)
         for other in changes(node):
-            was = head(statement)
-            put(parent, field, at, other)
+            holder[key] = other
             became = head(other if statement is node else statement)
             became += f"  # {was}" * isinstance(other, ast.Pass | ast.Return)
             yield Mutant(node.lineno, was, became, ast.unparse(tree), is_in_function)
-            put(parent, field, at, node)
+        holder[key] = node
         if not isinstance(node, ast.Raise):  # the words of messages are no subject
             for place in inside(node):
                 yield from visit(inner, *place)
@@ -95,22 +98,15 @@ def mutants(source: str) -> Iterator[Mutant]:
         yield from visit((tree,), *place)
 
 
-def inside(node: ast.AST) -> Iterator[tuple[str, int | None]]:
-    """Where what is inside a node stands; not annotations, decorators, formats, imports and docstrings."""
+def inside(node: ast.AST) -> Iterator[tuple[Any, str | int]]:
+    """Where what is inside a node is held; not annotations, decorators, formats, imports and docstrings."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "format_spec"):
             continue
-        for at, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+        for key, child in enumerate(value) if isinstance(value, list) else [(field, value)]:
             is_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
             if isinstance(child, ast.AST) and not is_text and not isinstance(child, ast.Import | ast.ImportFrom):
-                yield field, at
-
-
-def put(parent: ast.AST, field: str, at: int | None, node: ast.AST) -> None:
-    if at is None:
-        setattr(parent, field, node)
-    else:
-        getattr(parent, field)[at] = node
+                yield (value if isinstance(value, list) else vars(node)), key
 
 
 def head(statement: ast.AST) -> str:
@@ -142,7 +138,7 @@ def changes(node: ast.AST) -> list[ast.AST]:
             return [ast.IfExp(test, second, first)]
         case ast.If(test, body, otherwise) if not isinstance(test, ast.Compare | ast.UnaryOp):
             return [ast.If(ast.UnaryOp(ast.Not(), test), body, otherwise)]
-        case ast.Return(value) if value is not None:
+        case ast.Return(value) if value is not None and ast.unparse(value) != "None":
             return [ast.Return(ast.Constant(None))]
         case ast.Raise() | ast.Expr() | ast.AugAssign() | ast.Assign([ast.Attribute() | ast.Subscript()]):
             return [ast.Pass()]
@@ -150,19 +146,27 @@ def changes(node: ast.AST) -> list[ast.AST]:
 
 
 def take_place(holder: Any, name: str, new: Any) -> None:
-    """Puts ``new`` where ``holder`` has its ``name``: in the same function and the same class, as others have them."""
+    """Puts ``new`` where ``holder`` has its ``name``, and where others have it from there."""
     old = vars(holder).get(name)
-    if isinstance(old, FunctionType) and isinstance(new, FunctionType):
-        if len(old.__code__.co_freevars) == len(new.__code__.co_freevars):
-            old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
-            return
-    elif isinstance(old, type) and isinstance(new, type):
-        for each in set(vars(new)) - {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl"}:
-            if new is not old:  # it is not imported from elsewhere
-                take_place(old, each, vars(new)[each])
+    if new is old:  # it is imported from elsewhere
         return
-    if new is not old:
+    if isinstance(old, type) and isinstance(new, type):
+        for each in set(vars(new)) - {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl"}:
+            take_place(old, each, vars(new)[each])
+    elif is_like(old, new):
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    elif isinstance(holder, type):
         setattr(holder, name, new)
+    else:
+        for module in list(sys.modules.values()):
+            if getattr(module, "__dict__", {}).get(name) is old and (module is holder or old is not None):
+                setattr(module, name, new)
+
+
+def is_like(old: Any, new: Any) -> bool:
+    """Whether both are functions, of which one can have the code of the other."""
+    both = isinstance(old, FunctionType) and isinstance(new, FunctionType)
+    return both and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
 
 
 def load(file: str, source: str) -> None:
@@ -213,14 +217,16 @@ class Trial:
         if self.failed:
             sys.exit(f"{self.failed} fails without a mutant.")
         for file, text in texts.items():
-            began = time.monotonic()
-            tests = [item for item in session.items if rank(file, item) < 3]
-            tests.sort(key=lambda item, file=file: (rank(file, item), self.seconds[item]))
+            began, nearness = time.monotonic(), {item: rank(file, item) for item in session.items}
+            tests = [item for item in session.items if nearness[item] < 3]
+            tests.sort(key=lambda item: (nearness[item], self.seconds[item]))
             found = []
             for mutant in mutants(text):
                 failed = self.outcome(file, mutant, tests)
                 found.append({"line": mutant.line, "was": mutant.was, "became": mutant.became, "failed": failed})
-                tests.sort(key=lambda item, failed=failed: item.nodeid != failed)  # the next one is often like this one
+                tests.sort(
+                    key=lambda item: item.nodeid != failed
+                )  # first next time: the next mutant is often like this
             self.rows[file] = {"tests": len(tests), "seconds": round(time.monotonic() - began), "mutants": found}
             survivors = [f"  {each['line']}: {each['became']}" for each in found if not each["failed"]]
             print("\n".join([f"{file}: {len(found)} mutants, {len(survivors)} survive", *survivors]), flush=True)
@@ -287,23 +293,18 @@ def page(record: dict[str, Any]) -> str:
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
     found, where = record["versions"], record["machine"]
     seconds = sum(row["seconds"] for row in record["files"].values())
-    parts = [
-        "# Would the tests notice?",
-        f"Made by `make mutants`; not to be edited. joao {found['joao']} (source {found['source']}), torch {found['torch']}, "
-        f"{where['processor']}, {where['threads']} thread, {seconds} seconds.",
-        "Each file is changed in one place at a time: a comparison, an operator, a number, a text or a truth value becomes another one, a condition is "
-        "turned round, a function returns nothing, a call, an assignment to an attribute or an error is left out. All such changes are tried; types, "
-        "decorators and the words of errors stay as they are. A change is noticed when a test of the default suite fails that belongs to the file: its "
-        "examples, and the tests that `TARGETS` in `studies/mutants.py` names.",
-        markdown(
-            ["file", "tests", "mutants", "noticed", "survived", "noticed, %"],
-            [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines],
-        ),
-        "## Survivors",
-        "\n".join(f"- {word}: {meaning}" for word, meaning in told["words"].items()),
-        markdown(["file, line", "was", "became", "why"], survivors),
-    ]
-    return "\n\n".join(parts) + "\n"
+    shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
+    return "\n\n".join(
+        [
+            "# Would the tests notice?",
+            f"Made by `make mutants`; not to be edited. joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread, {seconds} seconds.",
+            ABOUT,
+            markdown(["file", "tests", "mutants", "noticed", "survived", "noticed, %"], shares),
+            "## Survivors",
+            "\n".join(f"- {word}: {meaning}" for word, meaning in told["words"].items()),
+            markdown(["file, line", "was", "became", "why"], survivors) + "\n",
+        ]
+    )
 
 
 def targets() -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SUBJECT = '''"""A subject."""
 LEAST = 3
+LIMIT = 7
 
 def is_large(number: int = 0) -> bool:
     """Whether it is."""
@@ -26,7 +27,10 @@ class Scale:
             raise ValueError("no value, " + "none")
         return self.factor * value
 '''
-TESTS = """from subject import Scale, is_large
+TESTS = """from subject import LIMIT, Scale, is_large
+
+def test_limit():
+    assert LIMIT == 7
 
 def test_sizes():
     assert is_large(5)
@@ -71,6 +75,7 @@ def record():
         ("x = a if b else c", ["x = c if b else a"]),
         ("if a:\n    b()", ["if not a:", "pass  # b()"]),
         ("def f() -> 1:\n    '''Text.'''\n    return a", ["return None  # return a"]),
+        ("def f():\n    return None", []),
         ("raise ValueError('a' + str(1))", ["pass  # raise ValueError('a' + str(1))"]),
         ("a.b = c", ["pass  # a.b = c"]),
         ("x: int = y", []),
@@ -102,6 +107,7 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(tmp_path):
     found = json.loads((tmp_path / "record.json").read_text())["files"]["src/subject.py"]["mutants"]
     assert {mutant["became"]: mutant["failed"].partition("::")[2] for mutant in found} == {
         "LEAST = 4": "",
+        "LIMIT = 8": "test_limit",
         "def is_large(number: int=1) -> bool:": "",
         "return None  # return number > LEAST": "test_sizes",
         "return number >= LEAST": "",
@@ -111,7 +117,7 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(tmp_path):
         "return None  # return self.factor * value": "test_scale",
         "return self.factor / value": "test_scale",
     }
-    assert "| `src/subject.py` | 2 | 9 | 5 | 4 | 55.6 |" in (tmp_path / "page.md").read_text()
+    assert "| `src/subject.py` | 3 | 10 | 6 | 4 | 60.0 |" in (tmp_path / "page.md").read_text()
 
 
 def test_the_page_is_that_of_the_record(study, record):

@@ -66,6 +66,9 @@ def test_shares_by_hand():
     # 6, 3.1 and three times 0.3: the ones of the rare classes are taken from where they are missed least.
     rare = np.repeat([0, 1, 2, 3, 4], [60, 31, 3, 3, 3])
     assert counts_of(rare, stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]
+    # 2, 2 and three times 1/3: both of the large classes give one away.
+    rarer = np.repeat([0, 1, 2, 3, 4], [6, 6, 1, 1, 1])
+    assert counts_of(rarer, stratified(rarer, 5, draw)) == [1, 1, 1, 1, 1]
 
 
 def test_every_graph_of_a_class_is_as_likely(assert_law):
@@ -163,6 +166,12 @@ def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_wo
         "choose the epoch. Use at least 0.6 %."
     )
     assert all(len(split.train) == 3 for split in few_labels(CLASSES, 0, 0.006))
+
+
+def test_the_rate_that_would_do_is_no_larger_than_need_be():
+    with pytest.raises(UserError, match=r"Use at least 0\.5 %"):  # three graphs of 600
+        few_labels(np.repeat([0, 1], 600), 0, 0.001, num_folds=2)
+    few_labels(np.repeat([0, 1], 600), 0, 0.005, num_folds=2)
 
 
 def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
