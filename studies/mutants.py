@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,23 +180,26 @@ def load(file: str, source: str) -> None:
 
 
 class Trial:
-    """A plugin of pytest: instead of running the tests once, runs those of each file on each of its mutants."""
+    """A plugin of pytest: instead of running the tests once, runs those of each file on each of its mutants.
 
-    def __init__(self, files: list[str]) -> None:
-        self.files, self.failed = files, ""
-        self.rows: dict[str, Any] = {}
+    Args:
+        files: to be changed.
+        keep: is handed what came of each file.
+    """
+
+    def __init__(self, files: list[str], keep: Callable[[str, dict[str, Any]], None]) -> None:
+        self.files, self.keep, self.failed = files, keep, ""
         self.seconds: dict[pytest.Item, float] = {}  # of each test, without a mutant
         self.entered: dict[pytest.Item, set[str]] = {}  # the files whose functions it calls
 
-    def run_all(self) -> dict[str, Any]:
-        """What came of the mutants of each file."""
+    def run_all(self) -> None:
+        """Tries all mutants of all files."""
         tests = [tests for target, tests in TARGETS.items() if any(file.startswith(target) for file in self.files)]
         with TemporaryDirectory() as place:
             options = ["-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--basetemp", f"{place}/tests"]
             status = pytest.main([*options, *(str(ROOT / each) for each in [*tests, *self.files])], plugins=[self])
         if status:
             sys.exit(f"pytest ended with {status}.")
-        return self.rows
 
     def pytest_collection(self) -> None:
         import hypothesis  # pytest wants to load it itself
@@ -227,7 +230,8 @@ class Trial:
                 tests.sort(
                     key=lambda item: item.nodeid != failed
                 )  # first next time: the next mutant is often like this
-            self.rows[file] = {"tests": len(tests), "seconds": round(time.monotonic() - began), "mutants": found}
+            seconds = round(time.monotonic() - began)
+            self.keep(file, {"tests": len(tests), "seconds": seconds, "mutants": found})
             survivors = [f"  {each['line']}: {each['became']}" for each in found if not each["failed"]]
             print("\n".join([f"{file}: {len(found)} mutants, {len(survivors)} survive", *survivors]), flush=True)
         return True
@@ -322,9 +326,13 @@ def main() -> None:
     record: dict[str, Any] = {"versions": versions(), "machine": machine("cpu"), "files": {}}
     if arguments.files:
         record["files"] = json.loads(arguments.json.read_text(encoding="utf-8"))["files"]
-    record["files"] |= Trial(arguments.files or targets()).run_all()
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+
+    def keep(file: str, row: dict[str, Any]) -> None:
+        record["files"][file] = row
+        write_json(arguments.json, record)
+        write_file(arguments.markdown, page(record))
+
+    Trial(arguments.files or targets(), keep).run_all()
 
 
 if __name__ == "__main__":
