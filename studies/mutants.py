@@ -256,7 +256,7 @@ class Trial:
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             os.setpgid(0, 0)
-            signal.alarm(20 + 5 * int(sum(self.seconds[item] for item in tests)))
+            signal.alarm(20 + 3 * int(sum(self.seconds[item] for item in tests)))
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
             try:
