@@ -200,12 +200,13 @@ def test_an_edge_that_is_drawn_although_it_is_there_keeps_its_attribute(make_bat
 
 def test_edges_are_perturbed_where_no_room_is_left_over(make_batch, generator, assert_law, padded):
     """The first and the last edge of all are no exception, nor a graph at the end that has none."""
-    star, donors = (3, [(0, 2), (1, 2)]), []
+    graphs, donors = [(3, [(0, 1), (1, 2)]), (3, [(0, 2), (1, 2)]), (4, [(1, 3), (2, 3)])], []
     for seed in range(300):
-        batch = padded(make_batch([star, (1, [])][: 1 + seed % 2], with_attributes=True), 0, 0)
+        batch = padded(make_batch([graphs[seed % 3], (1, [])][: 1 + seed % 2], with_attributes=True), 0, 0)
         kept = attributes(EdgePerturb(0.5, drop_only=True).padded(batch, generator(seed)).compact())
         assert len(kept) == 2
         found = attributes(EdgePerturb(0.5).padded(batch, generator(seed)).compact())
+        assert list(found) == sorted(found, key=lambda ends: (ends[1], ends[0]))
         assert all(found[edge] == value for edge, value in kept.items())
         assert {(v, u): value for (u, v), value in found.items()} == found
         donors += [int(value) for (u, v), value in found.items() if (u, v) not in kept and u < v]
