@@ -17,7 +17,7 @@ help:
 	@echo "make slow        run the slow tests, too"
 	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
 	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
-	@echo "make mutants     break the code in more than a thousand places, one at a time, and see whether tests notice (half an hour); writes results/mutants.md"
+	@echo "make mutants     break the code in more than a thousand places, one at a time, and see whether tests notice (half an hour or more); writes results/mutants.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"

@@ -1,11 +1,11 @@
 """Would the tests fail if what they test broke?
 
-    python studies/mutants.py results/mutants.json results/mutants.md [FILE ...]
+    python studies/mutants.py results/mutants.json results/mutants.md [--survivors] [FILE ...]
 
 Each file of ``TARGETS`` is changed in one place at a time, as a slip of the pen would: a mutant. The tests of the file
 must then fail. pytest collects them once, with everything loaded; each mutant is a fork, in which the changed code takes
 the place of the old one and the tests run until one fails. With names of files, only their part of the record is made
-anew. Why a mutant survives is told in ``mutants.toml``.
+anew; with ``--survivors``, when tests were added, only what no test had noticed is tried again. Why a mutant survives is told in ``mutants.toml``.
 """
 
 from __future__ import annotations
@@ -184,11 +184,14 @@ class Trial:
 
     Args:
         files: to be changed.
+        noticed: by what test, of mutants that need not be tried: file, line and what the statement became.
         keep: is handed what came of each file.
     """
 
-    def __init__(self, files: list[str], keep: Callable[[str, dict[str, Any]], None]) -> None:
-        self.files, self.keep, self.failed = files, keep, ""
+    def __init__(
+        self, files: list[str], noticed: dict[tuple[str, int, str], str], keep: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self.files, self.noticed, self.keep, self.failed = files, noticed, keep, ""
         self.seconds: dict[pytest.Item, float] = {}  # of each test, without a mutant
         self.entered: dict[pytest.Item, set[str]] = {}  # the files whose functions it calls
 
@@ -220,18 +223,18 @@ class Trial:
         if self.failed:
             sys.exit(f"{self.failed} fails without a mutant.")
         for file, text in texts.items():
-            began, nearness = time.monotonic(), {item: rank(file, item) for item in session.items}
+            nearness = {item: rank(file, item) for item in session.items}
             tests = [item for item in session.items if nearness[item] < 3]
             tests.sort(key=lambda item: (nearness[item], self.seconds[item]))
             found = []
             for mutant in mutants(text):
-                failed = self.outcome(file, mutant, tests)
-                found.append({"line": mutant.line, "was": mutant.was, "became": mutant.became, "failed": failed})
+                failed = self.noticed.get((file, mutant.line, mutant.became)) or self.outcome(file, mutant, tests)
+                row = {"line": mutant.line, "became": mutant.became, "failed": failed}
+                found.append(row if failed else row | {"was": mutant.was})
                 tests.sort(
                     key=lambda item: item.nodeid != failed
                 )  # first next time: the next mutant is often like this
-            seconds = round(time.monotonic() - began)
-            self.keep(file, {"tests": len(tests), "seconds": seconds, "mutants": found})
+            self.keep(file, {"tests": len(tests), "mutants": found})
             survivors = [f"  {each['line']}: {each['became']}" for each in found if not each["failed"]]
             print("\n".join([f"{file}: {len(found)} mutants, {len(survivors)} survive", *survivors]), flush=True)
         return True
@@ -296,12 +299,11 @@ def page(record: dict[str, Any]) -> str:
             survivors.append([cell.replace("|", "\\|") for cell in cells])
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
     found, where = record["versions"], record["machine"]
-    seconds = sum(row["seconds"] for row in record["files"].values())
     shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
     return "\n\n".join(
         [
             "# Would the tests notice?",
-            f"Made by `make mutants`; not to be edited. joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread, {seconds} seconds.",
+            f"Made by `make mutants`; not to be edited. joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
             ABOUT,
             markdown(["file", "tests", "mutants", "noticed", "survived", "noticed, %"], shares),
             "## Survivors",
@@ -321,10 +323,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("json", type=Path)
     parser.add_argument("markdown", type=Path)
+    parser.add_argument("--survivors", action="store_true")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     record: dict[str, Any] = {"versions": versions(), "machine": machine("cpu"), "files": {}}
-    if arguments.files:
+    if arguments.files or arguments.survivors:
         record["files"] = json.loads(arguments.json.read_text(encoding="utf-8"))["files"]
 
     def keep(file: str, row: dict[str, Any]) -> None:
@@ -332,7 +335,11 @@ def main() -> None:
         write_json(arguments.json, record)
         write_file(arguments.markdown, page(record))
 
-    Trial(arguments.files or targets(), keep).run_all()
+    found = ((file, each) for file, row in record["files"].items() for each in row["mutants"])
+    noticed = (
+        {(file, each["line"], each["became"]): each["failed"] for file, each in found} if arguments.survivors else {}
+    )
+    Trial(arguments.files or targets(), noticed, keep).run_all()
 
 
 if __name__ == "__main__":

@@ -93,19 +93,28 @@ def test_a_mutant_differs_in_its_line_alone(study):
         assert [line.strip() for line in changed] == [mutant.was, mutant.became.partition("  # ")[0]]
 
 
-def test_what_tests_do_not_look_at_survives_and_nothing_else(tmp_path):
-    for name, text in {
-        "src/subject.py": SUBJECT,
-        "tests/test_subject.py": TESTS,
-        "conftest.py": "import hypothesis\nhypothesis.settings.register_profile('joao')\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    arguments = [sys.executable, "-c", RUN.format(studies=str(ROOT / "studies")), "record.json", "page.md"]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "record.json").read_text())["files"]["src/subject.py"]["mutants"]
-    assert {mutant["became"]: mutant["failed"].partition("::")[2] for mutant in found} == {
+@pytest.fixture
+def outcomes(tmp_path):
+    """Tries the mutants of ``SUBJECT``: what a statement became, to the test that failed."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "src/subject.py").write_text(SUBJECT)
+    (tmp_path / "conftest.py").write_text("import hypothesis\nhypothesis.settings.register_profile('joao')\n")
+
+    def run(tests, *options):
+        (tmp_path / "tests/test_subject.py").write_text(tests)
+        words = [sys.executable, "-c", RUN.format(studies=str(ROOT / "studies")), "record.json", "page.md", *options]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads((tmp_path / "record.json").read_text())["files"]["src/subject.py"]["mutants"]
+        return {mutant["became"]: mutant["failed"].partition("::")[2] for mutant in found}
+
+    return run
+
+
+def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path):
+    found = outcomes(TESTS)
+    assert found == {
         "LEAST = 4": "",
         "LIMIT = 8": "test_limit",
         "def is_large(number: int=1) -> bool:": "",
@@ -118,6 +127,9 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(tmp_path):
         "return self.factor / value": "test_scale",
     }
     assert "| `src/subject.py` | 3 | 10 | 6 | 4 | 60.0 |" in (tmp_path / "page.md").read_text()
+    # Only survivors are tried again: that the old tests are gone makes no difference.
+    other = "from subject import is_large\n\ndef test_bound():\n    assert not is_large(3)\n"
+    assert outcomes(other, "--survivors") == found | {"return number >= LEAST": "test_bound"}
 
 
 def test_the_page_is_that_of_the_record(study, record):
