@@ -33,6 +33,7 @@ class PairTable:
 
     @classmethod
     def of(cls, names: Sequence[str], values: ArrayLike) -> PairTable:
+        """A table from names and ``(K, K)`` numbers: nested lists, an array or a tensor on the CPU."""
         return cls(tuple(names), np.asarray(values, dtype=np.float64))
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
