@@ -82,8 +82,10 @@ class PairTable:
 
     def to_pandas(self) -> Any:
         """As a pandas data frame."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("pandas is not installed: pip install pandas") from error
         return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
 
     def _repr_html_(self) -> str:
