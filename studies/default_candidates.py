@@ -73,6 +73,11 @@ CANDIDATES = {
     "wide_log": Candidate("width 128, log", WIDE, log=True),
     "wide_log_inside": Candidate("width 128, log inside", WIDE_LOGGED),
     "wide_log_100": Candidate("width 128, log, 100 epochs", WIDE, epochs=100, log=True),
+    "log_max": Candidate("log, maxima", readouts=("sum", "max"), log=True),
+    "untrained_log_readouts": Candidate(
+        "no pre-training, log, all readouts", epochs=0, calibrated=True, readouts=READOUTS, log=True
+    ),
+    "calibrated_log_readouts": Candidate("calibrated, log, all readouts", calibrated=True, readouts=READOUTS, log=True),
     "log_readouts": Candidate("log, all readouts", readouts=READOUTS, log=True),
     "wide_log_readouts": Candidate("width 128, log, all readouts", WIDE, readouts=READOUTS, log=True),
     "wide_log_degree": Candidate("width 128, log, log-degree", Training(128, True), log=True),

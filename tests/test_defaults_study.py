@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -136,12 +137,17 @@ def test_a_training_that_is_stopped_on_the_way_is_the_shorter_one(defaults, data
     store = make_store(data, Features.fixed_on(data, "degree"))
     training = defaults.Training(width=4)
     long = defaults.trained(training, defaults.recipe_of(training, "degree", 4, 1), store, {2, 4}, "cpu")
-    (run, epoch, _) = next(long)
+    (run, epoch, seconds) = next(long)
     stopped = {name: value.clone() for name, value in run.method.encoder.state_dict().items()}
     short = pretrain(defaults.recipe_of(training, "degree", 2, 1), data, device="cpu").encoder.state_dict()
     assert epoch == 2
     assert all(torch.equal(value, short[name]) for name, value in stopped.items())
-    assert [epoch for _, epoch, _ in long] == [4]
+    started = time.process_time()
+    while time.process_time() < started + 0.5:
+        pass  # what happens between the epochs is no part of the training
+    ((_, epoch, total),) = long
+    assert epoch == 4
+    assert seconds < total < seconds + time.process_time() - started - 0.5
 
 
 def test_held_out_graphs_are_others_than_those_trained_on(defaults, data, monkeypatch):
