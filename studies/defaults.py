@@ -159,10 +159,12 @@ def compute(work: Work, folder: Path, device: str) -> None:
     for candidate in chosen.values():
         for seed in candidate.trained(work.seed):
             wanted.setdefault(seed, set()).add(candidate.epochs)
-    encoders, seconds = {}, {}
+    encoders: dict[tuple[int, int], PaddedEncoder] = {}
+    seconds: dict[tuple[int, int], float] = {}
     for seed, epochs in wanted.items():
         recipe = recipe_of(work.training, work.features, max(epochs), seed)
         for run, epoch, so_far in trained(work.training, recipe, store, epochs, device):
+            assert isinstance(run.method.encoder, PaddedEncoder)
             encoders[seed, epoch], seconds[seed, epoch] = copy.deepcopy(run.method.encoder), so_far
     epochs = wanted.get(work.seed, set()) - {0}
     losses = held_out_losses(work, dataset, epochs, device) if epochs else {}

@@ -55,20 +55,19 @@ def read_out(encoder: NodeEncoder, batches: Iterable[GraphBatch], readouts: Sequ
     """``(G, d)`` embeddings on the CPU: of every layer the sum over nodes, which is the encoder's own, its mean and
     its maximum, and the sum of the features, whichever are named."""
     encoder.eval()
-    parts = []
-    for batch in batches:
-        nodes = encoder.encode_nodes(batch)
-        made = {
-            "sum": lambda batch=batch: encoder(batch),
-            "input": lambda batch=batch: sum_nodes(batch.x.float(), batch),
-            "mean": lambda batch=batch, x=nodes: sum_nodes(x, batch) / batch.nodes_per_graph[:, None],
-            "max": lambda batch=batch, x=nodes: _largest(x, batch),
-        }
-        parts.append(torch.cat([made[name]() for name in readouts], dim=1).cpu())
-    return torch.cat(parts)
+    return torch.cat([torch.cat([_read(encoder, batch, name) for name in readouts], dim=1).cpu() for batch in batches])
 
 
-def _largest(x: Tensor, batch: GraphBatch) -> Tensor:
+def _read(encoder: NodeEncoder, batch: GraphBatch, readout: str) -> Tensor:
+    if readout == "sum":
+        embeddings: Tensor = encoder(batch)
+        return embeddings
+    if readout == "input":
+        return sum_nodes(batch.x.float(), batch)
+    x = encoder.encode_nodes(batch)
+    if readout == "mean":
+        return sum_nodes(x, batch) / batch.nodes_per_graph[:, None]
+    assert readout == "max"
     row = batch.graph_of_node[:, None].expand_as(x)
     return x.new_zeros(batch.num_graphs, x.shape[1]).scatter_reduce(0, row, x, "amax", include_self=False)
 
