@@ -16,12 +16,12 @@ class Training:
     Attributes:
         width: of the encoder.
         log_degree: whether the log of the degree is one more feature.
-        logged: whether the encoder ends in a signed log.
+        inside: readouts whose signed log is the encoder's own embedding; none of them is its sums as they are.
     """
 
     width: int = 32
     log_degree: bool = False
-    logged: bool = False
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Candidate:
         return [seed + self.later + SEEDS * number for number in range(self.seeds)]
 
 
-WIDE, LOGGED, WIDE_LOGGED = Training(width=128), Training(logged=True), Training(width=128, logged=True)
+WIDE = Training(width=128)
 CANDIDATES = {
     "default": Candidate("the present default"),
     "another_seed": Candidate("nothing but the seed of the pre-training", later=SEEDS),
     "untrained": Candidate("no pre-training", epochs=0, calibrated=True),
     "width_128": Candidate("width 128", WIDE),
     "log": Candidate("log", log=True),
-    "log_inside": Candidate("log inside", LOGGED),
+    "log_inside": Candidate("log inside", Training(inside=("sum",))),
     "log_degree": Candidate("log-degree", Training(log_degree=True)),
     "epochs_40": Candidate("40 epochs", epochs=40),
     "epochs_100": Candidate("100 epochs", epochs=100),
@@ -71,13 +71,14 @@ CANDIDATES = {
     "three_seeds": Candidate("3 seeds", seeds=3),
     "untrained_wide_log": Candidate("no pre-training, width 128, log", WIDE, epochs=0, calibrated=True, log=True),
     "wide_log": Candidate("width 128, log", WIDE, log=True),
-    "wide_log_inside": Candidate("width 128, log inside", WIDE_LOGGED),
+    "wide_log_inside": Candidate("width 128, log inside", Training(128, inside=("sum",))),
     "wide_log_100": Candidate("width 128, log, 100 epochs", WIDE, epochs=100, log=True),
     "log_max": Candidate("log, maxima", readouts=("sum", "max"), log=True),
     "untrained_log_readouts": Candidate(
         "no pre-training, log, all readouts", epochs=0, calibrated=True, readouts=READOUTS, log=True
     ),
     "calibrated_log_readouts": Candidate("calibrated, log, all readouts", calibrated=True, readouts=READOUTS, log=True),
+    "readouts_inside": Candidate("log of all readouts inside", Training(inside=READOUTS)),
     "log_readouts": Candidate("log, all readouts", readouts=READOUTS, log=True),
     "wide_log_readouts": Candidate("width 128, log, all readouts", WIDE, readouts=READOUTS, log=True),
     "wide_log_degree": Candidate("width 128, log, log-degree", Training(128, True), log=True),

@@ -24,18 +24,20 @@ from typing import Any
 import torch
 from default_candidates import CANDIDATES, SEEDS, Candidate, Training
 from defaults_page import page
-from readouts import Logged, augmented, criteria, read_out, signed_log, whole, with_log_degree
+from readouts import Logged, LoggedReadouts, augmented, criteria, read_out, signed_log, whole, with_log_degree
 from torch import Tensor
 
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
+from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import build_method, build_pool
 from joao.files import make_folder, write_file
 from joao.graphs import GraphBatch, GraphStore
+from joao.heads import HEADS
 from joao.objectives import PairObjective
-from joao.randomness import numpy_generator, torch_generator
+from joao.randomness import numpy_generator, seeded, torch_generator
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_origin, dataset_of, write
@@ -79,11 +81,18 @@ def recipe_of(training: Training, features: str, epochs: int, seed: int) -> Reci
 
 
 def method_of(recipe: Recipe, store: GraphStore, training: Training) -> Method:
+    """The recipe's method; an encoder that gets more readouts gets a head of their width, too."""
     method = build_method(recipe, store)
-    if not training.logged:
+    encoder = method.encoder
+    assert isinstance(encoder, PaddedEncoder)
+    if training.inside == ("sum",):
+        return dataclasses.replace(method, encoder=Logged(encoder))
+    if not training.inside:
         return method
-    assert isinstance(method.encoder, PaddedEncoder)
-    return dataclasses.replace(method, encoder=Logged(method.encoder))
+    wider = LoggedReadouts(encoder, training.inside, store.num_features)
+    with seeded(recipe.training.seed, "heads"):
+        heads = HEADS[recipe.heads.name](wider.num_dimensions, len(method.augmentations), **recipe.heads.options)
+    return dataclasses.replace(method, encoder=wider, heads=heads)
 
 
 def store_of(dataset: Dataset, features: Features, training: Training) -> GraphStore:
@@ -132,7 +141,7 @@ def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], devic
 
 def embeddings(
     candidate: Candidate,
-    encoders: Mapping[int, PaddedEncoder],
+    encoders: Mapping[int, NodeEncoder],
     store: GraphStore,
     shown: Sequence[Sequence[GraphBatch]],
 ) -> list[Tensor]:
@@ -159,12 +168,12 @@ def compute(work: Work, folder: Path, device: str) -> None:
     for candidate in chosen.values():
         for seed in candidate.trained(work.seed):
             wanted.setdefault(seed, set()).add(candidate.epochs)
-    encoders: dict[tuple[int, int], PaddedEncoder] = {}
+    encoders: dict[tuple[int, int], NodeEncoder] = {}
     seconds: dict[tuple[int, int], float] = {}
     for seed, epochs in wanted.items():
         recipe = recipe_of(work.training, work.features, max(epochs), seed)
         for run, epoch, so_far in trained(work.training, recipe, store, epochs, device):
-            assert isinstance(run.method.encoder, PaddedEncoder)
+            assert isinstance(run.method.encoder, NodeEncoder)
             encoders[seed, epoch], seconds[seed, epoch] = copy.deepcopy(run.method.encoder), so_far
     epochs = wanted.get(work.seed, set()) - {0}
     losses = held_out_losses(work, dataset, epochs, device) if epochs else {}

@@ -43,6 +43,24 @@ class Logged(PaddedEncoder):
         return signed_log(self.inside.encode_padded(views))
 
 
+@final
+class LoggedReadouts(NodeEncoder):
+    """An encoder whose embeddings are the signed logs of several readouts, in pre-training as well."""
+
+    def __init__(self, inside: NodeEncoder, readouts: Sequence[str], num_features: int) -> None:
+        super().__init__()
+        self.inside, self.readouts = inside, readouts
+        self.uses_edge_attr, self.num_node_dimensions = inside.uses_edge_attr, inside.num_node_dimensions
+        widths = dict.fromkeys(READOUTS, inside.num_node_dimensions) | {"input": num_features}
+        self.num_dimensions = sum(widths[name] for name in readouts)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        return signed_log(torch.cat([_read(self.inside, batch, name) for name in self.readouts], dim=1))
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return self.inside.encode_nodes(batch)
+
+
 def with_log_degree(store: GraphStore) -> GraphStore:
     """The same graphs with one more column of features: the log of 1 and the degree."""
     first_of_edge = store.first_node[:-1].repeat_interleave(store.first_edge.diff())

@@ -79,10 +79,10 @@ def test_readouts_graph_by_graph(readouts, data):
 
 def test_a_log_inside_trains_alike_on_both_paths(readouts, data, defaults, certain_pool):
     store = make_store(data, Features.fixed_on(data, "labels"))
-    recipe = defaults.recipe_of(defaults.Training(width=4, logged=True), "labels", 3, seed=0)
+    recipe = defaults.recipe_of(defaults.Training(width=4, inside=("sum",)), "labels", 3, seed=0)
     losses = []
     for fast in (False, True):
-        method = defaults.method_of(recipe, store, defaults.Training(width=4, logged=True))
+        method = defaults.method_of(recipe, store, defaults.Training(width=4, inside=("sum",)))
         given = build_method(dataclasses.replace(recipe, augmentations=recipe.augmentations[:3]), store)
         method = dataclasses.replace(method, augmentations=certain_pool, policy=given.policy)
         losses.append([epoch.loss for epoch in Pretraining(store, method, recipe.training, fast=fast).run()])
@@ -92,6 +92,22 @@ def test_a_log_inside_trains_alike_on_both_paths(readouts, data, defaults, certa
     with torch.no_grad():
         embedded, inside = method.encoder.eval()(batch), method.encoder.inside(batch)
     torch.testing.assert_close(embedded, inside.sign() * torch.log(1 + inside.abs()))
+
+
+def test_readouts_inside_are_the_log_of_those_outside_and_all_of_them_are_trained(readouts, data, defaults):
+    store = make_store(data, Features.fixed_on(data, "labels"))
+    training = defaults.Training(width=4, inside=readouts.READOUTS)
+    recipe = defaults.recipe_of(training, "labels", 1, seed=0)
+    ((run, _, _),) = defaults.trained(training, recipe, store, {1}, "cpu")
+    encoder = run.method.encoder.eval()
+    with torch.no_grad():
+        embedded = encoder(store.batch(torch.arange(len(store))))
+    outside = readouts.read_out(encoder.inside, readouts.whole(store), readouts.READOUTS)
+    torch.testing.assert_close(embedded, outside.sign() * torch.log(1 + outside.abs()), atol=1e-5, rtol=1e-5)
+    assert run.method.heads.head[0].weight.shape == (3 * 12 + store.num_features,) * 2
+    before = defaults.method_of(recipe, store, training)
+    for now, then in zip(encoder.parameters(), before.encoder.parameters(), strict=True):
+        assert not torch.equal(now, then)
 
 
 def test_criteria_by_hand(readouts):
@@ -124,7 +140,7 @@ def test_a_candidate_of_one_change_has_one_and_no_two_are_the_same(defaults):
         assert len(changed[name]) == len(told) - (name == "default") + ("no pre-training" in told), name
     assert len({json.dumps(settings(each)) for each in defaults.CANDIDATES.values()}) == len(defaults.CANDIDATES)
     assert changed["log_degree"] == {"log_degree"}
-    assert changed["wide_log_inside"] == {"width", "logged"}
+    assert changed["wide_log_inside"] == {"width", "inside"}
 
 
 def test_several_seeds_share_no_pre_training(defaults):
