@@ -31,6 +31,7 @@ from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
+from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import build_method, build_pool
 from joao.files import make_folder, write_file
@@ -195,6 +196,7 @@ def compute(work: Work, folder: Path, device: str) -> None:
         record = {
             **identity(work, name),
             "data": describe_data(dataset),
+            "chance": chance_level(classes_of(dataset)),
             "scores": scores.to_json(),
             "criteria": found,
             "seconds of pre-training": sum(seconds[seed, candidate.epochs] for seed in mine),

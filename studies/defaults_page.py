@@ -90,8 +90,11 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
 def of_sets(
     records: Records, gains: Mapping[tuple[str, str], Gain], places: Sequence[str], words: Mapping[str, str]
 ) -> str:
+    """A line for each candidate, below one for the share of the largest class: a set where the default is no better
+    than that tells candidates apart by chance alone."""
     table = {(row.dataset, row.method): row for row in rows(records)}
-    lines = []
+    chance = {record["cell"]["dataset"]: record["chance"] for record in records}
+    lines = [["the largest class", *(f"{100 * chance[place]:.2f}" for place in places)]]
     for name, said in words.items():
         cells = []
         for place in places:

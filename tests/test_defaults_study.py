@@ -219,6 +219,7 @@ def test_records_are_those_of_the_estimator_and_are_written_once(defaults, data,
     assert losses["default"] is not None
     assert losses == {**dict.fromkeys(NAMES, losses["default"]), "untrained": None}
     assert found["untrained"]["seconds of pre-training"] == 0
+    assert found["log"]["chance"] == max(np.mean(data.classes == each) for each in set(data.classes))
     changed = dataclasses.replace(defaults.CANDIDATES["log"], epochs=21)
     monkeypatch.setitem(defaults.CANDIDATES, "log", changed)
     with pytest.raises(UserError, match="another recipe than log on MSRC_9-constant"):
@@ -230,6 +231,7 @@ def record(place, name, seed, accuracies, seconds=1.0, rank=10.0):
         "cell": {"dataset": place, "method": name, "seed": seed, "inductive": False},
         "scores": {"mean": float(np.mean(accuracies)), "partitions": [{"fold_hash": "f", "accuracies": [*accuracies]}]},
         "criteria": {"dimensions": 96, "effective rank": rank},
+        "chance": {"A": 0.4, "B": 0.5125}[place[0]],
         "seconds of pre-training": seconds,
         "machine": {"device": "cpu"},
     }
@@ -256,6 +258,7 @@ def test_the_page_by_hand(load):
     assert ["wide", "56.50; +2.00 (+2.00 to +2.00)", "55.50; +1.00 (+1.00 to +1.00)"] in lines
     assert ["log", "44.50; -10.00 (-10.00 to -10.00)", ""] in [line + [""] * (3 - len(line)) for line in lines]
     assert ["wide", "3.0", "96", "", "", "", "20"] in [line + [""] * (7 - len(line)) for line in lines]
+    assert lines.count(["the largest class", "40.00", "51.25"]) == 2
     assert "never" not in page
     # Three candidates in the same order by rank and accuracy on three places, 1; B-constant has two, too few.
     assert "effective rank +1.00." in page
