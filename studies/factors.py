@@ -22,17 +22,17 @@ import numpy as np
 from published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from torch import Tensor
 
+from joao.building import build_method
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.statistics import Gain
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import build_method
 from joao.files import make_folder, write_file
 from joao.randomness import torch_generator
 from joao.recipe import Recipe, make_recipe
 from joao.reporting.tables import gain_between, markdown, rows, with_deviation
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, write
+from joao.reproduce.records import dataset_of, has_record, write
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid, read_record
 from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric, steady_threads
@@ -168,11 +168,7 @@ def identity(cell: Cell) -> dict[str, Any]:
 
 def is_done(cell: Cell, folder: Path) -> bool:
     """Whether a level has a record; one that another recipe made is told."""
-    path = cell.path(folder)
-    if not path.exists():
-        return False
-    check_origin(path, read_record(path), identity(cell), f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(folder), read_record, identity(cell), f"{cell.method} on {cell.dataset}")
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:

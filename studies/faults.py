@@ -279,10 +279,12 @@ def read_only_folder(folder: Path) -> Outcome:
     script = f"""
         mount -t tmpfs tmpfs disk && mount -o remount,ro disk
         $pretrain {words} --quiet 2> said; echo $?
+        ls -A disk | tr '\\n' ' '; echo
     """
-    (code,) = in_namespace(folder, script)
+    code, left = in_namespace(folder, script)
     said = (folder / "said").read_text().strip()
-    return Outcome("a folder that cannot be written to (read-only file system)", said, int(code), "nothing was begun")
+    kept = left.strip() or "nothing was begun"
+    return Outcome("a folder that cannot be written to (read-only file system)", said, int(code), kept)
 
 
 def read_only_later(folder: Path) -> Outcome:
@@ -372,10 +374,7 @@ def flipped_bit(folder: Path) -> Outcome:
 def all_torn(folder: Path) -> Outcome:
     for path in interrupted_run(folder).checkpoints():
         path.write_bytes(path.read_bytes()[:-1])
-    before = sorted(os.listdir(folder / "run"))
-    code, said = joao(folder, "pretrain", "--resume", "run")
-    kept = "all files, as they were" if sorted(os.listdir(folder / "run")) == before else "FILES ARE GONE"
-    return Outcome("every checkpoint lacks its last byte", said, code, kept)
+    return not_resumed(folder, "every checkpoint lacks its last byte")
 
 
 def torn_weights(folder: Path) -> Outcome:
@@ -392,8 +391,18 @@ def torn_weights(folder: Path) -> Outcome:
 def torn_run(folder: Path) -> Outcome:
     path = interrupted_run(folder).folder / "run.json"
     path.write_bytes(path.read_bytes()[:100])
+    return not_resumed(folder, "run.json is cut short")
+
+
+def not_resumed(folder: Path, fault: str) -> Outcome:
+    """What comes of trying, and whether that leaves every file as it was."""
+
+    def contents() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (folder / "run").iterdir()}
+
+    before = contents()
     code, said = joao(folder, "pretrain", "--resume", "run")
-    return Outcome("run.json is cut short", said, code, "all files, as they were")
+    return Outcome(fault, said, code, "all files, as they were" if contents() == before else "FILES HAVE CHANGED")
 
 
 def two_at_once(folder: Path) -> Outcome:
@@ -450,8 +459,8 @@ def page(record: dict[str, Any]) -> str:
         [
             "# Faults caused on purpose",
             f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {', '.join(sources)}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused to a real process; `joao pretrain "
-            f"MUTAG --out run {shlex.join(SMALL)}`, unless it says otherwise.",
+            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused to a real process: `joao pretrain "
+            f"MUTAG --out run {shlex.join(SMALL)}`, with what the fault needs beside it, which is in its function.",
             markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
         ]
     )

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from joao.building import build_method
 from joao.data import read_whole
 from joao.data.features import Features, make_store
-from joao.experiment import build_method
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.recipe import make_recipe

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from joao.building import build_method
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shard_store import BLOCK, ShardStore
 from joao.data.shard_writer import SHARD_GRAPHS, ShardWriter
 from joao.data.shards import Shards
 from joao.data.synthetic import molecule_like_graphs
-from joao.experiment import build_method
 from joao.files import write_file, write_json
 from joao.graphs import GraphStore, Store
 from joao.provenance import command, machine, versions

@@ -30,10 +30,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from joao.building import build_method
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import build_method
 from joao.files import write_file, write_json
 from joao.pair_table import PairTable, strength_of
 from joao.policies import KullbackLeibler, Policy

@@ -23,9 +23,9 @@ with warnings.catch_warnings():
 
 import joao
 from joao.data.synthetic import random_graphs
-from joao.experiment import initial
 from joao.finetuning import finetune, load_finetuned
 from joao.recipe import make_recipe
+from joao.trained import initial
 from joao.training.finetune import Finetune
 
 OPTIONS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.01, "device": "cpu"}

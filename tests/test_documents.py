@@ -188,6 +188,17 @@ def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
             assert (copy / name).read_text() == (folder / name).read_text(), name
 
 
+@pytest.mark.parametrize("name", ["findings", "times"])
+def test_what_is_made_of_all_records_is_up_to_date(name, tmp_path):
+    from joao.reporting.results import READERS, write_findings, write_times
+
+    for protocol in READERS:
+        (tmp_path / protocol).symlink_to(ROOT / "results" / protocol)
+    {"findings": write_findings, "times": write_times}[name](tmp_path)
+    made, kept = ((folder / f"{name}.md").read_text(encoding="utf-8") for folder in (tmp_path, ROOT / "results"))
+    assert made == kept
+
+
 def test_every_semi_supervised_record_is_of_the_recipe_as_it_is():
     from joao.reproduce.semi_supervised import Cell, is_done, read_record
 

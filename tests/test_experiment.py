@@ -11,17 +11,19 @@ from torch import nn
 
 from joao import errors
 from joao.augmentations import Identity, NodeDrop
+from joao.building import OwnParts, build_encoder, build_method
 from joao.data import Shards, read, shard_store
 from joao.data import shards as shards_module
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
 from joao.errors import UserError
-from joao.experiment import OwnParts, build_encoder, build_method, load_run, pretrain, untrained
+from joao.experiment import pretrain
 from joao.graphs import GraphBatch, GraphStore
 from joao.objectives import OBJECTIVES, NtXent, PairObjective
 from joao.recipe import METHODS, make_recipe
 from joao.run import Run
+from joao.trained import load_run, untrained
 from joao.training import pretrain as training_module
 from joao.training.model import embed
 from joao.training.order import Order

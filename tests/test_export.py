@@ -20,12 +20,13 @@ from joao.data.features import Features
 from joao.data.molecules import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
-from joao.experiment import load_run, pretrain
+from joao.experiment import pretrain
 from joao.export import export
 from joao.finetuning import finetune, load_finetuned
 from joao.recipe import make_recipe
 from joao.run import FILE_FORMAT, Run
 from joao.shipped import shipped, shipped_names
+from joao.trained import load_run
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(20, mean_nodes=6, num_edge_attributes=2, seed=1)
@@ -364,7 +365,7 @@ def with_field(key, value):
         ("run.json", lambda text: "[]", "run.json: is damaged"),
         ("run.json", with_field("num_features", -4), "run.json: is damaged .* .a count is none"),
         ("run.json", with_field("num_features", "four"), "run.json: is damaged .* .a count is none"),
-        ("run.json", with_field("num_features", 5), "do not fit its recipe"),
+        ("run.json", with_field("num_features", 5), "run.json: is damaged .* columns, not 5"),
         ("run.json", with_field("finished", False), "is not finished"),
         ("recipe.toml", lambda text: None, "recipe.toml: cannot be read"),
         ("recipe.toml", lambda text: text[:-9] + "[", "recipe.toml: is not TOML"),

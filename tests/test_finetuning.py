@@ -10,14 +10,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from joao.building import OwnParts
 from joao.data.base import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import hold_out
-from joao.experiment import OwnParts, initial, load_run, pretrain, untrained
+from joao.experiment import pretrain
 from joao.finetuning import FILE, FORMAT, finetune, load_finetuned
 from joao.randomness import numpy_generator, torch_generator
 from joao.recipe import make_recipe
+from joao.trained import initial, load_run, untrained
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
 

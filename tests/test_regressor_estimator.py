@@ -13,9 +13,9 @@ from sklearn.utils import estimator_checks
 
 import joao
 from joao.data.synthetic import random_graphs
-from joao.experiment import initial
 from joao.finetuning import finetune
 from joao.recipe import make_recipe
+from joao.trained import initial
 from joao.training.finetune import Finetune
 
 NAN = np.nan

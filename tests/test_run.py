@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 
 import pytest
@@ -12,6 +13,7 @@ from joao.data.features import Features
 from joao.errors import JoaoNotice, NotWritten, UserError
 from joao.recipe import make_recipe
 from joao.run import FORMAT, Run, RunInfo, check_new_folder
+from joao.tensor_files import write_tensors
 from joao.training.pretrain import EpochMetrics
 
 RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})
@@ -209,6 +211,17 @@ def test_truncated_tensors(name, left, unfinished, request):
     assert contents(run.folder) == before
 
 
+@pytest.mark.parametrize("position", [[], [math.nan, 3.0], None])
+def test_a_checkpoint_without_its_place_is_damaged(unfinished, position):
+    tensors = state(2, 20)
+    del tensors["position"]
+    write_tensors(
+        unfinished.checkpoints()[0], tensors if position is None else {**tensors, "position": torch.tensor(position)}
+    )
+    with pytest.raises(UserError, match=r"checkpoint-000000000020.safetensors: is damaged"):
+        unfinished.read_checkpoint()
+
+
 @pytest.mark.parametrize("left", [0, 1, 30, -3])
 def test_truncated_run_json(left, finished):
     path = finished.folder / "run.json"
@@ -231,6 +244,13 @@ def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finish
     assert Run.open(finished.folder).info == finished.info
     path.write_text(json.dumps({**fields, "format": FORMAT + 1}))
     with pytest.raises(UserError, match=f"format {FORMAT + 1} is newer than this version of joao knows"):
+        Run.open(finished.folder)
+
+
+def test_features_are_as_many_as_the_encoder_was_made_for(finished):
+    path = finished.folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_features": 4}))
+    with pytest.raises(UserError, match=r"run\.json: is damaged.*its features have 3 columns, not 4"):
         Run.open(finished.folder)
 
 

@@ -7,6 +7,7 @@ import pytest
 from torch import nn
 
 from joao.baselines.histogram import histogram
+from joao.building import OwnParts
 from joao.data import read
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
@@ -15,10 +16,11 @@ from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import paired_gain
 from joao.evaluation.unsupervised import evaluate_embeddings, shuffled
-from joao.experiment import OwnParts, pretrain, untrained
+from joao.experiment import pretrain
 from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.scoring import REFERENCES, evaluate
+from joao.trained import untrained
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
@@ -142,3 +144,10 @@ def test_shuffled_labels_score_like_chance(monkeypatch):
         expected = [fold_hash(folds(shuffled(mutag.classes, 0), partition)) for partition in (0, 1)]
         assert [part["fold_hash"] for part in record[name]["partitions"]] == expected
     assert np.bincount(shuffled(mutag.classes, 0)).tolist() == np.bincount(mutag.classes).tolist()
+
+
+def test_twins_together(trained):
+    twice, together = GRAPHS[np.r_[0:24, 0:24]], np.r_[0:24, 0:24]
+    record = evaluate(trained, twice, **SETTINGS, twins_together=True, device="cpu")
+    for name, rows in (("histogram", histogram(twice)), ("run", trained.embed(twice).numpy())):
+        assert record[name] == evaluate_embeddings(rows, twice.classes, **SETTINGS, groups=together).to_json()

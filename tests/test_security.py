@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import joao
+from joao.export import export
 from joao.pair_table import PairTable
 
 ROOT = Path(__file__).parents[1]
@@ -169,7 +170,7 @@ def test_the_watch_sees(code, event, tmp_path):
 EVIL = "<script>alert('run')</script>"
 
 
-def test_a_notebook_shows_names_as_text(tmp_path):
+def test_notebooks_and_model_cards_show_names_as_text(tmp_path):
     table = PairTable.of((EVIL, "b"), [[0.5, 0.2], [0.2, 0.1]])
     model = joao.JOAO(epochs=1, device="cpu").fit(joao.read("MUTAG")[:20])
     model.save(tmp_path / "run")
@@ -177,6 +178,7 @@ def test_a_notebook_shows_names_as_text(tmp_path):
     pool = [EVIL, *info["pool"][1:]]
     (tmp_path / "run/run.json").write_text(json.dumps({**info, "data": EVIL, "pool": pool, "command": EVIL}))
     loaded = joao.load(tmp_path / "run", device="cpu")
-    for text in (table._repr_html_(), loaded._repr_html_()):
+    card = export(tmp_path / "run", tmp_path / "model.safetensors").card.read_text()
+    for text in (table._repr_html_(), loaded._repr_html_(), card):
         assert "<script>alert" not in text
-        assert "&lt;script&gt;alert" in text
+        assert "&lt;script" in text

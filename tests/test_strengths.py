@@ -4,10 +4,11 @@ import tomllib
 
 import pytest
 
+from joao.building import build_method
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
-from joao.experiment import build_method, pretrain
+from joao.experiment import pretrain
 from joao.pair_table import PairTable
 from joao.recipe import METHODS, POOL, make_recipe, pool_name, with_settings
 from joao.strengths import at_every_strength, strength_law

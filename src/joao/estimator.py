@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.augmentations import Augmentation
+from joao.building import OwnParts
 from joao.catalogue import snake_case
 from joao.data import listing, read, read_whole
 from joao.data.base import Dataset, offsets_of, shown
@@ -33,11 +34,12 @@ from joao.data.sources import WELL_KNOWN
 from joao.encoders import ENCODERS, Encoder
 from joao.epoch_logs import Logger
 from joao.errors import JoaoNotice, UserError
-from joao.experiment import OwnParts, load_run, pretrain
+from joao.experiment import pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable
 from joao.policies import POLICIES
 from joao.recipe import METHODS, Recipe, make_recipe
+from joao.trained import load_run
 from joao.training.pretrain import EpochMetrics
 
 _NOTHING = np.zeros(0, dtype=np.int64)

@@ -23,7 +23,6 @@ from joao.data.features import CODES
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.estimator import JOAO
-from joao.experiment import Trained, load_run
 from joao.files import check_new, write_file
 from joao.finetuning import FILE, kind_predicted, load_finetuned
 from joao.graphs import GraphStore
@@ -34,6 +33,7 @@ from joao.reporting.model_card import model_card
 from joao.run import FILE_FORMAT, FILE_FORMAT_KEY, Run, read_text
 from joao.shipped import model_path
 from joao.tensor_files import CHECKSUM_KEY, checksum
+from joao.trained import Trained, load_run
 from joao.training.model import embed
 
 CARD = "card.md"

@@ -16,13 +16,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from joao.building import OwnParts
 from joao.data.base import Dataset, shown
 from joao.errors import UserError
 from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
-from joao.experiment import OwnParts, Trained, initial, load_run
 from joao.finetuning import Finetuned, finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
 from joao.shipped import model_path
+from joao.trained import Trained, initial, load_run
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 LOADED = "the run before fine-tuning"

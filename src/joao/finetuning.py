@@ -29,15 +29,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from joao.building import OwnParts
 from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
 from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, task_figures, with_tasks
-from joao.experiment import OwnParts, Trained, initial, load_run, set_weights
 from joao.provenance import command, machine, versions
 from joao.randomness import seeded
 from joao.recipe import checked_options
 from joao.run import read_text
+from joao.trained import Trained, initial, load_run, set_weights
 from joao.training.classifier import Classifier
 from joao.training.device import make_fabric, steady_threads
 from joao.training.finetune import Finetune, Finetuning, Fit, FitEpoch

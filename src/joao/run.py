@@ -35,6 +35,7 @@ from torch import Tensor
 
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
+from joao.epoch_lines import epoch_of, line_of
 from joao.errors import JoaoNotice, NotWritten, UserError
 from joao.files import make_folder, write_file, write_json
 from joao.recipe import Recipe, make_recipe, parsed_table
@@ -163,7 +164,7 @@ class Run:
         wanted = trained if num_epochs is None else num_epochs
         try:
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
-            metrics = [EpochMetrics(**json.loads(line)) for line in lines]
+            metrics = [epoch_of(line, len(self.info.pool)) for line in lines]
         except (ValueError, TypeError, RecursionError) as error:
             if isinstance(error, UserError):
                 raise
@@ -177,7 +178,7 @@ class Run:
         path = self.folder / "metrics.jsonl"
         try:
             with path.open("a", encoding="utf-8") as file:
-                file.write(_line(metrics))
+                file.write(line_of(metrics))
                 file.flush()
                 os.fsync(file.fileno())  # a checkpoint must not be on the disk before the epochs it counts
         except OSError as error:
@@ -207,14 +208,14 @@ class Run:
             try:
                 tensors = read_tensors(path, checked=True)
                 kept = self.metrics(int(tensors["position"][0]))  # later lines, perhaps cut off, are not read
-            except UserError as error:
-                damaged[path] = str(error)
+            except (LookupError, ValueError, RuntimeError) as error:
+                damaged[path] = str(error) if isinstance(error, UserError) else f"{path}: is damaged ({error})."
                 continue
             for fault in damaged.values():
                 warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
             for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
                 useless.unlink(missing_ok=True)
-            write_file(self.folder / "metrics.jsonl", "".join(_line(metrics) for metrics in kept))
+            write_file(self.folder / "metrics.jsonl", "".join(line_of(metrics) for metrics in kept))
             return tensors
         none = f"{self.folder}: has no checkpoint yet. Remove the folder and start again."
         raise UserError(next(iter(damaged.values()), none))
@@ -291,6 +292,8 @@ def _check_info(info: RunInfo) -> None:
         raise ValueError("a text is none")
     if not isinstance(info.machine, dict) or not all(type(each) is bool for each in (info.fast, info.finished)):
         raise ValueError("a value is of another type")
+    if info.features.width not in (None, info.num_features):
+        raise ValueError(f"its features have {info.features.width} columns, not {info.num_features}")
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -312,7 +315,3 @@ def _metadata(path: Path) -> dict[str, str]:
     if int(version) > FILE_FORMAT:
         raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
     return metadata
-
-
-def _line(metrics: EpochMetrics) -> str:
-    return json.dumps(dataclasses.asdict(metrics)) + "\n"

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
+from joao.data.twins import twins
 from joao.errors import UserError
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
-from joao.experiment import Trained, untrained
 from joao.provenance import command, machine, versions
+from joao.trained import Trained, untrained
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")
+TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 OnFold = Callable[[int, float], None]
 
 
@@ -60,6 +62,7 @@ def evaluate(
     num_folds: int = 10,
     standardise: bool = True,
     shuffle_labels: bool = False,
+    twins_together: bool = False,
     device: str = "auto",
     jobs: int = 1,
     on_fold: OnFold | None = None,
@@ -72,6 +75,7 @@ def evaluate(
     classes = classes_of(dataset)
     if shuffle_labels:
         classes = shuffled(classes, seed=0)
+    groups = twins(dataset) if twins_together else None
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     vectors = {
@@ -89,6 +93,7 @@ def evaluate(
             partitions=partitions,
             num_folds=num_folds,
             standardise=standardise,
+            groups=groups,
             jobs=jobs,
             on_fold=_counting_on(on_fold, place * len(partitions) * num_folds),
         )
@@ -99,6 +104,7 @@ def evaluate(
             "encoders": 1,
             "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
             "labels": "shuffled" if shuffle_labels else "true",
+            **({} if groups is None else {"folds": TWINS_TOGETHER}),
         },
         "data": describe_data(dataset),
         "chance": chance_level(classes),

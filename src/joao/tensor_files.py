@@ -12,6 +12,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from joao.data.base import as_bytes
+from joao.data.packed import shortly
 from joao.errors import UserError
 from joao.files import write_file
 
@@ -37,12 +38,13 @@ def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     try:
         content = path.read_bytes()
         tensors: dict[str, Tensor] = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        told = (header.get("__metadata__") or {}).get(CHECKSUM_KEY)
+        is_whole = told == checksum(tensors) if told is not None else not checked
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except SafetensorError as error:
-        raise UserError(f"{path}: is damaged ({error}).") from error
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    told = header.get("__metadata__", {}).get(CHECKSUM_KEY)
-    if told != checksum(tensors) if told is not None else checked:
+    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:  # also of types without a name
+        raise UserError(f"{path}: is damaged ({shortly(error)}).") from error
+    if not is_whole:
         raise UserError(f"{path}: is damaged: its weights are not those that were written. Bring back a copy.")
     return tensors

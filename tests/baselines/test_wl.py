@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from joao.baselines import WL
-from joao.baselines._labels import different, places, refined_labels
 from joao.data import read
 from joao.data.base import make_dataset
+from joao.data.refinement import different, places, refined_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError

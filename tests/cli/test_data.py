@@ -33,6 +33,7 @@ def test_one_set_described(joao):
     assert facts["nodes"] == {"mean": nodes.mean(), "least": nodes.min(), "most": nodes.max()}
     assert facts["edges"]["mean"] * 188 == dataset.num_edges
     assert facts["node labels"] == 7
+    assert facts["twins"] == {"with_twin": 24, "with_twin_of_another_class": 0}
     assert facts["fingerprint"] == dataset.fingerprint
 
 
@@ -42,6 +43,8 @@ def test_as_text(joao):
     assert "  nodes per graph: 17.93 (10 to 28)" in lines
     assert "  edges per graph: 19.79 (10 to 33)" in lines
     assert "  classes: -1: 63, 1: 125" in lines
+    share = "12.8 % of the graphs have one, with the same edges and node labels, 0.0 % one of another class"
+    assert f"  twins: {share}" in lines
     assert lines[-1] == "Next: joao pretrain MUTAG --out runs/MUTAG"
 
 

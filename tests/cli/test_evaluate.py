@@ -22,10 +22,12 @@ def test_the_record_is_made_again_beside_the_first(joao, mutag_run, tmp_path):
 
 def test_shuffled_labels_and_another_place_for_the_record(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
-    outcome = joao("evaluate", "run", "--shuffle-labels", "--unscaled", "--folds", 4, "--out", "mine.json")
+    options = ["--shuffle-labels", "--unscaled", "--twins-together", "--folds", 4]
+    outcome = joao("evaluate", "run", *options, "--out", "mine.json")
     assert (outcome.code, outcome.err) == (0, "")
-    assert "Labels are SHUFFLED." in outcome.out
+    assert "Labels are SHUFFLED. Twins are in the same fold." in outcome.out
     record = json.loads((tmp_path / "mine.json").read_text())
+    assert record["protocol"]["folds"] == "graphs that cannot be told apart are in the same fold"
     assert record["protocol"]["labels"] == "shuffled"
     assert record["run"]["standardise"] is False
     assert [len(part["accuracies"]) for part in record["run"]["partitions"]] == [4] * 5

@@ -11,6 +11,7 @@ import pytest
 from joao.cli import figures
 from joao.cli import reproduce as commands
 from joao.errors import UserError
+from joao.evaluation import svm
 from joao.reporting import results, tables
 from joao.reporting.semi_supervised import HEADER
 from joao.reproduce import semi_supervised as few_labels
@@ -58,6 +59,19 @@ def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
 
     third = joao(*arguments)
     assert f"{len(names)} cells, {len(names)} done before." in third.out
+
+
+def test_variants_have_records_and_a_page_of_their_own(joao, short, tmp_path, monkeypatch):
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
+    arguments = ["reproduce", "unsupervised", "--only", "MUTAG", "--methods", "wl", "--out", "records"]
+    assert joao(*arguments).code == 0
+    table = (tmp_path / "records" / "table.md").read_text()
+    assert not (tmp_path / "records" / "variants.md").exists()
+    outcome = joao(*arguments, "--twins-together")
+    assert "WL (subtree kernel), twins together" in outcome.out
+    assert "Table of all records: records/variants.md" in outcome.out
+    assert "| MUTAG | 188 | 24 (12.8 %) | 0 (0.0 %) |" in (tmp_path / "records" / "variants.md").read_text()
+    assert (tmp_path / "records" / "table.md").read_text() == table
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from joao.comparison.methods import CHEAP, USUAL, choose, has_seed, make_rows, m
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.recipe import METHODS, make_recipe
+from joao.trained import untrained
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,20 @@ def test_scores_are_those_of_the_scorer(graphs):
     json.dumps(record, allow_nan=False)
 
 
+def test_twins_together(graphs, tmp_path):
+    twice = graphs[np.r_[0:24, 0:24]]
+    together = np.r_[0:24, 0:24]
+    plan = replace(PLAN, methods=("histogram",), twins_together=True)
+    record = compute(twice, plan, tmp_path / "record.json")
+    rows = BASELINES["histogram"]().fit_transform(twice)
+    parts = evaluate_embeddings(rows, twice.classes, **SCORING, groups=together).to_json()["partitions"]
+    assert record["fold hashes"] == [part["fold_hash"] for part in parts]
+    pieces = record["methods"]["histogram"]["seeds"]
+    assert [pieces[seed]["accuracies"] for seed in "01"] == [part["accuracies"] for part in parts]
+    with pytest.raises(UserError, match="is of another comparison: its protocol differ"):
+        compute(twice, replace(plan, twins_together=False), tmp_path / "record.json")
+
+
 SCORING = {"partitions": range(2), "num_folds": 3}
 
 

@@ -200,3 +200,38 @@ def test_graphs_that_do_not_fit_are_told(fixed, later, message):
     features = Features.fixed_on(star(**fixed))
     with pytest.raises(UserError, match=message):
         features.columns(star(**later))
+
+
+LABELS, ATTRIBUTES = np.array([[7, 0], [3, 1], [7, 1], [5, 0]]), np.arange(8.0).reshape(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        ("labels", {"node_labels": LABELS}),
+        ("attributes", {"node_attributes": ATTRIBUTES}),
+        ("labels_and_attributes", {"node_labels": LABELS, "node_attributes": ATTRIBUTES}),
+        ("with_degree", {"node_labels": LABELS, "node_attributes": ATTRIBUTES}),
+        ("with_degree", {}),
+        ("degree", {}),
+        ("constant", {}),
+    ],
+)
+def test_the_width_is_that_of_the_columns(rule, given):
+    dataset = star(**given)
+    features = Features.fixed_on(dataset, rule, max_degree=5)
+    assert features.width == features.columns(dataset).shape[1]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        Features("labels"),
+        Features("labels_and_attributes", vocabulary=((1, 2),)),
+        Features("labels_and_attributes", shift=(0.0,), scale=(1.0,)),
+        Features("attributes"),
+    ],
+)
+def test_rules_without_their_columns_are_refused(features):
+    with pytest.raises(ValueError, match="features by no known rule"):
+        Features.from_json(json.loads(json.dumps(dataclasses.asdict(features))))

@@ -1,7 +1,10 @@
 """Files that were made to do harm end in one line, before they have taken memory or time."""
 
 import gzip
+import time
+import tracemalloc
 import zipfile
+from contextlib import suppress
 
 import pytest
 from studies.hostile_files import FAULTS, Fault, archive, caused, repeated
@@ -31,6 +34,32 @@ def test_what_grows_within_bounds_is_read(monkeypatch, tmp_path):
     monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", len(rows) * 3)
     with pytest.raises(UserError, match=r"s\.csv\.gz: cannot be read \(grows to more than 100 times"):
         read(path)
+
+
+@pytest.mark.parametrize("word", ["1", "x", ""])
+@pytest.mark.parametrize("header", ["smiles", "graph,source,target"])
+def test_columns_without_number_take_no_more_than_their_time(header, word, tmp_path):
+    number = 60_000  # of which pairs are too many to be compared in a minute
+    names = ",".join(f"t{each}" for each in range(number))
+    cells = "CCO" if header == "smiles" else "a,b,c"
+    (tmp_path / "a.csv").write_text(f"{header},{names}\n{cells}{f',{word}' * number}\n")
+    begun = time.process_time()
+    with suppress(UserError):
+        assert len(read(tmp_path / "a.csv")) == 1
+    assert time.process_time() - begun < 15
+
+
+def test_letters_beyond_a_molecule_take_no_more_memory_than_their_text(tmp_path):
+    pytest.importorskip("rdkit")
+    letters = 4_000_000
+    (tmp_path / "a.smi").write_text("CCO\n" + "C" * letters + "\n")
+    read(tmp_path / "a.smi")  # loads what it needs
+    tracemalloc.start()
+    try:
+        assert len(read(tmp_path / "a.smi")) == 1
+        assert tracemalloc.get_traced_memory()[1] < 6 * letters
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_line_without_end_is_not_waited_for(monkeypatch, tmp_path):

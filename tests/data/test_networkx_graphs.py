@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from torch_geometric.data import Data
 
-from joao.data import read
+from joao.data import networkx_graphs, read
 from joao.errors import UserError
 
 
@@ -145,3 +145,14 @@ def test_a_file_that_is_not_graphml_is_told(tmp_path, content):
     with pytest.raises(UserError, match=r"odd.graphml: cannot be read as GraphML") as told:
         read(tmp_path / "odd.graphml")
     assert "\n" not in str(told.value)
+
+
+def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
+    begin, end = GRAPHML.split("<edge source", 1)
+    (tmp_path / "text.graphml").write_text(GRAPHML.replace(">3<", f">{' ' * 3_000_000}3<"))
+    monkeypatch.setattr(networkx_graphs, "MOST_TAG", 1 << 20)
+    assert read(tmp_path / "text.graphml").edge_attr.ravel().tolist() == [1.5, 1.5, 3, 3]
+    for name, tag in (("node", f'<node id="{"a" * 3_000_000}"/>'), ("comment", f"<!--{'a' * 3_000_000}-->")):
+        (tmp_path / f"{name}.graphml").write_text(f"{begin}{tag}<edge source{end}")
+        with pytest.raises(UserError, match=rf"{name}\.graphml: has a tag of more than 1 MB"):
+            read(tmp_path / f"{name}.graphml")

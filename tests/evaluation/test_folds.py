@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joao.errors import UserError
-from joao.evaluation.folds import fold_hash, folds
+from joao.evaluation.folds import fold_hash, folds, grouped_folds
 
 CLASSES = np.array([0] * 40 + [1] * 25 + [2] * 13)
 
@@ -60,3 +60,45 @@ def test_classes_that_cannot_be_split_are_named(classes, names, message):
 def test_one_fold_is_refused():
     with pytest.raises(UserError, match="at least 2, got 1"):
         folds(CLASSES, 0, num_folds=1)
+
+
+GROUPS = np.random.default_rng(0).integers(60, size=len(CLASSES))
+
+
+def test_groups_stay_together_and_every_graph_is_tested_once():
+    assert len(np.unique(GROUPS)) < 50  # many have company
+    parts = folds(CLASSES, 0, 5, groups=GROUPS)
+    assert sorted(np.concatenate([test for _, test in parts]).tolist()) == list(range(len(CLASSES)))
+    for train, test in parts:
+        assert set(train) == set(range(len(CLASSES))) - set(test)
+        assert not set(GROUPS[train]) & set(GROUPS[test])
+        assert (np.diff(train) > 0).all()
+        assert (np.diff(test) > 0).all()
+        counts = np.bincount(CLASSES[test], minlength=3)
+        assert (np.abs(counts - [8, 5, 2.6]) <= 2).all()
+
+
+def test_groups_of_one_are_spread_as_evenly_as_graphs():
+    for _, test in folds(CLASSES, 0, groups=np.arange(len(CLASSES))):
+        counts = np.bincount(CLASSES[test], minlength=3)
+        assert (np.abs(counts - [4, 2.5, 1.3]) < 1).all()
+
+
+def test_a_partition_of_groups_is_a_function_of_its_number_and_who_is_together():
+    hashes = [fold_hash(folds(CLASSES, number, 5, groups=GROUPS)) for number in range(20)]
+    assert hashes[3] == fold_hash(folds(CLASSES, 3, 5, groups=1000 + 7 * GROUPS))
+    assert len(set(hashes)) == 20
+
+
+def test_a_class_of_too_few_groups_is_named():
+    classes, groups = np.repeat([0, 1], 20), np.r_[0:20, [50, 51, 52, 53] * 5]
+    message = r"class 'yes' has 4 different graphs, fewer than the 10 folds\. Use at most 4 folds"
+    with pytest.raises(UserError, match=message):
+        folds(classes, 0, class_names=("no", "yes"), groups=groups)
+    for train, _ in folds(classes, 0, 4, groups=groups):
+        assert len(np.unique(classes[train])) == 2
+
+
+def test_groups_that_leave_no_class_to_learn_from():
+    with pytest.raises(UserError, match="too large for 2 folds: a training part would lack a class"):
+        grouped_folds(np.repeat([0, 1], 10), np.repeat([0, 1], 10), 2)

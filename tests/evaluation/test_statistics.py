@@ -10,6 +10,7 @@ from joao.errors import UserError
 from joao.evaluation.statistics import (
     chance_level,
     gain_over_seeds,
+    gain_over_sets,
     mean,
     paired_gain,
     sample_std,
@@ -147,3 +148,33 @@ def test_what_has_no_table_correlation(a, b, line):
 
 def test_chance_is_the_share_of_the_largest_class():
     assert chance_level(np.array([3, 3, 3, 0, 1])) == 0.6
+
+
+def test_gain_over_sets_matches_a_hand_computation():
+    # Means 1 and 2, variances 2 and 2: v = 2 (0.25 * 2 / 2) = 0.5, and 0.5 ** 2 / (2 * 0.25 ** 2) = 2 degrees.
+    gain = gain_over_sets([[0, 2], [1, 3]])
+    half_width = 4.302653 * math.sqrt(0.5)
+    assert (gain.mean, gain.low, gain.high) == pytest.approx((1.5, 1.5 - half_width, 1.5 + half_width), abs=1e-6)
+
+
+def test_gain_over_one_set_is_that_over_its_seeds():
+    scores, baseline = np.array([70.0, 72.0, 75.0]), np.array([69.0, 72.5, 71.0])
+    assert gain_over_sets([scores - baseline], level=0.9) == gain_over_seeds(scores, baseline, level=0.9)
+
+
+def test_gain_of_a_set_less_another_is_welchs():
+    one, other = [1.0, 2.0, 4.0, 4.5], [0.5, 0.0, 3.0]
+    gain = gain_over_sets([one, other], [1, -1])
+    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert (gain.low, gain.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_sets_on_which_nothing_varies_have_no_width():
+    gain = gain_over_sets([[1.0, 1.0], [2.0, 2.0]])
+    assert (gain.mean, gain.low, gain.high) == (1.5, 1.5, 1.5)
+
+
+@pytest.mark.parametrize("differences", [[], [[1.0, 2.0], [1.0]], [[[1.0, 2.0]]]])
+def test_a_set_of_one_seed_is_refused(differences):
+    with pytest.raises(UserError, match="gain over sets: needs two seeds or more of each set"):
+        gain_over_sets(differences)

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -17,8 +17,8 @@ from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import kernel_matrix, score_folds
-from joao.experiment import untrained
 from joao.recipe import make_recipe
+from joao.trained import untrained
 
 ROOT = os.environ.get("JOAO_DATA")
 GRID = [10.0**power for power in range(-3, 4)]
@@ -207,3 +207,28 @@ def test_embeddings_of_another_shape_are_an_error(shape):
     _, classes = noisy_data(0)
     with pytest.raises(UserError, match=r"for each of 120 graphs; got shape"):
         score_folds(np.zeros(shape), classes, folds(classes, 0))
+
+
+def test_inner_folds_keep_groups_together():
+    """As a grid search over folds that do; where equal graphs meet, another C looks best."""
+    random = np.random.default_rng(0)
+    groups, classes = np.tile(np.arange(40), 3), np.tile(random.integers(2, size=40), 3)
+    x = random.normal(size=(40, 5))[groups]
+    x[:, 0] += 0.7 * classes
+    train, test = np.flatnonzero(groups < 30), np.flatnonzero(groups >= 30)
+    chosen = []
+    for together, splitter in ((None, StratifiedKFold(5)), (groups, StratifiedGroupKFold(5))):
+        inner = list(splitter.split(x[train], classes[train], None if together is None else groups[train]))
+        machine = Pipeline([("scaler", StandardScaler()), ("svm", SVC())])
+        search = GridSearchCV(machine, {"svm__C": GRID}, cv=inner).fit(x[train], classes[train])
+        scores = score_folds(x, classes, [(train, test)], groups=together)
+        assert scores.chosen_c == (search.best_params_["svm__C"],)
+        assert scores.accuracies == (search.score(x[test], classes[test]),)
+        chosen += scores.chosen_c
+    assert chosen[0] > chosen[1]  # learning twins by heart pays only where they meet
+
+
+def test_a_training_part_with_one_group_of_a_class():
+    classes, groups = np.repeat([0, 1], 6), np.r_[0:6, [9] * 6]
+    with pytest.raises(UserError, match="2 classes and 1 different members of the rarest"):
+        score_folds(np.ones((12, 2)), classes, [(np.arange(12), np.arange(12))], groups=groups)

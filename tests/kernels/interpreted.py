@@ -9,7 +9,7 @@ import torch
 from joao.augmentations import EdgePerturb, Subgraph
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
-from joao.kernels import _triton
+from joao.kernels import _triton, _triton_dual
 from joao.kernels.first_passage import swept
 from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
@@ -20,6 +20,7 @@ from joao.kernels.relu_norm import relu_norm as plain_relu_norm
 from joao.kernels.sums import _GraphSum, _NeighbourSum
 from joao.kernels.sums import graph_sum as plain_graph_sum
 from joao.kernels.sums import neighbour_sum as plain_neighbour_sum
+from joao.kernels.svm_dual import Problems, stepped_duals
 from joao.padded import stack
 from joao.padded_store import PaddedStore
 
@@ -157,6 +158,19 @@ def sums_bf16():
     sums(torch.bfloat16, 0.02, wide=70)
 
 
+def svm_dual():
+    x = torch.randn(2, 40, 3, generator=DRAW)
+    kernels = torch.exp(-torch.cdist(x, x).square() / 3)
+    sign = torch.where(x[:, :, 0] + 0.5 * x[:, :, 1] > 0, 1.0, -1.0).double()
+    sign[1, 30:] = 0.0  # the second has fewer rows
+    rows = torch.stack([torch.randperm(40, generator=DRAW), torch.arange(40)])
+    matrix = torch.tensor([0, 1, 1, 0])
+    bound = torch.tensor([0.01, 1.0, 100.0, 10.0], dtype=torch.float64)
+    problems = Problems(kernels, matrix, rows[matrix], sign[matrix], bound)
+    for found, expected in zip(_triton_dual.solve_duals(problems), stepped_duals(problems), strict=True):
+        assert torch.equal(found, expected)
+
+
 def close(found, expected, tolerance):
     """Up to a share of the length: rounding may carry a single number across the corner of a ReLU."""
     for one, other in zip(found, expected, strict=True):
@@ -166,6 +180,6 @@ def close(found, expected, tolerance):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = lay_out, ranks, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
-    cases += relu_norm, norm_alone, relu_norm_bf16
+    cases += relu_norm, norm_alone, relu_norm_bf16, svm_dual
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

@@ -11,7 +11,9 @@ import pytest
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
-CASES = "lay_out ranks first_passage gin_layer gin_layer_bf16 relu_norm norm_alone relu_norm_bf16 sums sums_bf16"
+CASES = (
+    "lay_out ranks first_passage gin_layer gin_layer_bf16 relu_norm norm_alone relu_norm_bf16 sums sums_bf16 svm_dual"
+)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

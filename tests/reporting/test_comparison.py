@@ -24,6 +24,7 @@ def record():
     return {
         "data": {"name": "rings", "graphs": 40, "classes": 2},
         "folds": 2,
+        "protocol": {"name": "comparison"},
         "partitions": 2,
         "fold hashes": ["a", "b"],
         "chance": 0.5,

@@ -26,9 +26,3 @@ def test_by_hand():
         ["MUTAG", "WL (subtree kernel)", "83.0", "0.5", "", "a card"],
     ]
     assert len(HEADER) == 6
-
-
-def test_inductive_records_cost_something_else():
-    inductive = record(0, 1.0)
-    inductive["cell"]["inductive"] = True
-    assert cost_lines([inductive]) == []

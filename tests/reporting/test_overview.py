@@ -53,11 +53,13 @@ def test_html_is_well_formed_and_escapes_names():
     class Reader(HTMLParser):
         def __init__(self):
             super().__init__()
-            self.open, self.cells = [], []
+            self.open, self.cells, self.allowed = [], [], []
 
         def handle_starttag(self, tag, attrs):
             if tag != "meta":
                 self.open.append(tag)
+            elif dict(attrs).get("http-equiv") == "Content-Security-Policy":
+                self.allowed = dict(attrs)["content"].split("; ")
 
         def handle_endtag(self, tag):
             assert self.open.pop() == tag
@@ -71,6 +73,7 @@ def test_html_is_well_formed_and_escapes_names():
     assert reader.open == []
     assert "".join(reader.cells).startswith("one80.0 ± 2.0 (79.0, +1.0)50.0")
     assert "<three>" in reader.cells
+    assert reader.allowed == ["default-src 'none'", "style-src 'unsafe-inline'"]
 
 
 @pytest.mark.parametrize("lines", [{}, {"one": [None]}])

@@ -107,12 +107,14 @@ def test_a_folder_without_records_gets_nothing(tmp_path):
 def test_one_page_of_all_tables(tmp_path):
     (tmp_path / "semi-supervised").mkdir()
     write(tmp_path / "semi-supervised", Cell("NCI1", "none", 0, 10))
-    for kind, beginning in ((".md", "## Semi-supervised"), (".tex", r"\begin{table}"), (".html", "<!doctype html>")):
+    for kind, beginning in ((".md", "## The paper's six"), (".tex", r"\begin{table}"), (".html", "<!doctype html>")):
         page = tmp_path / f"all{kind}"
         assert [each.title for each in write_all(tmp_path, page)] == [
-            "Semi-supervised: accuracy after fine-tuning with few labels"
+            "The paper's six findings: which hold here",
+            "Semi-supervised: accuracy after fine-tuning with few labels",
         ]
         assert page.read_text(encoding="utf-8").startswith(beginning)
+        assert "Semi-supervised: accuracy" in page.read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"all\.pdf: unknown kind of page. Known: .md, .tex, .html"):
         write_all(tmp_path, tmp_path / "all.pdf")
     with pytest.raises(UserError, match="nowhere: no records"):

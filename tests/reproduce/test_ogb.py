@@ -12,7 +12,6 @@ from sklearn.metrics import roc_auc_score
 from joao.data.features import Features, make_store
 from joao.errors import UserError
 from joao.evaluation.official import labelled_part
-from joao.experiment import load_run
 from joao.randomness import derived_seed
 from joao.reproduce import ogb as reproduce
 from joao.reproduce import ogb_benchmark
@@ -30,6 +29,7 @@ from joao.reproduce.ogb import (
     works,
 )
 from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
+from joao.trained import load_run
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import BinaryTargets
 

@@ -58,6 +58,26 @@ def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
     assert str(os.getpid()) not in {process for process, _ in told}
 
 
+@pytest.fixture
+def hears_ctrl_c():
+    """What a shell starts in the background does not hear Ctrl-C, and hands that on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ctrl_c):
+    path = tmp_path / "done"
+    work = f"import os, pathlib, signal\nos.kill(os.getpid(), signal.SIGINT)\npathlib.Path({str(path)!r}).touch()"
+    try:
+        list(done_one_by_one(exec, [work], jobs=2))
+    except KeyboardInterrupt:  # as it is, it would end the tests
+        pytest.fail("the other process heard it")
+    assert path.exists()
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.parametrize("ready", [False, True], ids=["workers are starting", "workers are at work"])
 def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
     (tmp_path / "work.py").write_text(

@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
+from joao.building import build_method
 from joao.data import listing, read
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
-from joao.experiment import build_method, pretrain
+from joao.experiment import pretrain
 from joao.policies.rule_pool import POOLS
 from joao.randomness import torch_generator
 from joao.recipe import METHODS, POOL, make_recipe

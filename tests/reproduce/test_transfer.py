@@ -15,7 +15,6 @@ from joao.evaluation.fingerprints import fingerprints
 from joao.evaluation.forest import forest_score
 from joao.evaluation.labels import Split
 from joao.evaluation.scaffolds import scaffold_split
-from joao.experiment import initial, load_run
 from joao.randomness import derived_seed
 from joao.reproduce import transfer as reproduce
 from joao.reproduce.transfer import (
@@ -30,6 +29,7 @@ from joao.reproduce.transfer import (
     read_record,
 )
 from joao.run import Run
+from joao.trained import initial, load_run
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import BinaryTargets
 

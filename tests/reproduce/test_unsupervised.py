@@ -18,7 +18,7 @@ from joao.evaluation import svm
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.reproduce import unsupervised as reproduce
 from joao.reproduce.unsupervised import (
     REFERENCES,
@@ -33,6 +33,7 @@ from joao.reproduce.unsupervised import (
     rows_of,
     why_not,
 )
+from joao.trained import untrained
 
 GRID = reproduce.grid()
 
@@ -112,9 +113,12 @@ def test_unknown_names(datasets, methods, message):
 
 
 def test_records_of_different_cells_have_different_places(tmp_path):
-    every = [*cells(), *cells(inductive=True)]
+    ways = itertools.product((False, True), repeat=2)
+    every = [cell for one, other in ways for cell in cells(inductive=one, twins_together=other)]
     assert len({cell.path(tmp_path) for cell in every}) == len(set(every))
-    assert Cell("MUTAG", "joao", 3).path(tmp_path) == tmp_path / "MUTAG" / "joao-3.json"
+    names = {(False, False): "joao-3", (True, False): "joao-inductive-3", (False, True): "joao-twins-3"}
+    for way, name in {**names, (True, True): "joao-twins-inductive-3"}.items():
+        assert Cell("MUTAG", "joao", 3, *way).path(tmp_path) == tmp_path / "MUTAG" / f"{name}.json"
 
 
 def test_recipes_are_those_settled():
@@ -224,6 +228,62 @@ def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeyp
     trained = pretrain(cell_recipe(Cell("MUTAG", "joao", 1)), dataset.subset(train), device="cpu")
     by_hand = score_folds(trained.embed(dataset).numpy(), dataset.classes, [(train, test)])
     assert (scores["accuracies"][-1], scores["chosen_c"][-1]) == (by_hand.accuracies[0], by_hand.chosen_c[0])
+
+
+@pytest.fixture
+def pairs(root):
+    """MUTAG's 24 made graphs twice, the second time behind the first."""
+    return read("MUTAG", root)[np.r_[0:24, 0:24]]
+
+
+@pytest.mark.parametrize(("method", "kernel"), [("histogram", "rbf"), ("wl", "linear")])
+def test_twins_together(pairs, short, method, kernel):
+    """Also of rows that have no encoder; a graph and its copy are 24 apart."""
+    cell = Cell("MUTAG", method, 1, twins_together=True)
+    record = compute(cell, pairs, device="cpu")
+    rows = histogram(pairs) if method == "histogram" else BASELINES["wl"]().fit_transform(pairs)
+    together = np.r_[0:24, 0:24]
+    parts = folds(pairs.classes, 1, groups=together)
+    assert all(set(test) == {(graph + 24) % 48 for graph in test} for _, test in parts)
+    by_hand = score_folds(rows, pairs.classes, parts, kernel=kernel, groups=together)
+    (scores,) = record["scores"]["partitions"]
+    assert (tuple(scores["accuracies"]), scores["fold_hash"]) == (by_hand.accuracies, fold_hash(parts))
+    assert record["protocol"]["folds"] == "graphs that cannot be told apart are in the same fold"
+    assert record["twins"] == {"with_twin": 48, "with_twin_of_another_class": 0}
+    assert Cell(**json.loads(json.dumps(record))["cell"]) == cell
+
+
+def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
+    seen = []
+
+    def spied(recipe, part, **options):
+        seen.append((recipe, part.fingerprint))
+        return pretrain(recipe, part, **options)
+
+    monkeypatch.setattr(reproduce, "pretrain", spied)
+    usual, together = (compute(Cell("MUTAG", "joao", 1, twins_together=way), pairs, device="cpu") for way in (0, 1))
+    assert seen[0] == seen[1]
+    assert usual["losses"] == together["losses"]
+    assert "folds" not in usual["protocol"]
+    assert "twins" not in usual
+    del seen[:]
+    both = compute(Cell("MUTAG", "joao", 1, inductive=True, twins_together=True), pairs, device="cpu")
+    parts = folds(pairs.classes, 1, groups=np.r_[0:24, 0:24])
+    assert [fingerprint for _, fingerprint in seen] == [pairs.subset(train).fingerprint for train, _ in parts]
+    assert both["scores"]["partitions"][0]["fold_hash"] == together["scores"]["partitions"][0]["fold_hash"]
+
+
+def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tmp_path):
+    cell = Cell("MUTAG", "histogram", 0)
+    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    path = cell.path(tmp_path)
+    record = read_record(path)
+    assert record["cell"].pop("twins_together") is False
+    path.write_text(json.dumps(record))
+    assert is_done(cell, tmp_path)
+    path.rename(Cell("MUTAG", "histogram", 0, twins_together=True).path(tmp_path))
+    with pytest.raises(UserError, match=r"histogram-twins-0\.json: was made by another recipe"):
+        is_done(Cell("MUTAG", "histogram", 0, twins_together=True), tmp_path)
 
 
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):

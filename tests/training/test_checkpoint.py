@@ -154,3 +154,34 @@ def test_a_checkpoint_of_another_recipe_is_refused(make_method, make_training, p
     tensors["model/encoder.mlps.0.0.weight"] = torch.zeros(9, 9)
     with pytest.raises(UserError, match="does not fit this recipe"):
         restore(shared, tensors)
+
+
+def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training):
+    """A checksum says that a file is whole, not that it is right: its writer can write that, too."""
+    tensors = stopped_after(make_training(make_method(), epochs=4), 6)
+    may_be_missing = {"pair_losses", "epoch/steps"}
+    for name, value in tensors.items():
+        longer = torch.cat([value.flatten(), value.flatten()[:1]])
+        for wrong in (longer, value.flatten()[:0], value.flatten()[:0].to(torch.complex64)):
+            with pytest.raises(UserError, match=r"^checkpoint: it does not fit this recipe[^\n]*$"):
+                restore(make_training(make_method(), epochs=4), {**tensors, name: wrong})
+        if name not in may_be_missing:
+            with pytest.raises(UserError, match=f"checkpoint: '{name}' is not in it"):
+                restore(make_training(make_method(), epochs=4), {key: tensors[key] for key in tensors if key != name})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("policy", lambda value: value * torch.nan),
+        ("policy", lambda value: value * 2),
+        ("policy", lambda value: value - 0.3),
+        ("epoch/steps", lambda value: -value),
+        ("generator/views", lambda value: value | 255),
+        ("process/0/global/0", lambda value: value | 255),
+    ],
+)
+def test_values_that_would_end_a_training_later_are_refused(make_method, make_training, name, change):
+    tensors = stopped_after(make_training(make_method(), epochs=4), 6)
+    with pytest.raises(UserError, match=r"^checkpoint: it does not fit this recipe"):
+        restore(make_training(make_method(), epochs=4), {**tensors, name: change(tensors[name])})

@@ -7,7 +7,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from joao.experiment import build_method
+from joao.building import build_method
 from joao.heads import HEADS
 from joao.objectives import Bootstrap
 from joao.recipe import make_recipe

@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from joao.building import build_method
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
-from joao.experiment import build_method, pretrain
+from joao.experiment import pretrain
 from joao.objectives import NtXent
 from joao.recipe import make_recipe
 from joao.training import share

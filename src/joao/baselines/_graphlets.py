@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from joao.baselines._labels import adjacency
 from joao.data.base import Dataset
+from joao.data.refinement import adjacency
 
 Counts = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines._gensim import WordOptions, order_of_reading, require_gensim, word_vectors
-from joao.baselines._labels import places, refined_labels
 from joao.baselines.base import Baseline
 from joao.baselines.wl import WL
 from joao.data.base import Dataset
+from joao.data.refinement import places, refined_labels
 from joao.errors import UserError
 from joao.randomness import numpy_generator
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines._gensim import as_words
-from joao.baselines._labels import refined_labels
 from joao.baselines._paragraphs import ParagraphOptions, ParagraphVectors
 from joao.data.base import Dataset
+from joao.data.refinement import refined_labels
 from joao.errors import UserError
 from joao.randomness import numpy_generator
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from joao.baselines._labels import Labels, different, places, refined_labels
 from joao.baselines.base import Baseline
 from joao.data.base import Dataset
+from joao.data.refinement import Labels, different, places, refined_labels
 from joao.errors import UserError
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from joao.benchmarks.floor import Floor, ViewsOf
 from joao.benchmarks.timing import Task, always
 from joao.benchmarks.workloads import Workload
-from joao.experiment import build_method
+from joao.building import build_method
 from joao.graphs import GraphStore
 from joao.recipe import Recipe, make_recipe
 from joao.training.device import make_fabric

@@ -39,6 +39,9 @@ Tasks = Annotated[
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+TwinsTogether = Annotated[
+    bool, typer.Option("--twins-together", help="Keep graphs that cannot be told apart in the same fold.")
+]
 
 
 def all_cores() -> int:

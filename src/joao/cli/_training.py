@@ -14,8 +14,8 @@ from joao.training.place import Place
 
 if TYPE_CHECKING:
     from joao.data import Dataset, Shards
-    from joao.experiment import Trained
     from joao.recipe import Recipe
+    from joao.trained import Trained
 
 
 def train(

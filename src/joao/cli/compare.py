@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, quoted, read_data, silence_lightning
+from joao.cli._shared import (
+    AsJson,
+    DataRoot,
+    Device,
+    Output,
+    Quiet,
+    TwinsTogether,
+    all_cores,
+    quoted,
+    read_data,
+    silence_lightning,
+)
 from joao.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -25,6 +36,7 @@ def compare(
     partitions: Annotated[int, typer.Option(min=1, help="Partitions into folds, with a seed for each.")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of pre-training.", show_default="20")] = None,
+    twins_together: TwinsTogether = False,
     out: Annotated[
         Path | None, typer.Option(help="Record to write, .json, as methods are done; the same command goes on with it.")
     ] = None,
@@ -50,7 +62,7 @@ def compare(
     choice = choose(dataset, methods)
     for notice in choice.notices:
         output.notice(notice)
-    plan = Plan(choice.names, partitions, folds, epochs, device, jobs or all_cores())
+    plan = Plan(choice.names, partitions, folds, epochs, device, jobs or all_cores(), twins_together)
     missing = sum(len(seeds) for seeds in missing_seeds(begin(dataset, plan, out)).values())
     with output.progress("comparing", missing) as bar:
 

@@ -70,6 +70,7 @@ def data(
     import numpy as np
 
     from joao.data import Shards
+    from joao.data.twins import count_twins, twins
 
     dataset = open_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
     if isinstance(dataset, Shards):
@@ -93,6 +94,7 @@ def data(
         "edge attributes": 0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
         "classes": dict(zip(dataset.class_names, classes, strict=True)),
         **split,
+        **({} if split else {"twins": count_twins(twins(dataset), dataset.classes)._asdict()}),
         "fingerprint": dataset.fingerprint,
     }
     output.result(facts)
@@ -109,7 +111,18 @@ def data(
         counts = "none; the words to predict are read by 'joao reproduce ogb' alone"
     output.say(f"  classes: {counts or 'none (pre-training needs none)'}")
     _tell_split(split, output)
+    _tell_twins(facts, output)
     output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+
+
+def _tell_twins(facts: dict[str, Any], output: Output) -> None:
+    if not facts.get("twins", {}).get("with_twin"):
+        return
+    shares = {what: 100 * count / facts["graphs"] for what, count in facts["twins"].items()}
+    other = f", {shares['with_twin_of_another_class']:.1f} % one of another class" if facts["classes"] else ""
+    output.say(
+        f"  twins: {shares['with_twin']:.1f} % of the graphs have one, with the same edges and node labels{other}"
+    )
 
 
 def _num_labels(dataset: Dataset) -> int | None:

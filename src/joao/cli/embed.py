@@ -52,9 +52,9 @@ def embed(
     check_new(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
-    from joao.experiment import load_run
     from joao.reporting.embeddings import as_csv, as_npz
     from joao.reporting.failures import failures_csv
+    from joao.trained import load_run
 
     trained = load_run(run, device=device)
     columns = columns_of(smiles, identifiers, tasks)

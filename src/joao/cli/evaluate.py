@@ -11,6 +11,7 @@ from joao.cli._shared import (
     Device,
     Output,
     Quiet,
+    TwinsTogether,
     all_cores,
     free_path,
     quoted,
@@ -21,7 +22,7 @@ from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.experiment import Trained
+    from joao.trained import Trained
 
 
 def evaluate(
@@ -33,6 +34,7 @@ def evaluate(
     shuffle_labels: Annotated[
         bool, typer.Option("--shuffle-labels", help="Check: with labels in random order the score must be chance.")
     ] = False,
+    twins_together: TwinsTogether = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Folds at a time.", show_default="all cores")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
@@ -45,8 +47,8 @@ def evaluate(
     if out is not None:
         check_new(out)
     output = Output(quiet, as_json)
-    from joao.experiment import load_run
     from joao.scoring import check_trained
+    from joao.trained import load_run
 
     trained = load_run(run, device=device)
     check_trained(trained)
@@ -69,6 +71,7 @@ def evaluate(
         num_folds=folds,
         standardise=not unscaled,
         shuffle_labels=shuffle_labels,
+        twins_together=twins_together,
         device=device,
         jobs=jobs or all_cores(),
     )
@@ -92,9 +95,11 @@ def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output,
         name = NAMES.get(key, "this run")
         lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
+    twins = " Twins are in the same fold." if options.get("twins_together") else ""
     output.say(
         f"{dataset.name}: {len(dataset)} graphs, {len(dataset.class_names)} classes. One encoder, scored by an SVM on "
-        f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}.{labels}"
+        f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}."
+        f"{labels}{twins}"
     )
     output.table(["", "accuracy %"], lines)
     for baseline in reversed(REFERENCES):

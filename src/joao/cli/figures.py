@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, silence_lightning
+from joao.cli._tables import Jobs, Records, follow, names
 
 Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="those of the paper's figure")]
 Pictures = Annotated[Path, typer.Option("--figures", help="Folder of the pictures: PDF, SVG and PNG.")]
@@ -13,9 +14,9 @@ Pictures = Annotated[Path, typer.Option("--figures", help="Folder of the picture
 
 def figure_2(
     only: Only = "",
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/gamma"),
+    out: Records = Path("results/gamma"),
     figures: Pictures = Path("results/figures"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    jobs: Jobs = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -31,13 +32,17 @@ def figure_2(
 
     output = Output(quiet, as_json)
     silence_lightning()
-    wanted = cells(_names(only))
+    wanted = cells(names(only))
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} pre-trainings, {len(wanted) - len(missing)} done before. Records: {out}")
-    with output.progress("pre-trainings", len(missing)) as bar:
-        for cell in compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores()):
-            bar.advance(f"{cell.dataset} gamma {cell.gamma:g} seed {cell.seed}")
-            output.log(f"done: {cell.dataset} gamma {cell.gamma:g} seed {cell.seed}")
+    done = compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores())
+    follow(
+        output,
+        "pre-trainings",
+        len(missing),
+        done,
+        lambda cell: f"{cell.dataset} gamma {cell.gamma:g} seed {cell.seed}",
+    )
     records = [read_record(cell.path(out)) for cell in wanted]
     heading = "# JOAO for several gamma\n\nMade from records by `joao reproduce figure-2`; not to be edited.\n\n"
     write_file(out / "table.md", heading + gamma_markdown(records))
@@ -60,7 +65,7 @@ def figure_3(
     from joao.reporting.paper_figures import FIGURE_3, draw_figure_3, read_policies
 
     output = Output(quiet, as_json)
-    found = read_policies(records, _names(only) or FIGURE_3, method)
+    found = read_policies(records, names(only) or FIGURE_3, method)
     make_folder(figures)
     name = "figure-3" if method == "joao" else f"figure-3-{method}"
     _say(draw_figure_3(found, method, figures / name), output)
@@ -70,7 +75,3 @@ def _say(paths: list[Path], output: Output) -> None:
     output.result({"figures": [str(path) for path in paths]})
     output.say(f"Figures: {', '.join(str(path) for path in paths)}")
     output.say("Next, with your own runs: joao report RUN --figures FOLDER")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -104,9 +104,9 @@ def finetune(
     check_new_folder(out)
     output = Output(quiet, as_json)
     from joao.data.sources import header_of, is_table
-    from joao.experiment import load_run
     from joao.finetuning import finetune
     from joao.shipped import model_path
+    from joao.trained import load_run
     from joao.training.device import check_precision
     from joao.training.finetune import Finetune, usual_learning_rate
 

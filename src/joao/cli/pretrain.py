@@ -28,9 +28,9 @@ from joao.training.place import Place, find_place
 
 if TYPE_CHECKING:
     from joao.data import Dataset, Shards
-    from joao.experiment import Trained
     from joao.recipe import Recipe
     from joao.run import Run
+    from joao.trained import Trained
 
 FAILURES = "failures.csv"
 

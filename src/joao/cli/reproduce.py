@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores
+from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, TwinsTogether, all_cores
+from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.cli.reproduce_all import everything
-from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.reproduce.unsupervised import Cell
@@ -31,8 +31,9 @@ def unsupervised(
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Pre-train on each training part alone (ten times the work).")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = UNSUPERVISED,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    twins_together: TwinsTogether = False,
+    out: Records = UNSUPERVISED,
+    jobs: Jobs = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -46,15 +47,14 @@ def unsupervised(
     from joao.reproduce.unsupervised import cells, rows_of, why_not
 
     output = Output(quiet, as_json)
-    wanted = cells(_names(only), _names(methods), inductive=inductive)
-    for method in _names(methods) or rows_of("unsupervised"):
+    wanted = cells(names(only), names(methods), inductive=inductive, twins_together=twins_together)
+    for method in names(methods) or rows_of("unsupervised"):
         for dataset in dict.fromkeys(cell.dataset for cell in wanted):
             if reason := why_not(dataset, method):
                 output.notice(f"{method} on {dataset} is left out: {reason}")
     table = rows(_frozen(wanted, out, jobs, device, data_root, output))
-    output.table(HEADER, [cells_of(row) for row in table], title="Unsupervised: accuracy of an SVM, five seeds")
-    output.result({"rows": [dict(zip(HEADER, cells_of(row), strict=True)) for row in table]})
-    output.say(f"Table of all records: {out / 'table.md'}")
+    show(output, HEADER, [cells_of(row) for row in table], "Unsupervised: accuracy of an SVM, five seeds")
+    output.say(f"Table of all records: {out / ('variants.md' if inductive or twins_together else 'table.md')}")
     output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
 
 
@@ -62,8 +62,8 @@ def unsupervised(
 def objectives(
     only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all four")] = "",
     methods: Annotated[str, typer.Option(help="Rows, with commas between.", show_default="all")] = "",
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = UNSUPERVISED,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    out: Records = UNSUPERVISED,
+    jobs: Jobs = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -77,10 +77,9 @@ def objectives(
     from joao.reproduce.unsupervised import cells
 
     output = Output(quiet, as_json)
-    wanted = cells(_names(only), _names(methods), table="objectives")
+    wanted = cells(names(only), names(methods), table="objectives")
     lines = objective_lines(_frozen(wanted, out, jobs, device, data_root, output))
-    output.table(HEADER, lines, title="Accuracy of an SVM, five seeds, without and with JOAO")
-    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
+    show(output, HEADER, lines, "Accuracy of an SVM, five seeds, without and with JOAO")
     output.say(f"Table of all records: {out / 'objectives.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --objective barlow_twins --out runs/mine")
 
@@ -89,25 +88,18 @@ def _frozen(
     wanted: Sequence[Cell], out: Path, jobs: int | None, device: str, data_root: str | None, output: Output
 ) -> list[dict[str, Any]]:
     """The records of cells of the unsupervised protocol, computed where there are none; writes their tables."""
-    from joao.reporting.results import write_results
+    from joao.reporting.results import write_tables
     from joao.reproduce.unsupervised import compute_missing, is_done, read_record
 
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
-    with output.progress("cells", len(missing)) as bar:
-        for cell in compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores()):
-            bar.advance(f"{cell.dataset} {cell.method} seed {cell.seed}")
-            output.log(f"done: {cell.dataset} {cell.method} seed {cell.seed}")
+    done = compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores())
+    follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
     records = [read_record(cell.path(out)) for cell in wanted]
-    write_results(out)
+    write_tables("unsupervised", out)
     return records
 
 
-Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all that are at hand")]
-Methods = Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all of the table")]
-Records = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")]
-Precision = Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")]
 SEMI_SUPERVISED = Path("results/semi-supervised")
 
 
@@ -115,7 +107,7 @@ SEMI_SUPERVISED = Path("results/semi-supervised")
 def semi_supervised(
     only: Only = "",
     methods: Methods = "",
-    label_rate: Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")] = "",
+    label_rate: LabelRate = "",
     out: Records = SEMI_SUPERVISED,
     jobs: Jobs = None,
     device: Device = "auto",
@@ -128,9 +120,9 @@ def semi_supervised(
 
     What has a record is not computed again, so an interrupted run goes on where it was.
     """
-    rates = _rates(label_rate)
+    asked = rates(label_rate)
     _few_labels(
-        "semi_supervised", only, methods, rates, out, jobs, device, precision, data_root, Output(quiet, as_json)
+        "semi_supervised", only, methods, asked, out, jobs, device, precision, data_root, Output(quiet, as_json)
     )
 
 
@@ -182,32 +174,26 @@ def _few_labels(
     output: Output,
 ) -> None:
     from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_semi_supervised
+    from joao.reporting.results import write_tables
     from joao.reporting.semi_supervised import HEADER, cells_of, rows
     from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, left_out, read_record, works
     from joao.training.device import check_precision
 
     silence_lightning()
     check_precision(device, precision)
-    wanted, absent = at_hand(cells(table, _names(only), _names(methods), label_rates), data_root, named=bool(only))
-    for column in left_out(table, _names(only), label_rates):
+    wanted, absent = at_hand(cells(table, names(only), names(methods), label_rates), data_root, named=bool(only))
+    for column in left_out(table, names(only), label_rates):
         output.notice(f"{column}: is not in the table and is left out.")
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
-    with output.progress("encoders", len(works(missing))) as bar:
-        done = compute_missing(
-            missing, out, data_root=data_root, device=device, precision=precision, jobs=jobs or all_cores()
-        )
-        for work in done:
-            bar.advance(f"{work.dataset} {work.method} seed {work.seed}")
-            output.log(f"done: {work.dataset} {work.method} seed {work.seed}")
+    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
+    done = compute_missing(missing, out, **where, jobs=jobs or all_cores())
+    follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
-    lines = [cells_of(row) for row in summary]
-    output.table(HEADER, lines, title="Accuracy after fine-tuning with few labels, five seeds")
-    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    write_semi_supervised(out)
+    show(output, HEADER, [cells_of(row) for row in summary], "Accuracy after fine-tuning with few labels, five seeds")
+    write_tables("semi-supervised", out)
     output.say(f"Tables of all records: {out}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
@@ -236,7 +222,7 @@ def transfer(
     What is there is not computed again, so an interrupted run goes on where it was. All of it is work for a GPU.
     """
     from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_transfer
+    from joao.reporting.results import write_tables
     from joao.reporting.transfer import HEADER, cells_of, rows
     from joao.reproduce.transfer import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
     from joao.training.device import check_precision
@@ -244,28 +230,23 @@ def transfer(
     output = Output(quiet, as_json)
     silence_lightning()
     check_precision(device, precision)
-    wanted = cells(_names(only), _names(methods))
+    wanted = cells(names(only), names(methods))
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
     where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
     where["jobs"] = jobs or all_cores()
     needed = list(dict.fromkeys(cell.method for cell in missing))
-    with output.progress("pre-trainings", len({encoder_of(method) for method in needed} - {None})) as bar:
-        for name in pretrain_missing(needed, encoders, source=corpus, **where):
-            bar.advance(name)
-            output.log(f"pre-trained: {name}")
+    trained = pretrain_missing(needed, encoders, source=corpus, **where)
+    number = len({encoder_of(method) for method in needed} - {None})
+    follow(output, "pre-trainings", number, trained, str, "pre-trained")
     if pretrain_only:
         output.say("Next: the same command without --pretrain-only.")
         return
-    with output.progress("cells", len(missing)) as bar:
-        for cell in compute_missing(missing, out, encoders, **where):
-            bar.advance(f"{cell.dataset} {cell.method}")
-            output.log(f"done: {cell.dataset} {cell.method}")
+    done = compute_missing(missing, out, encoders, **where)
+    follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
     table = rows([read_record(cell.path(out)) for cell in wanted])
-    lines = [cells_of(row) for row in table]
-    output.table(HEADER, lines, title="Transfer: ROC-AUC after fine-tuning on a scaffold split")
-    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    write_transfer(out)
+    show(output, HEADER, [cells_of(row) for row in table], "Transfer: ROC-AUC after fine-tuning on a scaffold split")
+    write_tables("transfer", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
@@ -274,7 +255,7 @@ def transfer(
 def ogb(
     only: Only = "",
     methods: Methods = "",
-    label_rate: Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")] = "",
+    label_rate: LabelRate = "",
     encoders: Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")] = Path("runs/ogb"),
     out: Records = Path("results/ogb"),
     jobs: Jobs = None,
@@ -291,38 +272,23 @@ def ogb(
     """
     from joao.cli._shared import silence_lightning
     from joao.reporting.ogb import HEADER, cells_of, rows
-    from joao.reporting.results import write_ogb
+    from joao.reporting.results import write_tables
     from joao.reproduce.ogb import at_hand, cells, compute_missing, is_done, read_record, works
     from joao.training.device import check_precision
 
     output = Output(quiet, as_json)
     silence_lightning()
     check_precision(device, precision)
-    wanted, absent = at_hand(cells(_names(only), _names(methods), _rates(label_rate)), data_root, named=bool(only))
+    wanted, absent = at_hand(cells(names(only), names(methods), rates(label_rate)), data_root, named=bool(only))
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
     where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
-    with output.progress("encoders", len(works(missing))) as bar:
-        for work in compute_missing(missing, out, encoders, **where, jobs=jobs or all_cores()):
-            bar.advance(f"{work.dataset} {work.method}")
-            output.log(f"done: {work.dataset} {work.method}")
+    done = compute_missing(missing, out, encoders, **where, jobs=jobs or all_cores())
+    follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
-    output.table(HEADER, lines, title="OGB: few labels of the official training part")
-    output.result({"rows": [dict(zip(HEADER, line, strict=True)) for line in lines]})
-    write_ogb(out)
+    show(output, HEADER, lines, "OGB: few labels of the official training part")
+    write_tables("ogb", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
-
-
-def _rates(text: str) -> list[int]:
-    names = [name.removesuffix("%").strip() for name in _names(text)]
-    for name in names:
-        if not name.isdecimal():
-            raise UserError(f"--label-rate {text}: must be whole percents such as 1,10.")
-    return [int(name) for name in names]
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

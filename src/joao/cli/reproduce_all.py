@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from joao.cli._shared import DataRoot, Device, Output, Quiet
+from joao.cli._tables import Jobs, Precision, names
 from joao.errors import UserError, nearest
 
 # From cheap to dear, so that what was interrupted has left as many whole tables as can be.
@@ -23,9 +24,9 @@ def everything(
     parts: Annotated[
         str, typer.Option(help=f"Of {', '.join(PARTS)}, with commas between.", show_default="all that suit the device")
     ] = "",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")] = None,
+    jobs: Jobs = None,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")] = "32-true",
+    precision: Precision = "32-true",
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
@@ -39,9 +40,7 @@ def everything(
     output = Output(quiet)
     failed = []
     on_gpu = pick_device(device).type == "cuda"
-    chosen = [name.strip() for name in parts.split(",") if name.strip()] or [
-        name for name in PARTS if on_gpu or name != "transfer"
-    ]
+    chosen = names(parts) or [name for name in PARTS if on_gpu or name != "transfer"]
     for name in chosen:
         if name not in PARTS:
             raise UserError(f"--parts {parts}: unknown part '{name}'. {nearest(name, list(PARTS))}")

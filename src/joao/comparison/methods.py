@@ -15,8 +15,9 @@ from joao.baselines import BASELINES
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.errors import UserError, nearest
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.recipe import METHODS, Recipe, make_recipe
+from joao.trained import untrained
 
 Rows: TypeAlias = NDArray[Any] | csr_array
 

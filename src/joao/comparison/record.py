@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from joao.comparison.methods import CHEAP, is_pretraining, settings_of
 from joao.comparison.processes import Done, in_own_processes, in_this_process
 from joao.comparison.summary import rows, verdict_of
 from joao.comparison.work import Task
 from joao.data.base import Dataset
+from joao.data.twins import twins
 from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.files import check_new, write_json
-from joao.scoring import classes_of, describe_data, origin
+from joao.scoring import TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.training.device import pick_device
 
 PROTOCOL = {
@@ -45,6 +47,7 @@ class Plan:
         epochs: of pre-training; None is the usual number.
         device: of pre-training.
         jobs: cores to use, with a process of its own for every method; None does everything in this process.
+        twins_together: whether graphs that cannot be told apart are in the same fold.
     """
 
     methods: tuple[str, ...]
@@ -53,6 +56,7 @@ class Plan:
     epochs: int | None = None
     device: str = "auto"
     jobs: int | None = None
+    twins_together: bool = False
 
     def __post_init__(self) -> None:
         for name in ("partitions", "epochs", "jobs"):
@@ -96,10 +100,11 @@ def compute(
 def begin(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
     """A record with everything but scores; with those in ``out``, if that is a record of the same comparison."""
     classes = classes_of(dataset)
-    parts = [folds(classes, number, plan.folds, class_names=dataset.class_names) for number in range(plan.partitions)]
+    names, groups = dataset.class_names, _groups(dataset, plan)
+    parts = [folds(classes, each, plan.folds, class_names=names, groups=groups) for each in range(plan.partitions)]
     labels = hashlib.sha256(np.ascontiguousarray(classes, dtype=np.int64).tobytes()).hexdigest()[:16]
     record: Record = {
-        "protocol": PROTOCOL,
+        "protocol": {**PROTOCOL, **({"folds": TWINS_TOGETHER} if plan.twins_together else {})},
         "data": {**describe_data(dataset), "labels": labels},
         "folds": plan.folds,
         "partitions": plan.partitions,
@@ -139,11 +144,16 @@ def missing_seeds(record: Record) -> dict[str, list[int]]:
 def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Done]:
     # On a GPU, methods side by side would wait for each other, and their seconds would say nothing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
+    jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
     tasks = [
-        Task(name, seeds, dataset, plan.folds, plan.epochs, plan.device, jobs=(plan.jobs or 1) // at_once)
+        Task(name, seeds, dataset, plan.folds, plan.epochs, plan.device, jobs, groups)
         for name, seeds in missing.items()
     ]
     return in_this_process(tasks) if plan.jobs is None else in_own_processes(tasks, at_once)
+
+
+def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
+    return twins(dataset) if plan.twins_together else None
 
 
 def _kind_of(name: str) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from joao.baselines import BASELINES
 from joao.comparison.methods import Rows, has_seed, is_kernel, make_rows
 from joao.data.base import Dataset
@@ -25,6 +28,7 @@ class Task:
 
     Attributes:
         jobs: folds scored at a time.
+        groups: ``(G,)`` numbers of graphs that stay in the same fold.
     """
 
     method: str
@@ -34,6 +38,7 @@ class Task:
     epochs: int | None = None
     device: str = "auto"
     jobs: int = 1
+    groups: NDArray[np.int64] | None = None
 
 
 def pieces(task: Task) -> Iterator[Piece]:
@@ -56,6 +61,7 @@ def pieces(task: Task) -> Iterator[Piece]:
             class_names=task.dataset.class_names,
             partitions=[seed],
             num_folds=task.num_folds,
+            groups=task.groups,
             jobs=task.jobs,
             kernel="linear" if is_kernel(task.method) else "rbf",
         )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,9 +76,10 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     if missing:
         found = ", ".join(columns)[:200] or "an empty file"
         raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(NEEDED)}; found: {found}.")
-    repeated = [name for name in columns if columns.count(name) > 1]
-    if repeated:
-        raise UserError(f"{path}:1: column '{repeated[0]}' is there twice.")
+    count = Counter(columns)  # there may be a million
+    repeated = next((name for name in columns if count[name] > 1), None)
+    if repeated is not None:
+        raise UserError(f"{path}:1: column '{repeated}' is there twice.")
     return columns
 
 

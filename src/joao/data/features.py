@@ -116,13 +116,22 @@ class Features:
                 raise ValueError("a label is too large")
         is_number = type(self.max_degree) is int and 1 <= self.max_degree <= MOST_DEGREES
         is_scale = len(self.shift) == len(self.scale) and 0.0 not in self.scale
-        if (
-            self.rule not in RULES[1:]
-            or not is_number
-            or not is_scale
-            or not np.isfinite(self.shift + self.scale).all()
-        ):
+        has_columns = self.rule in RULES[1:] and all(
+            values for name, values in (("labels", self.vocabulary), ("attributes", self.shift)) if name in self.rule
+        )
+        if not (has_columns and is_number and is_scale and np.isfinite(self.shift + self.scale).all()):
             raise ValueError("features by no known rule")
+
+    @property
+    def width(self) -> int | None:
+        """The columns of ``x``; None where they are those of the graphs."""
+        degrees = self.max_degree + 1
+        if self.rule in CODES:
+            return None
+        if self.rule in ("constant", "degree"):
+            return 1 if self.rule == "constant" else degrees
+        given = sum(map(len, self.vocabulary)) + len(self.shift)
+        return (given or 1) + 1 + degrees if self.rule == "with_degree" else given
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """``(N, d)`` features of the nodes of ``dataset``; bytes where every column is one-hot."""

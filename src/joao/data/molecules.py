@@ -155,7 +155,8 @@ def _featurised(smiles: Sequence[str]) -> _Chunk:
 
     failures: list[Failure] = []
     with rdBase.BlockLogs():
-        atoms, edges = _Atoms(smiles), _Edges()
+        # Of a text that is too long no atoms are looked for: each would take more memory than its letter.
+        atoms, edges = _Atoms([text if len(text) <= MOST_LETTERS else "" for text in smiles]), _Edges()
         for row, text in enumerate(smiles):
             molecule = Chem.MolFromSmiles(text) if len(text) <= MOST_LETTERS else None
             if molecule is not None and 0 < molecule.GetNumAtoms() <= MOST_ATOMS:

@@ -21,7 +21,6 @@ notice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -35,6 +34,8 @@ from numpy.typing import NDArray
 from joao.data.base import Array, Dataset, make_dataset, plain_label, shown
 from joao.errors import UserError
 
+MOST_TAG = 1 << 22  # bytes
+_AT_ONCE = 1 << 18
 _Row = tuple[str, dict[Any, Any]]  # the place for messages, and the attributes there
 
 
@@ -83,7 +84,7 @@ def _graphml(path: Path) -> list[Any]:
     from networkx.readwrite.graphml import GraphMLReader
 
     try:
-        _check_entities(path)
+        _check_markup(path)
         with path.open("rb") as stream:
             graphs = list(GraphMLReader(node_type=str)(path=stream))
         graphs = graphs or [networkx.read_graphml(path)]  # which also tries without the namespace
@@ -105,19 +106,23 @@ def _graphml(path: Path) -> list[Any]:
     return graphs
 
 
-def _check_entities(path: Path) -> None:
-    """Refuses a file that declares entities, with which a few lines of XML can stand for gigabytes of text."""
+def _check_markup(path: Path) -> None:
+    """Refuses what XML can do and GraphML need not.
+
+    With entities a few lines stand for gigabytes of text, and a tag is read anew with every piece of it that comes.
+    """
 
     def refuse(*_: object) -> None:
         raise UserError(f"{path}: declares XML entities, which GraphML does not need. Write them out.")
 
-    def stop(*_: object) -> None:
-        raise StopIteration  # at the first element: entities are declared before it
-
     parser = ParserCreate()
-    parser.EntityDeclHandler, parser.StartElementHandler = refuse, stop
-    with path.open("rb") as stream, suppress(StopIteration):
-        parser.ParseFile(stream)
+    parser.EntityDeclHandler = refuse
+    with path.open("rb") as stream:
+        while piece := stream.read(_AT_ONCE):
+            parser.Parse(piece)
+            if stream.tell() - parser.CurrentByteIndex > MOST_TAG + _AT_ONCE:
+                raise UserError(f"{path}: has a tag of more than {MOST_TAG >> 20} MB.")
+        parser.Parse(b"", True)
 
 
 def _node_labels(nodes: list[_Row]) -> Array | None:

@@ -25,7 +25,7 @@ ignored unread.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -178,7 +178,8 @@ def _roles(
     place: str, columns: list[str], smiles: str | None, identifiers: str | None, tasks: Sequence[str] | None
 ) -> tuple[int, int | None, list[int], list[int]]:
     """Numbers of the columns: SMILES, identifiers, those that may be tasks, and those that are not."""
-    repeated = next((name for name in columns if name and columns.count(name) > 1), None)
+    count = Counter(columns)  # there may be a million
+    repeated = next((name for name in columns if name and count[name] > 1), None)
     if repeated is not None:
         raise UserError(f"{place}: column {shown(repeated)} is there twice.")
     smiles_column = _called(place, columns, smiles, SMILES_NAMES)
@@ -199,7 +200,7 @@ def _roles(
         may_be = [_given(place, columns, name) for name in tasks]
         if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
             raise UserError(f"{place}: tasks must be different columns, and neither SMILES nor identifiers.")
-    return smiles_column, identifier_column, may_be, [number for number in rest if number not in may_be]
+    return smiles_column, identifier_column, may_be, sorted({*rest} - {*may_be})
 
 
 def _called(place: str, columns: list[str], given: str | None, known: Sequence[str]) -> int | None:
@@ -229,7 +230,7 @@ class _Reader:
         is_given: bool,
     ) -> None:
         self.path, self.columns, self.smiles_column, self.identifier_column = path, columns, smiles, identifiers
-        self.may_be_tasks, self.ignored, self.is_given = may_be_tasks, ignored, is_given
+        self.may_be_tasks, self.ignored, self.is_given = dict.fromkeys(may_be_tasks), ignored, is_given
         self.smiles: list[str] = []
         self.identifiers: list[str] = []
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
@@ -288,13 +289,13 @@ class _Reader:
 
     def _ignore(self, number: int) -> None:
         self.labels.pop(number, None)
-        self.may_be_tasks.remove(number)
+        del self.may_be_tasks[number]
         self.ignored.append(number)
 
     def table(self) -> MoleculeTable:
         if not self.smiles:
             raise UserError(f"{self.path}: no molecules in it, only a header.")
-        tasks = sorted(self.labels) if not self.is_given else self.may_be_tasks
+        tasks = sorted(self.labels) if not self.is_given else [*self.may_be_tasks]
         nothing = [number for number in self.may_be_tasks if number not in self.labels]
         if self.is_given:
             self.labels |= {number: [np.full(len(self.smiles), np.nan, dtype=np.float32)] for number in nothing}

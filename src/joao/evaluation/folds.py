@@ -7,17 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from joao.errors import UserError
-from joao.randomness import derived_seed
+from joao.randomness import derived_seed, numpy_generator
 
 Indices = NDArray[np.int64]
 Fold = tuple[Indices, Indices]
 
 
 def folds(
-    classes: NDArray[np.int64], partition: int, num_folds: int = 10, *, class_names: Sequence[str] = ()
+    classes: NDArray[np.int64],
+    partition: int,
+    num_folds: int = 10,
+    *,
+    class_names: Sequence[str] = (),
+    groups: NDArray[np.int64] | None = None,
 ) -> list[Fold]:
     """Partition number ``partition`` of the graphs into stratified, shuffled folds.
 
@@ -28,6 +33,9 @@ def folds(
         partition: which of the shared partitions; any integer.
         num_folds: at least 2, at most the size of the smallest class.
         class_names: what messages call the classes.
+        groups: ``(G,)`` numbers; graphs of the same number are in the same fold, as those of
+            :func:`joao.data.twins.twins` should be. Folds are then of about the same size, and classes about as often
+            in them as the groups allow.
 
     Returns:
         Train and test graphs of each fold, ascending.
@@ -35,22 +43,48 @@ def folds(
     classes = np.asarray(classes)
     if num_folds < 2:
         raise UserError(f"folds: num_folds must be at least 2, got {num_folds}.")
-    values, counts = np.unique(classes, return_counts=True)
+    values, counts = num_groups(classes, groups)
     if len(values) < 2:
         raise UserError(f"folds: {len(values)} class among {len(classes)} graphs; scoring needs at least two.")
     if counts.min() < num_folds:
         rarest, count = values[counts.argmin()], counts.min()
         name = class_names[rarest] if class_names else rarest
         raise UserError(
-            f"folds: class '{name}' has {count} graphs, fewer than the {num_folds} folds. "
+            f"folds: class '{name}' has {count} {'' if groups is None else 'different '}graphs, fewer than the "
+            f"{num_folds} folds. "
             + (f"Use at most {count} folds, or leave" if count > 1 else "Leave")
             + " the class out."
         )
+    if groups is not None:
+        # The splitter's own shuffling mixes groups up in scikit-learn 1.6.
+        order = numpy_generator(partition, "folds").permutation(len(classes))
+        return grouped_folds(classes, order[np.unique(groups, return_inverse=True)[1]], num_folds)
     splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derived_seed(partition, "folds") % 2**32)
     return [
         (train.astype(np.int64), test.astype(np.int64))
         for train, test in splitter.split(np.zeros(len(classes)), classes)
     ]
+
+
+def num_groups(
+    classes: NDArray[np.int64], groups: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The classes that occur, and of how many groups the graphs of each are; without groups, how many graphs."""
+    if groups is not None:
+        classes = np.unique(np.stack([classes, groups]), axis=1)[0]
+    return np.unique(classes, return_counts=True)
+
+
+def grouped_folds(classes: NDArray[np.int64], groups: NDArray[np.int64], num_folds: int) -> list[Fold]:
+    """Stratified folds that keep groups together, the same for the same order of the groups' numbers."""
+    found = list(StratifiedGroupKFold(num_folds).split(np.zeros(len(classes)), classes, groups))
+    num_classes = len(np.unique(classes))
+    if any(len(np.unique(classes[train])) < num_classes for train, _ in found):
+        raise UserError(
+            f"folds: groups of equal graphs are too large for {num_folds} folds: a training part would lack a class. "
+            "Use folds that do not keep twins together, or fewer of them."
+        )
+    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
 
 
 def fold_hash(folds: Sequence[Fold]) -> str:

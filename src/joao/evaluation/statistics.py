@@ -109,6 +109,41 @@ def gain_over_seeds(scores: ArrayLike, baseline: ArrayLike, *, level: float = 0.
     return Gain(centre, centre - half_width, centre + half_width, level)
 
 
+def gain_over_sets(
+    differences: Sequence[ArrayLike], weights: Sequence[float] | None = None, *, level: float = 0.95
+) -> Gain:
+    r"""The mean over data sets of a mean difference over seeds, with an interval over seeds.
+
+    With the mean :math:`\bar d_k` and the variance :math:`s_k^2` of the :math:`r_k` differences on data set k, the
+    weights :math:`w_k` and :math:`v_k = w_k^2 s_k^2 / r_k`,
+
+    .. math::
+        \sum_k w_k \bar d_k \pm t_\nu \sqrt{v}, \quad v = \sum_k v_k, \quad
+        \nu = v^2 \Big/ \sum_k \frac{v_k^2}{r_k - 1}
+
+    (Welch 1947, Satterthwaite 1946). The sets are taken as given: it says what other seeds would give on them, not what
+    other sets would. With one set it is :func:`gain_over_seeds`.
+
+    Args:
+        differences: of each set, ``(r_k,)``, two seeds or more.
+        weights: of each set; equal ones that add up to 1 where it is None.
+        level: the interval's coverage.
+    """
+    values = [np.asarray(each, dtype=np.float64) for each in differences]
+    if not values or any(each.ndim != 1 or each.size < 2 for each in values):
+        raise UserError(f"gain over sets: needs two seeds or more of each set, got {[each.size for each in values]}.")
+    shares = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    centre = float(shares @ [each.mean() for each in values])
+    numbers = np.array([each.size for each in values])
+    parts = shares**2 * [each.var(ddof=1) for each in values] / numbers
+    variance = float(parts.sum())
+    if variance == 0.0:
+        return Gain(centre, centre, centre, level)
+    freedom = variance**2 / float((parts**2 / (numbers - 1)).sum())
+    half_width = float(stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance))
+    return Gain(centre, centre - half_width, centre + half_width, level)
+
+
 @final
 @dataclass(frozen=True)
 class TableCorrelation:

@@ -22,12 +22,13 @@ This needs nothing but the two graphs, so one matrix of all pairs serves all fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, final
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn import config_context
@@ -36,12 +37,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from torch import Tensor
 
 from joao.errors import UserError
-from joao.evaluation.folds import Fold
+from joao.evaluation.folds import Fold, grouped_folds, num_groups
+from joao.evaluation.side_by_side import KernelsOf, accuracies
+from joao.kernels.svm_dual import can_be_solved
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
 NUM_INNER_FOLDS = 5
+BYTES_AT_ONCE = 1 << 31  # of kernel matrices on a GPU
 # MB of kernel columns that libsvm keeps. With small C it takes few steps and hardly meets a column twice: then
 # fewer columns, which stay in the processor's own cache, are quicker. The steps are the same.
 CACHE_OF_FEW_STEPS, CACHE_OF_MANY = 4, 200
@@ -68,7 +73,9 @@ def score_folds(
     *,
     kernel: Kernel = "rbf",
     standardise: bool = True,
+    groups: NDArray[np.int64] | None = None,
     jobs: int = 1,
+    device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> FoldScores:
     """Chooses C and fits on the training part of each fold, and scores the test part.
@@ -80,7 +87,10 @@ def score_folds(
             there are that many inner folds instead of five; below two, it is an error.
         kernel: ``linear`` for the feature map of a graph kernel, which is scaled to length 1 and nothing else.
         standardise: False is the published, unscaled form.
+        groups: ``(G,)`` numbers; the inner folds keep graphs of the same number together, as ``folds`` should.
         jobs: folds at a time; the scores do not depend on it.
+        device: on ``cuda`` the machines of several folds are fitted side by side, by the same steps but for libsvm's
+            shrinking: where it sets in, a graph at the border may fall on its other side.
         on_fold: called with the fold's number and accuracy, in order, as folds are done.
     """
     scores: list[tuple[float, float]] = []
@@ -88,8 +98,12 @@ def score_folds(
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
     with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
         embeddings, classes = checked_embeddings(embeddings, classes)
-        kernel_of = _kernel_of(embeddings, kernel, standardise)
-        for score in parallel(delayed(_score_fold)(kernel_of, classes, fold) for fold in folds):
+        if can_be_solved(len(classes), device):
+            found = _side_by_side(_kernels_on(embeddings, kernel, standardise, device), classes, folds, groups)
+        else:
+            kernel_of = _kernel_of(embeddings, kernel, standardise)
+            found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
+        for score in found:
             scores.append(score)
             if on_fold is not None:
                 on_fold(len(scores) - 1, score[0])
@@ -138,30 +152,55 @@ def _kernel_of(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Kern
     return partial(_rbf_of, x, standardise)
 
 
-def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold) -> tuple[float, float]:
-    train, _ = fold
-    splitter = StratifiedKFold(_num_inner_folds(classes[train]))
+def _score_fold(
+    kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None = None
+) -> tuple[float, float]:
     # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        inner = [
-            _accuracies(kernel_of, classes, (train[inner_train], train[inner_test]), C_GRID)
-            for inner_train, inner_test in splitter.split(train, classes[train])
-        ]
-        # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
-        mean_accuracies = np.array(inner).T.copy().mean(axis=1)
-        chosen = C_GRID[int(mean_accuracies.argmax())]
+        inner = [_accuracies(kernel_of, classes, part, C_GRID) for part in _inner_folds(classes, fold, groups)]
+        chosen = C_GRID[_best(np.array(inner))]
         (accuracy,) = _accuracies(kernel_of, classes, fold, [chosen])
     return accuracy, chosen
 
 
-def _num_inner_folds(classes: Classes) -> int:
-    values, counts = np.unique(classes, return_counts=True)
+def _side_by_side(
+    kernels_of: KernelsOf, classes: Classes, folds: Sequence[Fold], groups: NDArray[np.int64] | None
+) -> Iterator[tuple[float, float]]:
+    """The scores of several folds at a time, as many as memory is for."""
+    bytes_of_fold = 4 * (NUM_INNER_FOLDS + 1) * len(classes) ** 2
+    at_once = max(1, BYTES_AT_ONCE // bytes_of_fold)
+    for begin in range(0, len(folds), at_once):
+        some = folds[begin : begin + at_once]
+        inner = [_inner_folds(classes, fold, groups) for fold in some]
+        found = accuracies(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
+        ends = np.cumsum([len(parts) for parts in inner])
+        for own, last in zip(np.split(found, ends)[:-1], found[ends[-1] :], strict=True):
+            chosen = _best(own)
+            yield float(last[chosen]), C_GRID[chosen]
+
+
+def _best(accuracies: NDArray[np.float64]) -> int:
+    """Which C has the best mean over inner folds ``(folds, C)``."""
+    # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
+    return int(accuracies.T.copy().mean(axis=1).argmax())
+
+
+def _inner_folds(all_classes: Classes, fold: Fold, all_groups: NDArray[np.int64] | None) -> list[Fold]:
+    """Parts of a fold's training part."""
+    train, _ = fold
+    classes, groups = all_classes[train], None if all_groups is None else all_groups[train]
+    values, counts = num_groups(classes, groups)
     if len(values) < 2 or counts.min() < 2:
+        members = "members" if groups is None else "different members"
         raise UserError(
-            f"svm: a training part has {len(values)} classes and {counts.min()} members of the rarest; choosing C "
+            f"svm: a training part has {len(values)} classes and {counts.min()} {members} of the rarest; choosing C "
             "needs two of both. Leave rare classes out, or use more folds."
         )
-    return min(NUM_INNER_FOLDS, int(counts.min()))
+    number = min(NUM_INNER_FOLDS, int(counts.min()))
+    found = StratifiedKFold(number).split(classes, classes)
+    if groups is not None:
+        found = iter(grouped_folds(classes, groups, number))
+    return [(train[part], train[rest]) for part, rest in found]
 
 
 def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:
@@ -181,14 +220,41 @@ def _part_of(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     return gram[np.ix_(train, train)], gram[np.ix_(test, train)]
 
 
-def _rbf_of(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
+def _kernels_on(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:
+    """The same on another device."""
+    if kernel == "linear":
+        gram = torch.from_numpy(normalised_gram(x)).to(device)
+        return lambda fold: (gram[fold[0]][:, fold[0]], gram[fold[1]][:, fold[0]])
+    _kernel_of(x, kernel, standardise)  # tells what cannot be done
+
+    def rbf(fold: Fold) -> tuple[Tensor, Tensor]:
+        *parts, gamma = _scaled(x, standardise, fold)
+        x_train, x_test = (torch.from_numpy(part).to(device) for part in parts)
+        among_train, test_to_train = (_torch_kernel(each, x_train, gamma) for each in (x_train, x_test))
+        among_train.fill_diagonal_(1.0)
+        return among_train, test_to_train
+
+    return rbf
+
+
+def _torch_kernel(first: Tensor, second: Tensor, gamma: float) -> Tensor:
+    norms_of_first, norms_of_second = ((x * x).sum(dim=1) for x in (first, second))
+    return torch.exp(2 * gamma * (first @ second.T) - gamma * norms_of_first[:, None] - gamma * norms_of_second)
+
+
+def _scaled(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, float]:
+    """Training and test rows, and the kernel's gamma."""
     train, test = fold
     x_train, x_test = x[train], x[test]
     if standardise:
         scaler = StandardScaler().fit(x_train)
         x_train, x_test = scaler.transform(x_train), scaler.transform(x_test)
     variance = x_train.var()
-    gamma = 1.0 / (x.shape[1] * variance) if variance != 0 else 1.0
+    return x_train, x_test, 1.0 / (x.shape[1] * variance) if variance != 0 else 1.0
+
+
+def _rbf_of(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
+    x_train, x_test, gamma = _scaled(x, standardise, fold)
     among_train, test_to_train = kernel_matrix(x_train, x_train, gamma), kernel_matrix(x_test, x_train, gamma)
     np.fill_diagonal(among_train, 1.0)  # as libsvm has it; by rounding alone its steps between equal rows change
     return among_train, test_to_train

@@ -96,7 +96,9 @@ def evaluate_embeddings(
     num_folds: int = 10,
     kernel: Kernel = "rbf",
     standardise: bool = True,
+    groups: NDArray[np.int64] | None = None,
     jobs: int = 1,
+    device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> Scores:
     """Scores frozen embeddings with a support vector machine on every fold of every partition.
@@ -109,19 +111,26 @@ def evaluate_embeddings(
         num_folds: of each partition.
         kernel: ``linear`` for the feature map of a graph kernel; see :mod:`joao.evaluation.svm`.
         standardise: False is the published, unscaled form; the linear kernel has no other.
+        groups: ``(G,)`` numbers; graphs of the same number are in the same fold, also where C is chosen. See
+            :func:`joao.data.twins.twins`.
         jobs: folds at a time, of all partitions; the scores do not depend on it.
+        device: of the machines, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
         on_fold: called after each fold with how many were done before it and its accuracy.
     """
     if not len(partitions):
         raise UserError("evaluation: no partitions given. Name at least one, such as 0.")
-    folds_of = [folds(classes, partition, num_folds, class_names=class_names) for partition in partitions]
+    folds_of = [
+        folds(classes, partition, num_folds, class_names=class_names, groups=groups) for partition in partitions
+    ]
     scores = score_folds(
         embeddings,
         classes,
         [fold for partition in folds_of for fold in partition],
         kernel=kernel,
         standardise=standardise,
+        groups=groups,
         jobs=jobs,
+        device=device,
         on_fold=on_fold,
     )
     parts = []

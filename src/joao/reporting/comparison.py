@@ -65,6 +65,7 @@ def compare(
     epochs: int | None = None,
     device: str = "auto",
     jobs: int | None = None,
+    twins_together: bool = False,
     out: str | Path | None = None,
 ) -> Comparison:
     """Scores methods on the same folds of labelled graphs, and says whether pre-training helps.
@@ -79,6 +80,7 @@ def compare(
         device: of pre-training: ``auto``, ``cpu`` or ``cuda``.
         jobs: cores to use, with a process of its own for every method; a script must then keep its own calls under
             ``if __name__ == "__main__":``. None does everything in this process.
+        twins_together: whether graphs that cannot be told apart are in the same fold (:func:`joao.data.twins.twins`).
         out: file of the record, written as methods are done; what it has already is not done again.
     """
     dataset = graphs_of(data)
@@ -86,7 +88,7 @@ def compare(
     choice = choose(dataset, methods)
     for notice in choice.notices:
         tell(notice)
-    plan = Plan(choice.names, partitions, folds, epochs, device, jobs)
+    plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together)
     return Comparison(compute(dataset, plan, None if out is None else Path(out)))
 
 
@@ -98,6 +100,7 @@ def heading(comparison: Comparison) -> str:
         f"{record['data']['name']}: {record['data']['graphs']} graphs, {record['data']['classes']} classes. An SVM on "
         f"{number} shared partition{'s' if number > 1 else ''} into {record['folds']} folds, a seed for each; "
         "pre-training on all graphs, without labels."
+        + (" Twins are in the same fold." if "folds" in record["protocol"] else "")
     )
 
 

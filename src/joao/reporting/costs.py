@@ -21,7 +21,7 @@ def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for record in records:
         cell = record["cell"]
-        if not cell["inductive"] and "seconds of pre-training" in record:
+        if "seconds of pre-training" in record:
             groups.setdefault((cell["dataset"], cell["method"], _machine(record["machine"])), []).append(record)
     return [
         [dataset, NAMES.get(method, method), f"{_accuracy(found):.1f}", _seconds(found), _memory(found), machine]

@@ -1,40 +1,63 @@
-"""Overviews as pages of Markdown, LaTeX or HTML."""
+"""Sections, such as overviews, as pages of Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
-from joao.reporting.overview import Overview
 from joao.reporting.tables import markdown
 
 
-def as_markdown(overviews: Sequence[Overview]) -> str:
+class Section(Protocol):
+    """A table with a title and words before and after it; what stands between ``**`` is bold."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def left_open(self) -> Sequence[str]: ...
+    @property
+    def paragraphs(self) -> Sequence[str]: ...
+    def about(self) -> str: ...
+    def header(self) -> list[str]: ...
+    def cells(self) -> list[list[str]]: ...
+
+
+def as_markdown(sections: Sequence[Section]) -> str:
     """All of them, a section each."""
-    return "\n".join(f"## {each.title}\n\n{body(each)}" for each in overviews)
+    return "\n".join(f"## {each.title}\n\n{body(each)}" for each in sections)
 
 
-def body(overview: Overview) -> str:
+def body(section: Section) -> str:
     """One of them as Markdown, without its title."""
-    reasons = ["", "Left open:", "", *(f"- {reason}" for reason in overview.left_open)] if overview.left_open else []
-    return "\n".join([overview.about(), "", markdown(overview.header(), overview.cells()), *reasons, ""])
+    reasons = ["", "Left open:", "", *(f"- {reason}" for reason in section.left_open)] if section.left_open else []
+    return "\n".join(
+        [
+            section.about(),
+            "",
+            markdown(section.header(), section.cells()),
+            *reasons,
+            *(f"\n{each}" for each in section.paragraphs),
+            "",
+        ]
+    )
 
 
-def as_latex(overviews: Sequence[Overview]) -> str:
+def as_latex(sections: Sequence[Section]) -> str:
     r"""All of them, a ``table`` each, for a document with the package ``booktabs``."""
-    return "\n".join(_latex_table(each) for each in overviews)
+    return "\n".join(_latex_table(each) for each in sections)
 
 
-def _latex_table(overview: Overview) -> str:
+def _latex_table(section: Section) -> str:
     head, *rest = (
-        " & ".join(for_latex(cell) for cell in line) + r" \\" for line in (overview.header(), *overview.cells())
+        " & ".join(for_latex(cell) for cell in line) + r" \\" for line in (section.header(), *section.cells())
     )
     return "\n".join(
         [
             r"\begin{table}",
-            rf"\caption{{{for_latex(f'{overview.title}. {overview.about()}')}}}",
-            rf"\begin{{tabular}}{{{'l' * len(overview.header())}}}",
+            rf"\caption{{{for_latex(f'{section.title}. {section.about()}')}}}",
+            rf"\begin{{tabular}}{{{'l' * len(section.header())}}}",
             r"\toprule",
             head,
             r"\midrule",
@@ -43,10 +66,12 @@ def _latex_table(overview: Overview) -> str:
             r"\end{tabular}",
             r"\end{table}",
             "",
+            *(f"{for_latex(each)}\n" for each in section.paragraphs),
         ]
     )
 
 
+_ALLOWED = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}"
     "div{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -54,25 +79,27 @@ _STYLE = (
 )
 
 
-def as_html(overviews: Sequence[Overview]) -> str:
+def as_html(sections: Sequence[Section]) -> str:
     """All of them, as one page without scripts."""
-    sections = "\n".join(_html_section(each) for each in overviews)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+    parts = "\n".join(_html_section(each) for each in sections)
+    head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">'
+    head += f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
     head += "<title>joao: results</title>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{sections}\n</body></html>\n'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{parts}\n</body></html>\n'
 
 
-def _html_section(overview: Overview) -> str:
-    rows = [f"<tr>{''.join(f'<th>{for_html(cell)}</th>' for cell in overview.header())}</tr>"]
-    rows += [f"<tr>{''.join(f'<td>{for_html(cell)}</td>' for cell in line)}</tr>" for line in overview.cells()]
-    open_cells = "".join(f"<p>Left open: {for_html(reason)}</p>" for reason in overview.left_open)
+def _html_section(section: Section) -> str:
+    rows = [f"<tr>{''.join(f'<th>{for_html(cell)}</th>' for cell in section.header())}</tr>"]
+    rows += [f"<tr>{''.join(f'<td>{for_html(cell)}</td>' for cell in line)}</tr>" for line in section.cells()]
+    open_cells = "".join(f"<p>Left open: {for_html(reason)}</p>" for reason in section.left_open)
     return "\n".join(
         [
-            f"<h2>{for_html(overview.title)}</h2>",
-            f"<p>{for_html(overview.about())}</p>",
+            f"<h2>{for_html(section.title)}</h2>",
+            f"<p>{for_html(section.about())}</p>",
             "<div><table>",
             *rows,
             f"</table></div>{open_cells}",
+            *(f"<p>{for_html(each)}</p>" for each in section.paragraphs),
         ]
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.experiment import Trained
 from joao.finetuning import Finetuned
 from joao.recipe import Part
 from joao.reporting.tables import markdown
 from joao.toml_text import toml_value
+from joao.trained import Trained
 
 _KINDS = {"classes": "a class", "binary": "yes or no in tasks", "numbers": "numbers"}
 _PARTS = {"validation": ", which chose the epoch and are therefore no test"}
@@ -33,7 +33,8 @@ def model_card(
     """
     parts = [f"# {name}", _what(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
-    return "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
+    text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
+    return text.replace("<", "&lt;")  # Markdown takes HTML, and names come from elsewhere
 
 
 def _what(trained: Trained, finetuned: Finetuned | None) -> str:

@@ -29,6 +29,7 @@ class Overview:
         last: the heading of one more column, and its text by method; none where the heading is empty.
         notes: in what the setting differs from the paper's, and other things to know.
         left_open: why cells are empty.
+        paragraphs: to stand after the table.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Overview:
     last: tuple[str, Mapping[str, str]] = ("", {})
     notes: str = ""
     left_open: Sequence[str] = ()
+    paragraphs: Sequence[str] = ()
 
     def is_among_best(self, figure: Figure | None, column: int) -> bool:
         """Whether a figure is the highest of its column or at most that one's standard deviation below."""

@@ -93,6 +93,18 @@ def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | N
     return _cell(_results()["semi_supervised"].get(str(label_rate), {}), method, dataset)
 
 
+def semi_supervised_rank(method: str, label_rate: int) -> float | None:
+    """The average rank that the paper's semi-supervised table prints for a method, or None where it has none.
+
+    >>> semi_supervised_rank("joaov2", 10)
+    1.8
+    """
+    rank: float | None = (
+        _results()["semi_supervised"].get(str(label_rate), {}).get(ROWS.get(method, ""), {}).get("rank")
+    )
+    return rank
+
+
 def transfer(method: str, dataset: str) -> Published | None:
     """The cell of the transfer table, or None where the paper has none.
 

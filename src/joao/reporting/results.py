@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from joao.errors import UserError
 from joao.files import write_file
@@ -14,17 +14,23 @@ from joao.reporting import semi_supervised as few_labels
 from joao.reporting import transfer as of_transfer
 from joao.reporting.costs import HEADER as COST_HEADER
 from joao.reporting.costs import cost_lines
+from joao.reporting.evidence import read_evidence
+from joao.reporting.findings import Findings, findings_of
 from joao.reporting.learned import learned_markdown
-from joao.reporting.markup import as_html, as_latex, as_markdown, body
+from joao.reporting.markup import Section, as_html, as_latex, as_markdown, body
 from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
 from joao.reporting.objectives import objective_lines
 from joao.reporting.overview import Overview
 from joao.reporting.strengths import HEADER as STRENGTH_HEADER
 from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
+from joao.reporting.times import Times
+from joao.reporting.variants import variants_markdown
 from joao.reproduce import ogb, semi_supervised, transfer
-from joao.reproduce.unsupervised import grid, read_record, rows_of, why_not
+from joao.reproduce.unsupervised import Cell, grid, read_record, rows_of, why_not
 from joao.scoring import REFERENCES
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
@@ -43,12 +49,18 @@ COSTS = (
 def write_results(records: Path) -> Overview:
     """Makes ``table.md``, ``overview.md``, ``costs.md``, ``strengths.md`` and so on from all records in the folder.
 
-    It is the only way in which they come about. Returns the overview.
+    It is the only way in which they come about. Variants of the protocol have a page of their own, ``variants.md``.
+    Returns the overview.
     """
     found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
     order = {name: number for number, name in enumerate([*grid()["datasets"], *REFERENCES, *grid()["methods"]])}
     last = len(order)  # for what this version's recipe no longer has
     found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
+    variants = variants_markdown(found)
+    if variants:
+        heading = _heading("The unsupervised table under stricter protocols", "unsupervised")
+        write_file(records / "variants.md", heading + variants)
+    found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
     summary = overview(of_paper, _left_open())
@@ -160,25 +172,60 @@ WRITERS = {
     "transfer": write_transfer,
     "ogb": write_ogb,
 }
+READERS = {
+    "unsupervised": read_record,
+    "semi-supervised": semi_supervised.read_record,
+    "transfer": transfer.read_record,
+    "ogb": ogb.read_record,
+}
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 
-def write_all(results: Path, page: Path | None = None) -> list[Overview]:
-    """Makes the documents of all folders of records in ``results`` again, and one page of their overviews.
+def write_tables(protocol: str, records: Path) -> None:
+    """Makes the documents of one folder of records again.
+
+    A folder that has its protocol's name is one of a folder of results: what is made of all is made again, too.
+    """
+    WRITERS[protocol](records)
+    if records.resolve().name == protocol:
+        write_findings(records.resolve().parent)
+        write_times(records.resolve().parent)
+
+
+def write_findings(results: Path) -> Findings:
+    """Makes ``findings.md`` from the records in all folders of ``results``, and returns the findings."""
+    return _written(findings_of(read_evidence(results)), results / "findings.md")
+
+
+def write_times(results: Path) -> Times:
+    """Makes ``times.md`` likewise."""
+    found = {name: [read(path) for path in sorted(results.glob(f"{name}/*/*.json"))] for name, read in READERS.items()}
+    return _written(Times(found), results / "times.md")
+
+
+def _written(section: AnySection, path: Path) -> AnySection:
+    made = "Made from the records in the folders beside it by `joao results`; not to be edited."
+    write_file(path, f"# {section.title}\n\n{made}\n\n{body(section)}")
+    return section
+
+
+def write_all(results: Path, page: Path | None = None) -> list[Section]:
+    """Makes the documents of all folders of records in ``results`` again, and one page of findings, tables and times.
 
     Args:
         results: the folder of the folders.
         page: of this suffix's format, one of :data:`FORMATS`; none where it is None.
     """
-    found = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
-    summaries = [summary for summary in found if summary is not None]
+    made = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
+    summaries = [summary for summary in made if summary is not None]
     if not summaries:
         raise UserError(f"{results}: no records of 'joao reproduce' there, in folders such as {results / 'transfer'}.")
+    sections: list[Section] = [write_findings(results), *summaries, write_times(results)]
     if page is not None:
         if page.suffix not in FORMATS:
             raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
-        write_file(page, FORMATS[page.suffix](summaries))
-    return summaries
+        write_file(page, FORMATS[page.suffix](sections))
+    return sections
 
 
 def _left_open() -> list[str]:

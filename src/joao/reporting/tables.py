@@ -12,6 +12,7 @@ from joao.errors import UserError
 from joao.evaluation.statistics import Gain, average_ranks, paired_gain, sample_std
 from joao.reporting.overview import Figure, Overview
 from joao.reporting.paper import ROWS, Published, unsupervised, unsupervised_rank
+from joao.reproduce.unsupervised import Cell
 
 OBJECTIVES = {
     "nt_xent": "NT-Xent",
@@ -59,6 +60,10 @@ NAMES = {
 }
 
 
+# What is not as usual in a protocol (`Cell.variant`), in words.
+VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
+
+
 @dataclass(frozen=True)
 class Row:
     """A method on a data set: accuracies in percent, over seeds."""
@@ -73,16 +78,17 @@ class Row:
 
     @property
     def name(self) -> str:
-        method = _own_name(self.method)
-        return NAMES.get(method, method) + (", inductive" if method != self.method else "")
+        method, variant = parted(self.method)
+        return ", ".join([NAMES.get(method, method), *([VARIANTS[variant]] if variant else [])])
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
-    groups = _by_seed(records)
+    groups = by_seed(records)
     result = []
-    for (dataset, method), by_seed in groups.items():
-        means = [float(np.mean(_percent(partition))) for partition in by_seed.values()]
+    for (dataset, method), scores in groups.items():
+        folds = "-twins" if parted(method)[1].startswith("twins") else ""
+        means = [float(np.mean(_percent(partition))) for partition in scores.values()]
         result.append(
             Row(
                 dataset=dataset,
@@ -93,7 +99,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 gains={
                     name: gain
                     for name in UNTRAINED
-                    if name != method and (gain := _gain(by_seed, groups.get((dataset, name), {})))
+                    if name != parted(method)[0] and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
                 },
                 paper=unsupervised(method, dataset),
             )
@@ -103,17 +109,16 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
     """The paired gain of a method over another, over the seeds that both have records of; None where there is none."""
-    groups = _by_seed(records)
+    groups = by_seed(records)
     return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
 
 
-def _by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
-    """Scores of data set and method, by seed."""
+def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
+    """Scores of data set and row (`Cell.row`), by seed."""
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for record in records:
-        cell, scores = record["cell"], record["scores"]
-        method = cell["method"] + ("-inductive" if cell["inductive"] else "")
-        groups.setdefault((cell["dataset"], method), {})[cell["seed"]] = scores["partitions"][0]
+        cell = Cell(**record["cell"])
+        groups.setdefault((cell.dataset, cell.row), {})[cell.seed] = record["scores"]["partitions"][0]
     return groups
 
 
@@ -173,7 +178,7 @@ def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
     ranks = average_ranks(scores)
     place = {name: number for number, name in enumerate(NAMES)}
     methods = sorted(
-        dict.fromkeys(row.method for row in table), key=lambda method: place.get(_own_name(method), len(place))
+        dict.fromkeys(row.method for row in table), key=lambda method: place.get(parted(method)[0], len(place))
     )
     names = {row.method: row.name for row in table}
     return Overview(
@@ -208,8 +213,14 @@ def figure_of(row: _Scored | None) -> Figure | None:
     return Figure(row.mean, row.std, row.num_seeds, row.paper.mean if row.paper else None)
 
 
-def _own_name(method: str) -> str:
-    return method.removesuffix("-inductive")
+def parted(row: str) -> tuple[str, str]:
+    """The method of a row, and its variant.
+
+    >>> parted("joao-twins")
+    ('joao', 'twins')
+    """
+    method, _, variant = row.partition("-")
+    return method, variant
 
 
 def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from joao.data.base import Dataset
-from joao.errors import UserError, nearest
 from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import Part, Recipe
 from joao.reproduce import unsupervised
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.reproduce.records import check_known, dataset_of, has_record, read_checked, write
 from joao.scoring import describe_data, origin
 
 DATASETS = ("NCI1", "PROTEINS")
@@ -43,10 +42,7 @@ class Cell:
 
 def cells(datasets: Sequence[str] = ()) -> list[Cell]:
     """The cells of the figure, or those of other data sets of the unsupervised table."""
-    known = list(unsupervised.grid()["datasets"])
-    for name in datasets:
-        if name not in known:
-            raise UserError(f"reproduce: unknown data set '{name}'. {nearest(name, known)}")
+    check_known("data set", datasets, list(unsupervised.grid()["datasets"]))
     return [Cell(name, gamma, seed) for name in datasets or DATASETS for gamma in GAMMAS for seed in SEEDS]
 
 
@@ -87,12 +83,8 @@ def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) 
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe made is told."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
     expected = {"cell": dataclasses.asdict(cell), "recipe": cell_recipe(cell).table()}
-    check_origin(path, read_record(path), expected, f"gamma {cell.gamma:g} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"gamma {cell.gamma:g} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:

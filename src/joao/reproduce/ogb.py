@@ -5,32 +5,29 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from joao.data import listing
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.sources import ogb_path
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
-from joao.errors import UserError, nearest
+from joao.errors import UserError
 from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.official import OfficialScore, score_seed
-from joao.experiment import Trained, initial, load_run, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, read_checked, write
+from joao.reproduce.records import check_known, has_record, learned, read_checked, recipe_of_table, write
 from joao.run import Run
 from joao.scoring import describe_data, origin
+from joao.trained import Trained, initial, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 
@@ -68,23 +65,16 @@ class Work:
         return [Cell(self.dataset, self.method, rate) for rate in self.label_rates]
 
 
-@cache
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return tomllib.loads((files("joao.recipes") / "ogb.toml").read_text(encoding="utf-8"))
+    return recipe_of_table("ogb")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()) -> list[Cell]:
     """The cells of the table, or of the named ones; ``none`` is always among the methods."""
-    known: tuple[tuple[str, Sequence[Any], list[Any]], ...] = (
-        ("data set", datasets, [*grid()["datasets"]]),
-        ("method", methods, [*grid()["methods"]]),
-        ("label rate", label_rates, grid()["label_rates"]),
-    )
-    for kind, given, names in known:
-        for name in given:
-            if name not in names:
-                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, names)])}")
+    check_known("data set", datasets, [*grid()["datasets"]])
+    check_known("method", methods, [*grid()["methods"]])
+    check_known("label rate", label_rates, grid()["label_rates"])
     return [
         Cell(dataset, method, rate)
         for dataset in dict.fromkeys(datasets or grid()["datasets"])
@@ -214,18 +204,10 @@ def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, 
 
 
 def _facts(trained: Trained) -> dict[str, Any]:
-    last = trained.metrics[-1]
     return {
         "graphs": trained.info.num_graphs,
         "fingerprint": trained.info.fingerprint,
-        "policy": {
-            "augmentations": list(trained.info.pool),
-            "probabilities": last.probabilities,
-            "pair losses": last.pair_losses,
-            "drawn": trained.counts.tolist(),
-        },
-        "losses": [epoch.loss for epoch in trained.metrics],
-        "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        **learned(trained),
         "seconds": sum(epoch.seconds for epoch in trained.metrics),
         "command": trained.info.command,
     }
@@ -265,17 +247,13 @@ def _compute_one(work: Work, records: Path, encoders: Path, data_root: str | Non
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
     expected = {
         "cell": dataclasses.asdict(cell),
         "recipe": cell_recipe(cell.dataset, cell.method).table(),
         "finetuning": finetuning_of(cell.dataset),
         "protocol": PROTOCOL,
     }
-    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -1,17 +1,35 @@
-"""Records of cells, as files, and the data they are of."""
+"""What the tables share: their recipes, the records of their cells, as files, and the data they are of."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from joao.data import read_whole
 from joao.data.base import Dataset
-from joao.errors import UserError
+from joao.errors import UserError, nearest
 from joao.files import make_folder, write_json
+from joao.trained import Trained
+
+
+@cache
+def recipe_of_table(name: str) -> dict[str, Any]:
+    """What the package says of a table's rows, columns and settings."""
+    return tomllib.loads((files("joao.recipes") / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def check_known(kind: str, given: Iterable[Any], known: Sequence[Any]) -> None:
+    """Names that a user gave must be of the table."""
+    for name in given:
+        if name not in known:
+            raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, known)])}")
 
 
 @lru_cache(maxsize=1)
@@ -38,8 +56,27 @@ def read_checked(path: Path, look: Callable[[dict[str, Any]], object]) -> dict[s
         raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error
 
 
-def check_origin(path: Path, record: Mapping[str, Any], expected: Mapping[str, Any], what: str) -> None:
-    """A record that another recipe made is told, not passed off as that of ``what``."""
+def has_record(path: Path, read: Callable[[Path], Mapping[str, Any]], expected: Mapping[str, Any], what: str) -> bool:
+    """Whether there is a record; one that another recipe made is told, not passed off as that of ``what``."""
+    if not path.exists():
+        return False
+    record = read(path)
     for key, value in expected.items():
         if record.get(key) != json.loads(json.dumps(value)):
             raise UserError(f"{path}: was made by another recipe than {what} has now. Remove it.")
+    return True
+
+
+def learned(trained: Trained) -> dict[str, Any]:
+    """What a pre-training learned beside the encoder, and how it went."""
+    last = trained.metrics[-1]
+    return {
+        "policy": {
+            "augmentations": list(trained.info.pool),
+            "probabilities": last.probabilities,
+            "pair losses": last.pair_losses,
+            "drawn": trained.counts.tolist(),
+        },
+        "losses": [epoch.loss for epoch in trained.metrics],
+        "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+    }

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from joao.building import build_method
 from joao.data import listing
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
-from joao.errors import UserError, nearest
+from joao.errors import UserError
 from joao.evaluation.labels import few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
-from joao.experiment import build_method, initial, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import POOL, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
 from joao.scoring import classes_of, describe_data, origin
+from joao.trained import initial
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import ClassTargets
@@ -62,10 +61,9 @@ class Work:
         return [Cell(self.dataset, self.method, self.seed, rate) for rate in self.label_rates]
 
 
-@cache
 def grid() -> dict[str, Any]:
     """The recipe of the tables."""
-    return tomllib.loads((files("joao.recipes") / "semi_supervised.toml").read_text(encoding="utf-8"))
+    return recipe_of_table("semi_supervised")
 
 
 PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL, POOL)}
@@ -87,15 +85,10 @@ def cells(
     columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
     rates = [int(rate) for rate in columns]
     all_sets = list(dict.fromkeys(name for names in columns.values() for name in names))
-    known: tuple[tuple[str, Sequence[Any], Sequence[Any]], ...] = (
-        ("data set", datasets, all_sets),
-        ("method", methods, [*grid()["methods"], *(PAIRS if "pairs" in grid()["tables"][table]["methods"] else [])]),
-        ("label rate", label_rates, rates),
-    )
-    for kind, given, names in known:
-        for name in given:
-            if name not in names:
-                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, names)])}")
+    pairs = PAIRS if "pairs" in grid()["tables"][table]["methods"] else {}
+    check_known("data set", datasets, all_sets)
+    check_known("method", methods, [*grid()["methods"], *pairs])
+    check_known("label rate", label_rates, rates)
     found = [
         Cell(dataset, method, seed, rate)
         for seed in grid()["seeds"]  # the first complete tables have one seed
@@ -228,19 +221,7 @@ def start_of(
         start = initial(recipe, dataset, device=device)
         return start.encoder, start.info.features, {}
     trained = pretrain(recipe, dataset, device=device, precision=precision)
-    last = trained.metrics[-1]
-    facts = {
-        "policy": {
-            "augmentations": list(trained.info.pool),
-            "probabilities": last.probabilities,
-            "pair losses": last.pair_losses,
-            "drawn": trained.counts.tolist(),
-        },
-        "losses": [epoch.loss for epoch in trained.metrics],
-        "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
-        "fast": trained.info.fast,
-    }
-    return trained.encoder, trained.info.features, facts
+    return trained.encoder, trained.info.features, {**learned(trained), "fast": trained.info.fast}
 
 
 def compute_missing(
@@ -274,17 +255,13 @@ def _compute_one(work: Work, records: Path, data_root: str | None, device: str, 
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
     expected = {
         "cell": dataclasses.asdict(cell),
         "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
         "finetuning": finetuning_of(cell.method),
         "protocol": PROTOCOL,
     }
-    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:

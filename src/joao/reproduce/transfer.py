@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +19,21 @@ from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.joining import joined
 from joao.encoders import Encoder, MoleculeGin
-from joao.errors import UserError, nearest
+from joao.errors import UserError
 from joao.evaluation.fingerprints import fingerprints
 from joao.evaluation.forest import FOREST, forest_score
 from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.splits import SHARES, split_graphs
 from joao.evaluation.tasks import with_tasks
 from joao.evaluation.transfer import parts_of, score_seeds
-from joao.experiment import Trained, initial, load_run, pretrain
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, read_checked, write
+from joao.reproduce.records import check_known, dataset_of, has_record, read_checked, recipe_of_table, write
 from joao.run import Run
 from joao.scoring import describe_data, origin
+from joao.trained import Trained, initial, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.stacked import can_be_stacked
@@ -60,21 +59,15 @@ class Cell:
         return records / self.dataset / f"{self.method}.json"
 
 
-@cache
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return tomllib.loads((files("joao.recipes") / "transfer.toml").read_text(encoding="utf-8"))
+    return recipe_of_table("transfer")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:
     """The cells of the table, or of the named data sets and methods."""
-    for kind, given, known in (
-        ("data set", datasets, list(grid()["datasets"])),
-        ("method", methods, list(grid()["methods"])),
-    ):
-        for name in given:
-            if name not in known:
-                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
+    check_known("data set", datasets, list(grid()["datasets"]))
+    check_known("method", methods, list(grid()["methods"]))
     return [
         Cell(dataset, method)
         for method in dict.fromkeys(methods or grid()["methods"])
@@ -325,17 +318,13 @@ def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained 
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
     expected = {
         "cell": dataclasses.asdict(cell),
         "recipe": _recipe_table(cell.method),
         "finetuning": finetuning_of(cell),
         "protocol": PROTOCOL,
     }
-    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:

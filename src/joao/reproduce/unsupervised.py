@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +19,55 @@ from joao.baselines.base import Rows
 from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.features import Features
-from joao.errors import UserError, nearest
+from joao.data.twins import count_twins, twins
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.memory import how_measured, peak_memory
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, read_checked, write
-from joao.scoring import REFERENCES, classes_of, describe_data, origin
+from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
+from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
+from joao.trained import untrained
 from joao.training.device import pick_device
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One seed of one method on one data set."""
+    """One seed of one method on one data set.
+
+    Attributes:
+        inductive: whether pre-training sees the training part of a fold alone.
+        twins_together: whether graphs that cannot be told apart are in the same fold (:mod:`joao.data.twins`).
+    """
 
     dataset: str
     method: str
     seed: int
     inductive: bool = False
+    twins_together: bool = False
+
+    @property
+    def variant(self) -> str:
+        """What is not as usual in it, ``twins``, ``inductive`` or ``twins-inductive``; empty where nothing is."""
+        return "-".join(["twins"] * self.twins_together + ["inductive"] * self.inductive)
+
+    @property
+    def row(self) -> str:
+        """Its row of a table, such as ``joao`` or ``joao-twins``."""
+        return "-".join(filter(None, [self.method, self.variant]))
 
     def path(self, records: Path) -> Path:
         """Where its record lies."""
-        kind = "-inductive" if self.inductive else ""
-        return records / self.dataset / f"{self.method}{kind}-{self.seed}.json"
+        return records / self.dataset / f"{self.row}-{self.seed}.json"
 
 
-@cache
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return tomllib.loads((files("joao.recipes") / "unsupervised.toml").read_text(encoding="utf-8"))
+    return recipe_of_table("unsupervised")
 
 
 def rows_of(table: str) -> list[str]:
@@ -71,6 +84,7 @@ def cells(
     methods: Sequence[str] = (),
     *,
     inductive: bool = False,
+    twins_together: bool = False,
     table: str = "unsupervised",
 ) -> list[Cell]:
     """The cells of a table, or of the named rows and columns; untrained encoders and histogram are always among them.
@@ -79,14 +93,12 @@ def cells(
     """
     known_sets = list(grid()["datasets"] if table == "unsupervised" else grid()[table]["datasets"])
     known_methods = [*rows_of(table), *REFERENCES]
-    for kind, given, known in (("data set", datasets, known_sets), ("method", methods, known_methods)):
-        for name in given:
-            if name not in known:
-                raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(name, known)}")
+    check_known("data set", datasets, known_sets)
+    check_known("method", methods, known_methods)
     rows = [*REFERENCES, *(methods or rows_of(table))]
     columns = datasets or known_sets
     return [
-        Cell(column, row, seed, inductive=inductive and has_encoder(row) and row not in REFERENCES)
+        Cell(column, row, seed, inductive and has_encoder(row) and row not in REFERENCES, twins_together)
         for column in dict.fromkeys(columns)
         for row in dict.fromkeys(rows)
         for seed in grid()["seeds"]
@@ -131,13 +143,19 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
     classes = classes_of(dataset)
     started = time.perf_counter()
     facts: dict[str, Any] = {}
+    groups = twins(dataset) if cell.twins_together else None
     if cell.inductive:
         assert recipe is not None
-        scores = _inductive_scores(recipe, dataset, classes, device)
+        scores = _inductive_scores(recipe, dataset, classes, groups, device)
     else:
         rows, facts = _measured(cell, recipe, dataset, device)
         scores = evaluate_embeddings(
-            rows, classes, class_names=dataset.class_names, partitions=[cell.seed], kernel=_kernel(cell.method)
+            rows,
+            classes,
+            class_names=dataset.class_names,
+            partitions=[cell.seed],
+            kernel=_kernel(cell.method),
+            groups=groups,
         )
     return {
         "cell": dataclasses.asdict(cell),
@@ -146,8 +164,10 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
             "pre-training": "inductive: each training part"
             if cell.inductive
             else "transductive: all graphs, no labels",
+            **({} if groups is None else {"folds": TWINS_TOGETHER}),
         },
         "data": describe_data(dataset),
+        **({} if groups is None else {"twins": count_twins(groups, classes)._asdict()}),
         "chance": chance_level(classes),
         "scores": scores.to_json(),
         **_settings(cell),
@@ -195,28 +215,19 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
         calibrated = cell.method == "untrained"
         return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
-    last = trained.metrics[-1]
-    rate = np.median([epoch.graphs_per_second for epoch in trained.metrics])
-    return trained.embed(dataset).numpy(), {
-        "policy": {
-            "augmentations": list(trained.info.pool),
-            "probabilities": last.probabilities,
-            "pair losses": last.pair_losses,
-            "drawn": trained.counts.tolist(),
-        },
-        "losses": [epoch.loss for epoch in trained.metrics],
-        "graphs per second": float(rate),
-    }
+    return trained.embed(dataset).numpy(), learned(trained)
 
 
-def _inductive_scores(recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], device: str) -> Scores:
+def _inductive_scores(
+    recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
+) -> Scores:
     """Pre-trains on each training part alone, so that test graphs are new to the encoder too."""
     partition = recipe.training.seed
     parts = []
-    shared = folds(classes, partition, class_names=dataset.class_names)
+    shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
     for train, test in shared:
         trained = pretrain(recipe, dataset.subset(train), device=device)
-        parts.append(score_folds(trained.embed(dataset).numpy(), classes, [(train, test)]))
+        parts.append(score_folds(trained.embed(dataset).numpy(), classes, [(train, test)], groups=groups))
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
     return Scores((PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen)),))
@@ -246,19 +257,15 @@ def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) 
 
 def is_done(cell: Cell, records: Path) -> bool:
     """Whether a cell has a record; one that another recipe or other data made is told, not passed off as this."""
-    path = cell.path(records)
-    if not path.exists():
-        return False
     expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
-    check_origin(path, read_record(path), expected, f"{cell.method} on {cell.dataset}")
-    return True
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record that was written before."""
 
     def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
+        record["cell"] = dataclasses.asdict(Cell(**record["cell"]))  # older ones do not name every attribute
         _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
 
     return read_checked(path, look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,12 @@ from joao.errors import UserError
 from joao.randomness import global_state
 from joao.training.pretrain import Pretraining, UnderWay
 
+# What Adam keeps of a parameter, and a tensor of the same form.
+OPTIMISER: dict[str, Callable[[Tensor], Tensor]] = {
+    "step": lambda parameter: torch.tensor(0.0),
+    "exp_avg": lambda parameter: parameter,
+    "exp_avg_sq": lambda parameter: parameter,
+}
 SCALER = ("scale", "_growth_tracker")  # what of torch's GradScaler changes
 
 
@@ -56,50 +62,87 @@ def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
 def restore(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
     """Puts ``training``, made with the same recipe, into the state that :func:`state_of` returned."""
     try:
-        model = {name: tensors[f"model/{name}"] for name in _model_state(training)}
-        generators = {name: tensors[f"generator/{name}"] for name in training.generators}
-        epoch, step = tensors["position"].tolist()
-        probabilities = tensors["policy"]
-        scaled = {name: tensors[f"scaler/{name}"].item() for name in SCALER} if _scaler(training) is not None else {}
+        _check(training, tensors)
+        training.model.load_state_dict({name: tensors[f"model/{name}"] for name in _model_state(training)})
+        training.optimiser.load_state_dict(
+            {**training.optimiser.state_dict(), "state": _optimiser_state(training, tensors)}
+        )
+        for name, generator in training.generators.items():
+            generator.set_state(tensors[f"generator/{name}"])
+        if (scaler := _scaler(training)) is not None:
+            scaled = {name: tensors[f"scaler/{name}"].item() for name in SCALER}
+            scaler.load_state_dict({**scaler.state_dict(), **scaled})
+        training.method.policy.probabilities = tensors["policy"]
+        training.last_pair_losses = tensors.get("pair_losses")
+        training.epoch, training.step = tensors["position"].tolist()
+        training.under_way = _epoch_from(training, tensors)
     except KeyError as missing:
         raise UserError(f"checkpoint: {missing} is not in it. It belongs to another recipe.") from missing
-    optimiser_state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimiser/"):
-            _, number, entry = name.split("/")
-            optimiser_state.setdefault(int(number), {})[entry] = value
-    optimiser = training.optimiser.state_dict()
-    try:
-        training.model.load_state_dict(model)
-        training.optimiser.load_state_dict({"state": optimiser_state, "param_groups": optimiser["param_groups"]})
-        for name, generator in training.generators.items():
-            generator.set_state(generators[name])
     except (RuntimeError, ValueError, TypeError) as error:
         line = str(error).splitlines()[0]
         raise UserError(
             f"checkpoint: it does not fit this recipe or kind of device ({line}). Resume where it was made."
         ) from error
-    if (scaler := _scaler(training)) is not None:
-        scaler.load_state_dict({**scaler.state_dict(), **scaled})
-    training.method.policy.probabilities = probabilities
-    training.last_pair_losses = tensors.get("pair_losses")
-    training.epoch, training.step = epoch, step
-    training.under_way = _epoch_from(training, tensors)
+
+
+def _check(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
+    """Nothing has another form than the training's own: Adam, for one, reads and writes without a look at it."""
+    for name, own in _forms(training).items():
+        if name in tensors and (tensors[name].shape, tensors[name].dtype) != (own.shape, own.dtype):
+            found = f"{list(tensors[name].shape)} of {tensors[name].dtype}"
+            raise ValueError(f"'{name}' is {found}, not {list(own.shape)} of {own.dtype}")
+    if not ((tensors["policy"] >= 0).all() and torch.isclose(tensors["policy"].sum(), torch.ones(()).double())):
+        raise ValueError("'policy' is no distribution")
+    if tensors.get("epoch/steps", torch.tensor(0)) < 0:
+        raise ValueError("'epoch/steps' is negative")
+
+
+def _forms(training: Pretraining) -> dict[str, Tensor]:
+    """Tensors of the shape and type that those of a checkpoint must have, by name."""
+    table, number = training.method.policy.probabilities, torch.tensor(0)
+    forms = {"position": torch.tensor([0, 0]), "policy": table, "pair_losses": table, "epoch/drawn": table.long()}
+    forms |= {
+        "epoch/steps": number,
+        "epoch/finite_steps": training.steps.finite_steps,
+        "epoch/seconds": number.double(),
+    }
+    for place, parameter in enumerate(_parameters(training)):
+        forms |= {f"optimiser/{place}/{name}": like(parameter) for name, like in OPTIMISER.items()}
+    own = f"process/{training.ranks.rank}/"
+    forms |= {f"{own}global/{place}": state for place, state in enumerate(global_state(training.fabric.device))}
+    return forms | {f"{own}loss_sum": training.steps.loss_sum}
+
+
+def _optimiser_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Of each parameter by its place; one that no step has used has none."""
+    places = range(len(_parameters(training)))
+    return {
+        place: {name: tensors[f"optimiser/{place}/{name}"] for name in OPTIMISER}
+        for place in places
+        if any(f"optimiser/{place}/{name}" in tensors for name in OPTIMISER)
+    }
 
 
 def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> UnderWay | None:
     if "epoch/steps" not in tensors:
         return None
-    own = f"process/{training.ranks.rank}/"
+    own, device = f"process/{training.ranks.rank}/", training.fabric.device
     training.steps.loss_sum.copy_(tensors[f"{own}loss_sum"])
     training.steps.finite_steps.copy_(tensors["epoch/finite_steps"])
+    states = [tensors[f"{own}global/{place}"] for place in range(len(global_state(device)))]
+    for state, kind in zip(states, ("cpu", str(device)), strict=False):
+        torch.Generator(kind).set_state(state)  # which looks whether it is one
     return UnderWay(
         order=tensors["generator/batches"],
         drawn=tensors["epoch/drawn"].clone(),
         started=time.perf_counter() - tensors["epoch/seconds"].item(),
         steps=int(tensors["epoch/steps"]),
-        global_state=[tensors[name] for name in sorted(tensors) if name.startswith(f"{own}global/")],
+        global_state=states,
     )
+
+
+def _parameters(training: Pretraining) -> list[Tensor]:
+    return [each for group in training.optimiser.param_groups for each in group["params"]]
 
 
 def _model_state(training: Pretraining) -> dict[str, Tensor]:

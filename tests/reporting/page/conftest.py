@@ -7,10 +7,11 @@ import pytest
 
 from joao.data.sources import BUNDLED, read
 from joao.evaluation import svm
-from joao.experiment import load_run, pretrain
+from joao.experiment import pretrain
 from joao.recipe import make_recipe
 from joao.reporting.page.subject import open_subject
 from joao.scoring import evaluate
+from joao.trained import load_run
 
 
 def trained_run(folder, dataset, **table):

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from joao.augmentations import Augmentation
+from joao.building import build_pool
 from joao.data.base import Dataset
 from joao.data.features import make_store
-from joao.experiment import build_pool
 from joao.graphs import GraphBatch
 from joao.randomness import torch_generator
 from joao.reporting.page.graph_set import MOST_NODES, Drawer

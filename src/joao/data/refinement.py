@@ -33,25 +33,25 @@ def refined_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
     yield labels
     adjacent = adjacency(graphs, np.uint64)
     for _ in range(iterations):
-        labels = _mixed(labels * _OWN + adjacent @ _mixed(labels))
+        labels = mixed(labels * _OWN + adjacent @ mixed(labels))
         yield labels
 
 
 def different(labels: Labels) -> Labels:
     """``(V, 2)`` the labels that occur, each once."""
-    return _numbered(labels)[1]
+    return numbered(labels)[1]
 
 
 def places(labels: Labels, known: Labels) -> NDArray[np.int64]:
     """``(N,)`` the place of each label among the known ones, ``(V, 2)`` different; -1 for one that is not there."""
-    numbers, occurring = _numbered(np.concatenate([known, labels]))
+    numbers, occurring = numbered(np.concatenate([known, labels]))
     place_of = np.full(len(occurring), -1)
     place_of[numbers[: len(known)]] = np.arange(len(known))
     return place_of[numbers[len(known) :]]
 
 
-def _numbered(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
-    """The number of each label among the different ones, and these."""
+def numbered(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
+    """``(N,)`` the number of each label among the different ones, and these, ``(V, 2)``."""
     order = np.argsort(labels[:, 0])
     ordered = labels[order]
     differs = ordered[1:] != ordered[:-1]
@@ -89,12 +89,12 @@ _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _OWN = np.uint64(0xA0761D6478BD642F)
 
 
-def _mixed(labels: Labels) -> Labels:
+def mixed(labels: Labels) -> Labels:
     """Every number becomes another, of which no bit is like any of the first; not two become one."""
-    mixed = labels + _STARTS
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FACTORS[0]
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _FACTORS[1]
-    return mixed ^ (mixed >> np.uint64(31))
+    bits = labels + _STARTS
+    bits = (bits ^ (bits >> np.uint64(30))) * _FACTORS[0]
+    bits = (bits ^ (bits >> np.uint64(27))) * _FACTORS[1]
+    return bits ^ (bits >> np.uint64(31))
 
 
 def _digest(text: str) -> Labels:

@@ -1,0 +1,51 @@
+"""What the commands that make the paper's tables and figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from joao.cli._shared import Output
+from joao.errors import UserError
+
+Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all that are at hand")]
+Methods = Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all of the table")]
+LabelRate = Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")]
+Records = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")]
+Precision = Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")]
+
+Work = TypeVar("Work")
+
+
+def names(text: str) -> list[str]:
+    """What was given with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def rates(text: str) -> list[int]:
+    """Label rates that were given with commas between."""
+    given = [name.removesuffix("%").strip() for name in names(text)]
+    for name in given:
+        if not name.isdecimal():
+            raise UserError(f"--label-rate {text}: must be whole percents such as 1,10.")
+    return [int(name) for name in given]
+
+
+def follow(
+    output: Output, what: str, number: int, done: Iterable[Work], in_words: Callable[[Work], str], said: str = "done"
+) -> None:
+    """Goes through ``done``, which computes ``number`` of ``what`` on the way, and tells each of them."""
+    with output.progress(what, number) as bar:
+        for work in done:
+            bar.advance(in_words(work))
+            output.log(f"{said}: {in_words(work)}")
+
+
+def show(output: Output, header: Sequence[str], lines: Sequence[Sequence[str]], title: str) -> None:
+    """Prints a table, or its lines as JSON."""
+    output.table(header, lines, title=title)
+    output.result({"rows": [dict(zip(header, line, strict=True)) for line in lines]})

@@ -1,0 +1,82 @@
+"""The scorer's machines, those of all inner folds, classes and C, fitted side by side on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from joao.evaluation.folds import Fold
+from joao.kernels.svm_dual import Problems, solve_duals
+
+# Train to train ``(n, n)`` and test to train ``(t, n)``, float64, on the device of the machines.
+KernelsOf = Callable[[Fold], tuple[Tensor, Tensor]]
+
+
+def accuracies(
+    kernels_of: KernelsOf, classes: NDArray[np.int64], parts: Sequence[Fold], c_values: Sequence[float]
+) -> NDArray[np.float64]:
+    """``(parts, C)`` the test accuracy of each part under each C.
+
+    With more than two classes there is a machine for every two of them, and most votes win; of equally many, the
+    first class.
+    """
+    size = max(len(train) for train, _ in parts)
+    kernels, to_test = [], []
+    for part in parts:
+        among_train, test_to_train = kernels_of(part)
+        room = size - len(among_train)
+        kernels.append(F.pad(among_train.float(), (0, room, 0, room)))
+        to_test.append(test_to_train)
+    machines = [_machines(classes[train]) for train, _ in parts]
+    coefficients, offsets = _fitted(torch.stack(kernels), machines, c_values)
+    result = np.empty((len(parts), len(c_values)))
+    for number, (train, test) in enumerate(parts):
+        of_part = coefficients[number][:, :, : len(train)]
+        decisions = torch.einsum("tn,pcn->cpt", to_test[number], of_part) - offsets[number].T[:, :, None]
+        result[number] = (_voted(decisions.cpu().numpy(), classes[train]) == classes[test]).mean(axis=1)
+    return result
+
+
+def _machines(classes: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
+    """For every two classes, the rows of the first and then those of the second; and how many are of the first."""
+    rows_of = [np.flatnonzero(classes == value) for value in np.unique(classes)]
+    return [(np.concatenate(pair), len(pair[0])) for pair in combinations(rows_of, 2)]
+
+
+def _fitted(
+    kernels: Tensor, machines: Sequence[Sequence[tuple[NDArray[np.int64], int]]], c_values: Sequence[float]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """For each part, ``(pairs, C, n)`` coefficients of its training rows and ``(pairs, C)`` offsets."""
+    device, size = kernels.device, kernels.shape[1]
+    pairs = [(part, rows, first) for part, of_part in enumerate(machines) for rows, first in of_part]
+    width = max(len(rows) for _, rows, _ in pairs)
+    rows, sign = torch.zeros(len(pairs), width, dtype=torch.long), torch.zeros(len(pairs), width, dtype=torch.float64)
+    for number, (_, of_pair, first) in enumerate(pairs):
+        rows[number, : len(of_pair)] = torch.from_numpy(of_pair)
+        sign[number, :first], sign[number, first : len(of_pair)] = 1.0, -1.0
+    rows, sign = (each.to(device).repeat_interleave(len(c_values), dim=0) for each in (rows, sign))
+    matrix = torch.tensor([part for part, _, _ in pairs], device=device).repeat_interleave(len(c_values))
+    bound = torch.tensor(c_values, dtype=torch.float64, device=device).repeat(len(pairs))
+    values, offsets = solve_duals(Problems(kernels, matrix, rows, sign, bound))
+    coefficients = torch.zeros(len(values), size, dtype=torch.float64, device=device).scatter_add_(1, rows, values)
+    shape, numbers = (len(pairs), len(c_values)), [len(of_part) for of_part in machines]
+    by_part = torch.split(coefficients.view(*shape, size), numbers), torch.split(offsets.view(shape), numbers)
+    return list(by_part[0]), list(by_part[1])
+
+
+def _voted(decisions: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``(C, t)`` the classes that most of the machines ``(C, pairs, t)`` are for."""
+    values = np.unique(classes)
+    votes = np.zeros((len(values), len(decisions), decisions.shape[2]), dtype=np.int64)
+    for number, (first, second) in enumerate(combinations(range(len(values)), 2)):
+        is_first = decisions[:, number] > 0
+        votes[first] += is_first
+        votes[second] += ~is_first
+    chosen: NDArray[np.int64] = values[votes.argmax(axis=0)]
+    return chosen

@@ -1,0 +1,87 @@
+"""The unsupervised table under stricter protocols: twins in the same fold, pre-training without the test graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from joao.evaluation.statistics import Gain, gain_over_seeds
+from joao.reporting.tables import NAMES, VARIANTS, Row, by_seed, gain_between, markdown, parted, rows, with_deviation
+
+Records = Sequence[Mapping[str, Any]]
+
+ABOUT = """\
+- **usual**: the protocol of [table.md](table.md). Pre-training sees all graphs, without labels; equal graphs are in whatever folds they fall into.
+- **twins together**: pre-training as usual. Graphs that Weisfeiler-Lehman refinement cannot tell apart, by edges and node labels, are in the same fold, also where C is chosen: no test graph has an equal one among those to learn from.
+- **inductive**: pre-training sees the training part of a fold alone. The folds are the usual ones, unless twins are together. What learns nothing without labels has no such figure.
+- **difference**: from the usual protocol, over the seeds that both have: on the same folds paired by fold, on others by seed (with Student's interval; the encoder of a seed is the same unless it is inductive).
+
+Mean over five seeds, or as many as square brackets say, and standard deviation.
+"""  # noqa: E501
+
+
+def variants_markdown(records: Records) -> str:
+    """Accuracy, gain over the untrained encoder and numbers of twins; empty where all records are of the usual kind."""
+    table = {(row.dataset, row.method): row for row in rows(records)}
+    variants = [each for each in VARIANTS if each in {parted(method)[1] for _, method in table}]
+    if not variants:
+        return ""
+    lines, gains = [], []
+    for dataset, method in dict.fromkeys((dataset, parted(row)[0]) for dataset, row in table):
+        found = {variant: table.get((dataset, f"{method}-{variant}")) for variant in variants}
+        if not any(found.values()):
+            continue
+        usual = table.get((dataset, method))
+        name = [dataset, NAMES.get(method, method)]
+        pairs = [[_accuracy(row), _difference(records, row, method)] for row in found.values()]
+        lines.append([*name, _accuracy(usual), *(cell for pair in pairs for cell in pair)])
+        if method != "untrained":
+            gains.append(
+                [*name, *(_gain(row.gains.get("untrained")) if row else "" for row in [usual, *found.values()])]
+            )
+    names = [VARIANTS[each] for each in variants]
+    header = ["data", "method", "usual", *(cell for name in names for cell in (name, "difference (95 %)"))]
+    parts = [
+        ABOUT + "\n## Accuracy, %",
+        markdown(header, lines),
+        "## Gain over the untrained encoder, calibrated, on the same folds, points (95 %)",
+        markdown(["data", "method", "usual", *names], gains),
+    ]
+    if counts := _twins(records):
+        parts += ["## Twins", markdown(["data", "graphs", "with a twin", "with one of another class"], counts)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _accuracy(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return with_deviation(row.mean, row.std) + ("" if row.num_seeds == 5 else f" [{row.num_seeds}]")
+
+
+def _gain(gain: Gain | None) -> str:
+    return "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+
+
+def _difference(records: Records, row: Row | None, usual: str) -> str:
+    if row is None:
+        return ""
+    groups = by_seed(records)
+    ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, usual), {})
+    seeds = sorted(set(ours) & set(theirs))
+    if all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds):
+        return _gain(gain_between(records, row.dataset, row.method, usual))
+    means = [[100 * float(np.mean(scores[seed]["accuracies"])) for seed in seeds] for scores in (ours, theirs)]
+    return _gain(gain_over_seeds(*means)) if len(seeds) > 1 else f"{means[0][0] - means[1][0]:+.2f}"
+
+
+def _twins(records: Records) -> list[list[str]]:
+    """A line for each data set whose records tell of twins."""
+    found = {record["data"]["name"]: record for record in records if "twins" in record}
+    lines = []
+    for name, record in found.items():
+        graphs, counts = record["data"]["graphs"], record["twins"]
+        shares = [f"{count} ({100 * count / graphs:.1f} %)" for count in counts.values()]
+        lines.append([name, str(graphs), *shares])
+    return lines

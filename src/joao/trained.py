@@ -1,0 +1,209 @@
+"""A trained encoder, or one that is not, ready to embed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from joao.building import OwnParts, build_encoder, calibrate_by_recipe, check_input
+from joao.data.base import Dataset
+from joao.data.features import Features, make_store
+from joao.data.molecules import FEATURISER
+from joao.data.shards import Shards
+from joao.encoders import Encoder
+from joao.errors import UserError
+from joao.files import write_json
+from joao.graphs import GraphStore, Store
+from joao.pair_table import PairTable
+from joao.provenance import command, machine, versions
+from joao.recipe import Recipe
+from joao.run import Run, RunInfo
+from joao.training.device import pick_device, steady_threads
+from joao.training.model import embed
+from joao.training.pretrain import EpochMetrics
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A pre-trained encoder with what is needed to use it, and to know how it came about."""
+
+    recipe: Recipe
+    info: RunInfo
+    encoder: Encoder
+    weights: Mapping[str, Tensor] = field(repr=False)
+    metrics: Sequence[EpochMetrics] = field(repr=False)
+
+    @property
+    def policy(self) -> PairTable:
+        """The probabilities of augmentation pairs at the end."""
+        return PairTable.of(self.info.pool, self._epochs()[-1].probabilities)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """``(K, K)`` how many graphs were shown under each pair in the whole training, first epoch included."""
+        counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self._epochs()], axis=0)
+        return counts
+
+    @property
+    def drawn(self) -> PairTable:
+        """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
+        return PairTable.of(self.info.pool, self.counts / self.counts.sum())
+
+    def _epochs(self) -> Sequence[EpochMetrics]:
+        if not self.metrics:
+            raise UserError("the encoder was not pre-trained, so no augmentations were drawn or chosen.")
+        return self.metrics
+
+    def store(self, dataset: Dataset) -> GraphStore:
+        """Any graphs with the same kind of features, as the encoder takes them."""
+        store = make_store(dataset, self.info.features)
+        if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
+            store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
+        num_edge_features = store.num_edge_features
+        if self.encoder.uses_edge_attr and num_edge_features != self.info.num_edge_features:
+            raise UserError(
+                f"{dataset.name}: {num_edge_features} columns of edge attributes; the encoder was trained with "
+                f"{self.info.num_edge_features}."
+            )
+        return store
+
+    @steady_threads()
+    def embed(self, dataset: Dataset | Shards) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
+        if isinstance(dataset, Shards):
+            return torch.cat([self.embed(piece) for piece in dataset.pieces()])
+        store = self.store(dataset)
+        device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
+        embeddings = embed(self.encoder, store.to(device))
+        if not bool(embeddings.isfinite().all()):
+            bad = int((~embeddings.isfinite().all(dim=1)).nonzero()[0])
+            raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")
+        return embeddings
+
+    def save(self, folder: Path, beside: Mapping[str, Any] | None = None) -> Run:
+        """Writes a run folder, with further values ``beside`` as JSON, by the names of their files."""
+        run = Run.create(folder, self.recipe, self.info)
+        for metrics in self.metrics:
+            run.append(metrics)
+        for name, value in (beside or {}).items():
+            write_json(folder / name, value)
+        return run.finish(self.weights)
+
+
+def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:
+    """A finished run, from its folder or the file it was exported to, ready to embed graphs."""
+    run = Run.open(folder)
+    weights = run.weights()
+    if "encoder" in run.info.own and (own is None or own.encoder is None):
+        raise UserError(
+            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
+            "JOAOClassifier.load likewise."
+        )
+    if own is None or own.encoder is None:
+        _check_size(run, weights)
+    encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
+    encoder_weights = {
+        name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
+    }
+    set_weights(encoder, encoder_weights, folder)
+    encoder.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, encoder, weights, run.metrics())
+
+
+@steady_threads()
+def untrained(
+    recipe: Recipe, dataset: Dataset, features: Features, *, calibrated: bool = True, device: str = "auto"
+) -> Tensor:
+    """Embeddings by the recipe's encoder with its initial weights.
+
+    Its normalisation is calibrated on the graphs, in one pass without labels, or left as initialised.
+    """
+    store = make_store(dataset, features)
+    encoder = build_encoder(recipe, store)
+    check_input(encoder, features)
+    store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
+    if calibrated:
+        calibrate_by_recipe(encoder, store, recipe)
+    return embed(encoder, store)
+
+
+@steady_threads()
+def initial(recipe: Recipe, dataset: Dataset, features: Features | None = None, *, device: str = "auto") -> Trained:
+    """The recipe's encoder with its initial weights, as if it were trained: where fine-tuning from scratch begins.
+
+    Its normalisation is calibrated on the graphs, in one pass without labels.
+
+    Args:
+        recipe: of the encoder and, where ``features`` are not given, of them.
+        dataset: the graphs.
+        features: how ``x`` is made.
+        device: ``auto``, ``cpu`` or ``cuda``.
+    """
+    features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+    store = make_store(dataset, features).to(pick_device(device))
+    encoder = build_encoder(recipe, store).to(store.device)
+    check_input(encoder, features)
+    calibrate_by_recipe(encoder, store, recipe)
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    info = replace(run_info(dataset, features, store, store.device), pretrained=False)
+    return Trained(recipe, info, encoder.eval(), weights, ())
+
+
+def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
+    return RunInfo(
+        data=dataset.name,
+        fingerprint=dataset.fingerprint,
+        num_graphs=len(dataset),
+        pool=(),
+        num_features=store.num_features,
+        num_edge_features=store.num_edge_features,
+        features=features,
+        codes=FEATURISER if dataset.kind == "molecules" else 0,
+        featuriser=dataset.featuriser,
+        versions=versions(),
+        machine=machine(device),
+        command=command(),
+    )
+
+
+def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Gives ``module`` the weights found in ``folder``, which must fit it."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+
+
+def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
+    """Refuses a run whose encoder is larger than its weights, before memory is taken: files come from anywhere."""
+    try:
+        with torch.device("meta"):
+            encoder = build_encoder(run.recipe, _example_store(run.info))
+    except UserError:
+        return  # some convolutions cannot be tried out without numbers; other reasons come up again
+    except (RuntimeError, TypeError, ValueError) as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({line[:200]}).") from error
+    wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
+    if wanted > found:
+        raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
+
+
+def _example_store(info: RunInfo) -> GraphStore:
+    """Two graphs of one edge, with as many columns as the run's data."""
+    return GraphStore(
+        x=torch.zeros(4, info.num_features),
+        source=torch.tensor([1, 0, 1, 0]),
+        target=torch.tensor([0, 1, 0, 1]),
+        first_node=torch.tensor([0, 2, 4]),
+        first_edge=torch.tensor([0, 2, 4]),
+        edge_attr=torch.zeros(4, info.num_edge_features) if info.num_edge_features else None,
+    )

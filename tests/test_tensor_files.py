@@ -1,0 +1,53 @@
+"""Files of tensors are read back as they were written, or told to be damaged in one line."""
+
+import json
+
+import pytest
+import torch
+
+from joao.errors import UserError
+from joao.tensor_files import CHECKSUM_KEY, checksum, read_tensors, write_tensors
+
+TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}
+
+
+def test_what_was_written_is_read(tmp_path):
+    write_tensors(tmp_path / "t.safetensors", TENSORS)
+    found = read_tensors(tmp_path / "t.safetensors", checked=True)
+    assert found.keys() == TENSORS.keys()
+    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in TENSORS.items())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"a": TENSORS["a"].view(3, 2)}, {"a": TENSORS["a"].int()}, {"a": TENSORS["a"] + 1}, {"c": TENSORS["a"]}],
+    ids=["shape", "type", "values", "name"],
+)
+def test_the_checksum_is_of_all_that_tensors_are(other):
+    assert checksum({"a": TENSORS["a"]}) != checksum(other)
+
+
+def header(metadata, **entry):
+    """A file of one tensor, or of none, that says of itself what one likes."""
+    text = json.dumps({"__metadata__": metadata} | ({"a": entry} if entry else {})).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(entry["data_offsets"][1] if entry else 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header({CHECKSUM_KEY: "x"}, dtype="BF16", shape=[2], data_offsets=[0, 4]),  # numpy has none
+        header({}, dtype="F4", shape=[8], data_offsets=[0, 4]),  # nor has torch
+        header({}, dtype="F32", shape=[0, 2**63], data_offsets=[0, 0]),
+        header({}, dtype="F32", shape=[2**40], data_offsets=[0, 4]),
+        header(None),
+        header({CHECKSUM_KEY: 3}),
+        header({CHECKSUM_KEY: "x"}),
+        (10**18).to_bytes(8, "little") + b"{}",
+    ],
+    ids=["bf16", "f4", "too many", "too few bytes", "no metadata", "a number", "another checksum", "a long header"],
+)
+def test_what_nobody_wrote_is_told_in_one_line(content, tmp_path):
+    (tmp_path / "t.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match=r"t\.safetensors: is damaged[^\n]*$"):
+        read_tensors(tmp_path / "t.safetensors", checked=True)
