@@ -27,13 +27,13 @@ from defaults_page import page
 from readouts import Logged, LoggedReadouts, augmented, criteria, read_out, signed_log, whole, with_log_degree
 from torch import Tensor
 
+from joao.building import build_method, build_pool
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import build_method, build_pool
 from joao.files import make_folder, write_file
 from joao.graphs import GraphBatch, GraphStore
 from joao.heads import HEADS
@@ -41,7 +41,7 @@ from joao.objectives import PairObjective
 from joao.randomness import numpy_generator, seeded, torch_generator
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_origin, dataset_of, write
+from joao.reproduce.records import dataset_of, has_record, write
 from joao.reproduce.unsupervised import Cell, read_record
 from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric, pick_device, steady_threads
@@ -219,10 +219,7 @@ def identity(work: Work, name: str) -> dict[str, Any]:
 def is_done(work: Work, name: str, folder: Path) -> bool:
     """Whether a candidate has a record; one that another candidate of that name made is told."""
     path = work.cell(name).path(folder)
-    if not path.exists():
-        return False
-    check_origin(path, read_record(path), identity(work, name), f"{name} on {path.parent.name}")
-    return True
+    return has_record(path, read_record, identity(work, name), f"{name} on {path.parent.name}")
 
 
 def works(

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from joao import JOAO
+from joao.building import build_method
 from joao.data import Features, make_store, read
 from joao.encoders import Gin
 from joao.errors import UserError
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import build_method, pretrain, untrained
+from joao.experiment import pretrain, untrained
 from joao.training.pretrain import Pretraining
 
 
