@@ -17,7 +17,8 @@ from joao.data import Features, make_store, read
 from joao.encoders import Gin
 from joao.errors import UserError
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain, untrained
+from joao.experiment import pretrain
+from joao.trained import untrained
 from joao.training.pretrain import Pretraining
 
 
