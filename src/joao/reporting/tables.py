@@ -161,8 +161,8 @@ HEADER = [
 SETTING = (
     "Features are node labels alone, or a constant where there are none; JOAO() as it comes has attributes, too, and "
     "degrees where there are neither. C is chosen inside each training fold. Average: of the rows that have a figure "
-    "on every data set. Average rank: of the places among the rows that the paper's table has, by our figures, over the "
-    "data sets that the row has a figure on; equal figures share places."
+    "on every data set. Average rank: of the places among the rows that the paper's table has, by our figures, over "
+    "the data sets that the row has a figure on; equal figures share places."
 )
 
 
