@@ -132,7 +132,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
         del shared["objective"], shared["strength"]
     elif "strengths" in own:
         del shared["strength"]
-    merged = {**shared, **method, "data": cell.dataset, "features": dataset["features"]}
+    merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
     return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
