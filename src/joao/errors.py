@@ -43,11 +43,12 @@ class JoaoNotice(UserWarning):
     """Something was done to the input that its owner should know, such as making edges undirected.
 
     >>> import joao, networkx, warnings
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     model = joao.JOAO(epochs=1).fit([networkx.DiGraph([(0, 1)]), networkx.DiGraph([(0, 1), (1, 2)])])
-    >>> print(told[0].message)
-    graphs: edges were directed; 3 missing reverse directions were added.
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", joao.JoaoNotice)  # for those who would rather have an error
+    ...     joao.JOAO().fit([networkx.DiGraph([(0, 1)]), networkx.DiGraph([(0, 1), (1, 2)])])
+    Traceback (most recent call last):
+        ...
+    joao.errors.JoaoNotice: graphs: edges were directed; 3 missing reverse directions were added.
     """
 
 
