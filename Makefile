@@ -3,10 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
+# Of `make mutants`: the files to try anew; all, if none is said.
+FILES ?=
 # Of `make fuzz`, all readers together.
 SECONDS ?= 600
 
-.PHONY: help setup quickstart test slow kill-test docs lint fix fuzz lowest newest audit release-check clean
+.PHONY: help setup quickstart test slow kill-test mutants docs lint fix fuzz lowest newest audit release-check clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
@@ -15,6 +17,7 @@ help:
 	@echo "make slow        run the slow tests, too"
 	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
 	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
+	@echo "make mutants     break the code in more than a thousand places, one at a time, and see whether tests notice (half an hour); writes results/mutants.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
@@ -47,6 +50,9 @@ docs: .venv/installed
 
 kill-test: .venv/installed
 	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
+
+mutants: .venv/installed
+	@$(BIN)/python studies/mutants.py results/mutants.json results/mutants.md $(FILES)
 
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."

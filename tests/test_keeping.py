@@ -2,6 +2,7 @@
 
 import multiprocessing
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,6 +133,84 @@ def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, e
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", checkpoint_every=1)
     assert (tmp_path / "run").exists() == (after > 0)
     assert ("The state after step 4 is kept. Go on: joao pretrain" in str(raised.value)) == (after > 0)
+
+
+def test_a_smaller_batch_is_half_as_large(monkeypatch):
+    def full(training, progress):
+        raise MemoryError
+
+    monkeypatch.setattr(Pretraining, "_follow", full)
+    recipe = make_recipe({"encoder": {"width": 4, "layers": 2}, "training": {"epochs": 4, "batch_size": 6}})
+    with pytest.raises(
+        UserError, match=r"training\.batch_size=3\) or a narrower encoder \(--set encoder.width=\.\.\.\)\.$"
+    ):
+        pretrain(recipe, GRAPHS, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (NotWritten("no room."), r"^no room\. The state after step 12 is kept\. Go on: "),
+        (RuntimeError("a bug"), "^a bug$"),
+    ],
+)
+def test_final_weights_that_cannot_be_written_leave_the_checkpoint_before(
+    tmp_path, monkeypatch, undisturbed, error, told
+):
+    def fail(run, weights):
+        raise error
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "finish", fail)
+        with pytest.raises(type(error), match=told):
+            pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", checkpoint_every=1)
+    assert same(pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu").weights, undisturbed.weights)
+
+
+def test_final_weights_are_looked_at_too(tmp_path, monkeypatch):
+    run = Pretraining.run
+
+    def spoiled_at_the_end(training, after_step):
+        yield from run(training, after_step)
+        next(training.model.parameters()).data.fill_(torch.nan)
+
+    monkeypatch.setattr(Pretraining, "run", spoiled_at_the_end)
+    with pytest.raises(UserError, match=r"is not finite after step 16\..* The state after step 12 is kept"):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", checkpoint_every=1)
+    assert not Run.open(tmp_path / "run").info.finished
+
+
+def test_whoever_stops_what_is_written_nowhere_is_not_told_to_go_on():
+    with pytest.raises(Interrupted, match=r"^interrupted after step 2\.$"):
+        pretrain(RECIPE, GRAPHS, device="cpu", should_stop=Countdown(3))
+
+
+def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkeypatch):
+    """The first one has the clock. Here it stands still, and then a minute is over."""
+    asked, kept, clock = [], [], [0.0]
+
+    class Stand:
+        """A training of 40 steps in one of two processes."""
+
+        step, epoch, schedule = 0, 0, SimpleNamespace(epochs=1)
+        ranks = SimpleNamespace(size=2, hand_out=lambda wish: asked.append((Stand.step, wish)) or wish)
+
+        def run(self, after_step):
+            for Stand.step in range(1, 41):
+                clock[0] = 60.0 * (Stand.step > 20)
+                after_step()
+            yield from ()
+
+        def check(self):
+            pass
+
+    monkeypatch.setattr(keeping, "state_of", lambda training: training.step)
+    monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
+    run = SimpleNamespace(write_checkpoint=kept.append)
+    list(keeping.Keeper(Stand(), run, every=5, minutes=1, should_stop=lambda: False).train())
+    assert asked == [(16, False), (32, True)]
+    assert kept == [32]
 
 
 def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):

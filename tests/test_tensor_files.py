@@ -1,9 +1,12 @@
 """Files of tensors are read back as they were written, or told to be damaged in one line."""
 
+import hashlib
 import json
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from joao.errors import UserError
 from joao.tensor_files import CHECKSUM_KEY, checksum, read_tensors, write_tensors
@@ -25,6 +28,33 @@ def test_what_was_written_is_read(tmp_path):
 )
 def test_the_checksum_is_of_all_that_tensors_are(other):
     assert checksum({"a": TENSORS["a"]}) != checksum(other)
+
+
+def test_files_of_earlier_versions_stay_readable(tmp_path):
+    """What the checksum is of, and where it is, does not change."""
+    digest = hashlib.sha256()
+    for name, told in (
+        ("a", b"a torch.float32 [2, 3] "),
+        ("b", b"b torch.int64 [] "),
+        ("none", b"none torch.float32 [0, 4] "),
+    ):
+        digest.update(told + TENSORS[name].numpy().tobytes())
+    assert checksum(dict(reversed(TENSORS.items()))) == digest.hexdigest()
+    write_tensors(tmp_path / "t.safetensors", TENSORS)
+    with safe_open(tmp_path / "t.safetensors", "pt") as file:
+        assert file.metadata() == {"joao.checksum": digest.hexdigest()}
+
+
+def test_a_file_of_somebody_else_has_no_checksum_and_is_read_where_it_need_not(tmp_path):
+    save_file(TENSORS, tmp_path / "t.safetensors")
+    assert torch.equal(read_tensors(tmp_path / "t.safetensors")["a"], TENSORS["a"])
+    with pytest.raises(UserError, match="is damaged: its weights are not those that were written"):
+        read_tensors(tmp_path / "t.safetensors", checked=True)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"t\.safetensors: cannot be read \(No such file or directory\)\.$"):
+        read_tensors(tmp_path / "t.safetensors")
 
 
 def header(metadata, **entry):

@@ -9,6 +9,7 @@ import torch
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
 from joao.augmentations.base import PaddedAugmentation
+from joao.augmentations.subgraph import padded_growth_time
 
 PADDED = {name: kind for name, kind in AUGMENTATIONS.items() if issubclass(kind, PaddedAugmentation)}
 OPTIONS = {
@@ -188,9 +189,32 @@ def test_an_edge_that_is_drawn_although_it_is_there_keeps_its_attribute(make_bat
     edges = [(u, v) for v in range(5) for u in range(v)]
     batch = make_batch([(5, edges)] * 300, with_attributes=True)
     before = attributes(batch)
-    augmentation = EdgePerturb(0.2)  # two of ten edges
     for seed in range(3):
-        found = attributes(augmentation.padded(padded(batch), generator(seed)).compact())
+        found = attributes(EdgePerturb(0.2).padded(padded(batch), generator(seed)).compact())  # two of ten edges
         changed = Counter(u // 5 for (u, v), value in found.items() if u < v and value != before[u, v])
         assert changed  # a dropped edge was drawn again
         assert max(changed.values()) <= 2
+        thinned = EdgePerturb(0.2, drop_only=True).padded(padded(batch), generator(seed))  # the same draws
+        assert all(found[edge] == value for edge, value in attributes(thinned.compact()).items())
+
+
+def test_edges_are_perturbed_where_no_room_is_left_over(make_batch, generator, assert_law, padded):
+    """The first and the last edge of all are no exception, nor a graph at the end that has none."""
+    graphs, donors = [(3, [(0, 1), (1, 2)]), (3, [(0, 2), (1, 2)]), (4, [(1, 3), (2, 3)])], []
+    for seed in range(300):
+        batch = padded(make_batch([graphs[seed % 3], (1, [])][: 1 + seed % 2], with_attributes=True), 0, 0)
+        kept = attributes(EdgePerturb(0.5, drop_only=True).padded(batch, generator(seed)).compact())
+        assert len(kept) == 2
+        found = attributes(EdgePerturb(0.5).padded(batch, generator(seed)).compact())
+        assert list(found) == sorted(found, key=lambda ends: (ends[1], ends[0]))
+        assert all(found[edge] == value for edge, value in kept.items())
+        assert {(v, u): value for (u, v), value in found.items()} == found
+        donors += [int(value) for (u, v), value in found.items() if (u, v) not in kept and u < v]
+    assert_law(donors, {0: 1 / 2, 1: 1 / 2})
+
+
+def test_a_component_is_grown_to_its_end_before_the_next_one(make_batch, generator, padded):
+    batch = padded(make_batch([(3, [(0, 1)])]), 0, 0)
+    for seed in range(300):
+        first, second, alone = padded_growth_time(batch, generator(seed))[:3].tolist()
+        assert not min(first, second) <= alone <= max(first, second)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from joao.data.sources import BUNDLED, read
 from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds, grouped_folds
 
+ROOT = Path(__file__).parent.parent.parent
 CLASSES = np.array([0] * 40 + [1] * 25 + [2] * 13)
 
 
@@ -26,6 +31,14 @@ def test_classes_are_spread_as_evenly_as_their_counts_allow():
 def test_a_partition_is_a_function_of_classes_and_its_number():
     assert fold_hash(folds(CLASSES, 0)) == fold_hash(folds(CLASSES.copy(), 0))
     assert len({fold_hash(folds(CLASSES, partition)) for partition in range(20)}) == 20
+
+
+def test_the_partitions_are_those_of_the_records():
+    classes = read(BUNDLED / "MUTAG.zip").classes
+    for seed in range(3):
+        record = json.loads((ROOT / f"results/unsupervised/MUTAG/joao-{seed}.json").read_text(encoding="utf-8"))
+        for part in record["scores"]["partitions"]:
+            assert fold_hash(folds(classes, part["partition"])) == part["fold_hash"]
 
 
 def test_the_hash_is_of_the_test_parts_in_order():
@@ -88,6 +101,11 @@ def test_a_partition_of_groups_is_a_function_of_its_number_and_who_is_together()
     hashes = [fold_hash(folds(CLASSES, number, 5, groups=GROUPS)) for number in range(20)]
     assert hashes[3] == fold_hash(folds(CLASSES, 3, 5, groups=1000 + 7 * GROUPS))
     assert len(set(hashes)) == 20
+
+
+def test_partitions_of_groups_stay_what_they_were():
+    """Scores of one version may be paired with those of another."""
+    assert fold_hash(folds(CLASSES, 0, 5, groups=GROUPS)) == "303332f3235cb9e2"
 
 
 def test_a_class_of_too_few_groups_is_named():

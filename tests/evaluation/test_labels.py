@@ -7,7 +7,7 @@ from hypothesis import assume, given
 
 from joao.errors import UserError
 from joao.evaluation.folds import folds
-from joao.evaluation.labels import few_labels, hold_out, stratified
+from joao.evaluation.labels import Split, few_labels, hold_out, split_hash, stratified
 
 CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)
 
@@ -66,6 +66,9 @@ def test_shares_by_hand():
     # 6, 3.1 and three times 0.3: the ones of the rare classes are taken from where they are missed least.
     rare = np.repeat([0, 1, 2, 3, 4], [60, 31, 3, 3, 3])
     assert counts_of(rare, stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]
+    # 2, 2 and three times 1/3: both of the large classes give one away.
+    rarer = np.repeat([0, 1, 2, 3, 4], [6, 6, 1, 1, 1])
+    assert counts_of(rarer, stratified(rarer, 5, draw)) == [1, 1, 1, 1, 1]
 
 
 def test_every_graph_of_a_class_is_as_likely(assert_law):
@@ -165,12 +168,40 @@ def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_wo
     assert all(len(split.train) == 3 for split in few_labels(CLASSES, 0, 0.006))
 
 
+def test_the_rate_that_would_do_is_no_larger_than_need_be():
+    with pytest.raises(UserError, match=r"Use at least 0\.5 %"):  # three graphs of 600
+        few_labels(np.repeat([0, 1], 600), 0, 0.001, num_folds=2)
+    few_labels(np.repeat([0, 1], 600), 0, 0.005, num_folds=2)
+
+
 def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
     with pytest.raises(UserError) as caught:
         hold_out(np.array([0, 1]), 0.2, np.random.default_rng(0))
     assert str(caught.value) == (
         "labels: 2 labelled graphs of 2 classes leave none to choose the epoch with. Label more graphs."
     )
+
+
+def test_a_tenth_of_the_labels_chooses_the_epoch_unless_another_share_is_said():
+    for split in few_labels(CLASSES, 0, 0.5):
+        assert len(split.validation) == round(0.1 * (len(split.train) + len(split.validation)))
+
+
+def test_the_hash_is_of_all_parts_in_order():
+    a, b, c = np.arange(3), np.arange(3, 6), np.arange(6, 9)
+    one, other = Split(a, b, c), Split(b, c, a)
+    hashes = [split_hash(each) for each in ([one], [Split(b, a, c)], [Split(a, c, b)], [one, other], [other, one])]
+    assert len(set(hashes)) == 5
+    assert split_hash([Split(np.arange(2), np.arange(2, 6), c)]) != hashes[0]  # where a part ends counts, too
+    assert split_hash([Split(*(part.astype(np.int32) for part in (a, b, c)))]) == hashes[0]
+    assert {len(each) for each in hashes} == {16}
+    int(hashes[0], 16)
+
+
+def test_labels_stay_what_they_were():
+    """Scores of one version may be paired with those of another."""
+    assert split_hash(few_labels(CLASSES, 0, 0.1)) == "38f97ff6c646bf01"
+    assert split_hash(few_labels(CLASSES, 1, 0.01)) == "01790259871a3a9e"
 
 
 def test_names_of_classes_reach_the_folds():

@@ -12,7 +12,7 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import hold_out
 from joao.evaluation.scaffolds import scaffold_split
-from joao.evaluation.splits import notice_of_split, split_graphs, usual_split
+from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
 from joao.randomness import numpy_generator
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -49,6 +49,21 @@ def test_without_a_test_part_it_is_the_hold_out_of_before():
     assert not len(split.test)
 
 
+def test_the_test_part_is_held_out_first():
+    split = split_graphs(GRAPHS, "random", 0.2, 0.3, seed=4)
+    rest, test = hold_out(GRAPHS.classes, 0.3, numpy_generator(4, "test"))
+    np.testing.assert_array_equal(split.test, test)
+    np.testing.assert_array_equal(np.union1d(split.train, split.validation), rest)
+
+
+def test_two_graphs_are_enough_to_learn_from():
+    assert [len(part) for part in parts(split_graphs(UNCLASSED.subset(np.arange(4)), "random", 0.25, 0.25, 0))] == [
+        2,
+        1,
+        1,
+    ]
+
+
 def test_molecules_with_one_scaffold_are_in_one_part():
     pytest.importorskip("rdkit")
     rings = read(RINGS)
@@ -66,9 +81,17 @@ def test_molecules_with_one_scaffold_are_in_one_part():
 def test_the_usual_shares_are_those_of_the_protocol():
     pytest.importorskip("rdkit")
     dataset = read("bace", ROOT)
-    split = split_graphs(dataset, "scaffold", 0.1, 0.1, seed=0)
+    split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
     for part, expected in zip(parts(split), scaffold_split(dataset.smiles), strict=True):
         np.testing.assert_array_equal(part, expected)
+
+
+def test_the_usual_shares():
+    rings = dataclasses.replace(UNCLASSED, kind="molecules", groups=np.arange(60))
+    shares = [
+        split_graphs(each, kind, *SHARES[kind], seed=0) for each, kind in ((GRAPHS, "random"), (rings, "scaffold"))
+    ]
+    assert [[len(part) for part in parts(split)] for split in shares] == [[48, 12, 0], [48, 6, 6]]
 
 
 def test_the_usual_split():
@@ -84,9 +107,10 @@ def test_the_usual_split():
     assert notice_of_split(packed, 0.1) == expected.replace(", without a test", "")
 
 
-def test_groups_known_beforehand_stand_in_for_scaffolds():
+@pytest.mark.parametrize("kind", ["molecules", "ogb_molecules"])
+def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
     groups = np.arange(60) % 20
-    split = split_graphs(dataclasses.replace(UNCLASSED, kind="molecules", groups=groups), "scaffold", 0.1, 0.1, seed=0)
+    split = split_graphs(dataclasses.replace(UNCLASSED, kind=kind, groups=groups), "scaffold", 0.1, 0.1, seed=0)
     parts = [set(groups[part]) for part in (split.train, split.validation, split.test)]
     assert [len(part) for part in parts] == [16, 2, 2]
     assert set.union(*parts) == set(range(20))
@@ -98,11 +122,16 @@ def test_groups_known_beforehand_stand_in_for_scaffolds():
         (GRAPHS, ("scafold", 0.1, 0.1), "split: unknown kind 'scafold'. Did you mean 'scaffold'"),
         (GRAPHS, ("scaffold", 0.1, 0.1), "a scaffold split is of molecules; these are other graphs"),
         (dataclasses.replace(GRAPHS, kind="molecules"), ("scaffold", 0.1, 0.1), "needs SMILES, which were left out"),
-        (GRAPHS, ("random", 0.0, 0.1), "the share of validation graphs must be between 0 and 1, got 0.0"),
+        (GRAPHS, ("random", 0.0, 0.1), "split: the share of validation graphs must be between 0 and 1, got 0.0"),
+        (GRAPHS, ("random", 1.0, 0.0), "split: the share of validation graphs must be between 0 and 1, got 1.0"),
         (GRAPHS, ("random", 0.4, 0.6), "the share of test graphs must .* got 0.6 beside 0.4 for validation"),
         (GRAPHS, ("random", 0.4, -0.1), "the share of test graphs must .* got -0.1"),
         (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), "2 labelled graphs are too few"),
-        (UNCLASSED.subset(np.arange(3)), ("random", 0.3, 0.3), "1 to learn from, 1 to choose .* 1 to test on: too few"),
+        (
+            UNCLASSED.subset(np.arange(3)),
+            ("random", 0.3, 0.3),
+            "1 to learn from, 1 to choose .* 1 to test on: too few. Label more.$",
+        ),
     ],
 )
 def test_what_cannot_be_parted_is_told(dataset, given, message):
@@ -113,6 +142,7 @@ def test_what_cannot_be_parted_is_told(dataset, given, message):
 def test_too_few_scaffolds_are_told():
     pytest.importorskip("rdkit")
     with pytest.raises(
-        UserError, match=r"8 labelled molecules in a scaffold split are 0 to learn from, 0 to choose the"
+        UserError,
+        match=r"8 labelled molecules in a scaffold split are 0 to learn from, 0 .* Label more, or split at random\.$",
     ):
         split_graphs(read(RINGS[:8]), "scaffold", 0.1, 0.1, seed=0)

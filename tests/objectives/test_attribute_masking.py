@@ -48,6 +48,12 @@ def test_every_atom_is_masked_alike(make_batch, as_atoms, generator, assert_law)
     assert_law(masked.tolist(), dict.fromkeys(range(5), 1 / 5))
 
 
+def test_the_usual_share_is_that_of_the_paper(make_batch, as_atoms, generator):
+    batch, encoder, objective = as_atoms(make_batch([(100, [])])), Shown(), AttributeMasking()
+    objective(encoder.encode_nodes, objective.parts(encoder, 1).double(), batch, generator())
+    assert (encoder.batch.x == -1).all(1).sum() == 15 + 1
+
+
 def test_an_impossible_share_is_refused():
     with pytest.raises(UserError, match=r"share must be in \[0, 1\), got 1"):
         AttributeMasking(1.0)

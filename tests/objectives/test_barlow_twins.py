@@ -90,6 +90,12 @@ def test_the_gradient_is_that_of_the_equation(generator):
             assert first.grad[n, k].item() == pytest.approx((ahead - behind) / (2 * step), rel=1e-4, abs=1e-9)
 
 
+def test_what_keeps_the_division_from_0_is_that_of_batch_normalisation():
+    z = torch.tensor([[1e-3], [-1e-3]], dtype=torch.float64)  # of variance 1e-6
+    correlation = 1e-6 / (1e-6 + 1e-5)
+    assert BarlowTwins()(z, z).item() == pytest.approx((1 - correlation) ** 2)
+
+
 def test_one_graph_has_no_correlations():
     with pytest.raises(UserError, match="one graph has no correlations"):
         BarlowTwins()(torch.ones(3, 1, 4), torch.ones(3, 1, 4))

@@ -55,11 +55,28 @@ def test_the_momentum_rises_to_one_by_half_a_cosine_or_stays():
     assert {constant.momentum_at(share) for share in (0, 0.5, 1)} == {0.9}
 
 
-def test_the_predictor_is_no_identity_and_keeps_the_width(generator):
+def test_the_predictor_is_a_linear_layer_normalisation_relu_and_a_linear_layer(generator):
     z = torch.randn(5, 8, generator=generator())
-    predicted = Bootstrap().predictor(8)(z)
-    assert predicted.shape == z.shape
-    assert not torch.allclose(predicted, z, atol=0.1)
+    predictor = Bootstrap().predictor(8)
+    weights = [value for name, value in predictor.state_dict().items() if value.shape == (8, 8)]
+    assert len(weights) == 2
+    assert not torch.equal(*weights)
+    hidden = z @ weights[0].T
+    normal = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(predictor(z), normal.clamp(min=0) @ weights[1].T)  # no bias at first
+    names = [name for name, _ in predictor.named_parameters()]
+    assert names == ["0.weight", "1.weight", "1.bias", "3.weight", "3.bias"]  # none that normalisation would take away
+
+
+def test_the_predictors_weights_are_uniform_up_to_xaviers_bound():
+    layers = [value for value in Bootstrap().predictor(64).parameters() if value.dim() == 2]
+    bound = math.sqrt(6 / (64 + 64))
+    assert [layer.abs().max().item() for layer in layers] == pytest.approx([bound] * 2, rel=0.01)
+
+
+@pytest.mark.parametrize("momentum", [0, 1])
+def test_the_copy_may_keep_nothing_or_everything(momentum):
+    assert Bootstrap(momentum, rising=False).momentum_at(0.5) == momentum
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])

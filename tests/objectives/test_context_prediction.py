@@ -116,6 +116,27 @@ def test_a_single_context_has_nothing_to_be_compared_with(others, make_batch, sh
         assert not near.that_count() + far.that_count()
 
 
+def test_two_contexts_are_compared_with_each_other(make_batch, generator):
+    batch = make_batch([PATH, TREE])
+    loss, near, far = run(ContextPrediction(), batch, generator())
+    centres = near.that_count()
+    steps = [nx.single_source_shortest_path_length(as_networkx(batch), centre) for centre in centres]
+    anchors = [[v for v, d in each.items() if 2 <= d <= 3] for each in steps]
+    assert batch.graph_of_node[centres].tolist() == [0, 1]
+    assert loss == pytest.approx(naive(near, far, centres, anchors), rel=1e-9)
+
+
+def test_contexts_reach_as_far_as_is_usual(make_batch, generator):
+    length = 40
+    batch = make_batch([(length, [(node, node + 1) for node in range(length - 1)])] * 2)
+    _, near, far = run(ContextPrediction(), batch, generator(1))
+    expected = {
+        node for centre in near.that_count() for node in range(centre - 5, centre + 6) if abs(node - centre) > 1
+    }
+    assert all(5 <= centre % length < length - 5 for centre in near.that_count())
+    assert set(far.nodes().tolist()) == expected
+
+
 def test_the_centre_is_uniform_in_each_graph_on_its_own(make_batch, generator, assert_law):
     # Every node of a path of four has a neighbour.
     batch = make_batch([(4, [(0, 1), (1, 2), (2, 3)])] * 6000)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from joao.encoders import ENCODERS, Gin, MoleculeGin, NodeEncoder
-from joao.objectives import OBJECTIVES, NodeObjective, PairObjective
+from joao.objectives import OBJECTIVES, MomentumObjective, NodeObjective, PairObjective
 
 PAIR_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
 NODE_OBJECTIVES = {name: kind for name, kind in OBJECTIVES.items() if issubclass(kind, NodeObjective)}
@@ -73,6 +73,27 @@ def test_low_precision_views_are_compared_in_full_precision(pair_objective, gene
 def test_what_is_static_asks_for_no_values(name):
     without_values = torch.empty(3, 6, 4, device="meta")  # whatever asks for one fails
     assert PAIR_OBJECTIVES[name]()(without_values, without_values).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in PAIR_OBJECTIVES.items() if not issubclass(kind, MomentumObjective)]
+)
+def test_what_asks_for_no_values_is_static(name):
+    """So that it trains on the fast path. The copy of a momentum objective does not."""
+    without_values = torch.empty(6, 4, device="meta")
+    try:
+        PAIR_OBJECTIVES[name]()(without_values, without_values)
+    except NotImplementedError:
+        assert not PAIR_OBJECTIVES[name].static
+    else:
+        assert PAIR_OBJECTIVES[name].static
+
+
+def test_who_does_not_say_so_is_not_static_and_needs_nothing():
+    """A component of somebody else's must say that it can be replayed, and what it cannot do without."""
+    assert not PairObjective.static
+    assert not NodeObjective.needs_atoms
+    assert not NodeObjective.needs_diffusion
 
 
 @pytest.fixture(params=NODE_OBJECTIVES)

@@ -50,6 +50,15 @@ def test_matches_the_equation(seed, make_batch, shapes, generator):
     assert loss_of(vectors, weight, batch, draw).item() == pytest.approx(expected, rel=1e-9)
 
 
+def test_mixed_precision_does_not_reach_the_scores(make_batch, shapes, generator):
+    batch = make_batch([*shapes.values()])
+    vectors, weight = torch.randn(batch.num_nodes, 4, generator=generator()), torch.randn(4, 4, generator=generator(1))
+    plain = loss_of(vectors, weight, batch, generator())
+    assert plain.item() == pytest.approx(naive(vectors, weight, batch.graph_of_node.tolist()), rel=1e-6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(loss_of(vectors, weight, batch, generator()), plain)
+
+
 def test_hand_computation(make_batch, generator):
     # Summaries: sigmoid(0) and sigmoid(log 3), that is 1/2 and 3/4; with W = 4 their scores are 2 x and 3 x.
     batch = make_batch([(2, [(0, 1)]), (1, [])])

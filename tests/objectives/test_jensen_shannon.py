@@ -39,6 +39,11 @@ def test_hand_computation():
     assert JensenShannon(0.5)(first, second).item() == pytest.approx(expected)
 
 
+def test_the_usual_temperature_is_a_fifth():
+    loss = JensenShannon()(torch.eye(2, 4), torch.eye(2, 4))
+    assert loss.item() == pytest.approx(math.log1p(math.exp(-5)) + math.log(2))
+
+
 def test_views_that_know_nothing_of_each_other_cost_two_logarithms_of_two():
     first, second = torch.eye(8).split(4)
     assert JensenShannon()(first, second).item() == pytest.approx(2 * math.log(2))

@@ -51,6 +51,10 @@ def test_hand_computation():
     assert NtXent(temperature=1, positive_in_denominator=True)(first, second).item() == pytest.approx(textbook)
 
 
+def test_the_usual_temperature_is_a_fifth():
+    assert NtXent()(torch.eye(2), torch.eye(2)).item() == pytest.approx(-5)
+
+
 def test_only_directions_matter(generator):
     first, second = torch.randn(2, 6, 4, generator=generator()).unbind()
     lengths = torch.logspace(-5, 5, 6)[:, None]

@@ -21,6 +21,10 @@ def test_numbers_are_shares_of_their_sum_and_stay(generator):
     torch.testing.assert_close(shares.double(), expected, rtol=0, atol=0.01)
 
 
+def test_shares_may_be_small():
+    assert Given(POOL, table=[[0.25, 0.0], [0.0, 0.25]]).probabilities.tolist() == [[0.5, 0.0], [0.0, 0.5]]
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -42,6 +42,12 @@ def test_hand_computation_with_a_prior():
     torch.testing.assert_close(policy.probabilities, expected, rtol=0, atol=1e-14)
 
 
+def test_by_default_a_loss_larger_by_log_2_is_twice_as_likely():
+    policy = KullbackLeibler("ab")
+    policy.update(torch.tensor([[math.log(2), 0.0], [0.0, 0.0]], dtype=torch.float64))
+    torch.testing.assert_close(policy.probabilities, torch.tensor([[2, 1], [1, 1]], dtype=torch.float64) / 5)
+
+
 def test_what_the_prior_leaves_out_stays_out_and_all_else_stays_in():
     policy = KullbackLeibler("ab", prior=[[0.5, 0.0], [0.25, 0.25]])
     policy.update([[0, 9], [3, 1]])

@@ -56,6 +56,13 @@ def test_hand_computation_with_a_prior():
     torch.testing.assert_close(policy.probabilities, expected, rtol=0, atol=1e-7)  # 0.4 came in single precision
 
 
+def test_the_usual_gamma_makes_ten_of_a_loss():
+    policy = Maximiser("ab")
+    policy.update(torch.tensor([[0.02, 0.0], [0.0, 0.0]], dtype=torch.float64))
+    # u + l / .1 = [.45, .25, .25, .25]; it sums to 1.2, so mu = .05
+    torch.testing.assert_close(policy.probabilities, torch.tensor([[0.4, 0.2], [0.2, 0.2]], dtype=torch.float64))
+
+
 @pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf")])
 def test_an_impossible_gamma_is_refused(gamma):
     with pytest.raises(UserError, match=f"gamma must be above 0, got {gamma}"):

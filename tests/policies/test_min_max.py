@@ -86,9 +86,10 @@ def test_tables_are_computed_in_double_precision():
         ([[0.5, 0.5]], r"must be a 2 x 2 table, or 2 numbers, got \(1, 2\)"),
         ([[0.5, 0.5], [0.5, 0.5]], "sum to 1; it sums to 2"),
         ([[1.5, -0.5], [0.0, 0.0]], "must be non-negative"),
+        ([[0.5, 0.5 + 1.5e-6], [0.0, 0.0]], "sum to 1"),  # more than rounding
         ([[float("nan"), 0.5], [0.5, 0.0]], "it sums to nan"),
-        ([[0.5, 0.5], [0.0]], "must be a 2 x 2 table of numbers"),
-        ([["a", "b"], ["c", "d"]], "must be a 2 x 2 table of numbers"),
+        ([[0.5, 0.5], [0.0]], "the prior must be a 2 x 2 table of numbers"),
+        ([["a", "b"], ["c", "d"]], "the prior must be a 2 x 2 table of numbers"),
     ],
 )
 def test_a_prior_that_is_no_law_is_refused(prior, message):
@@ -96,7 +97,23 @@ def test_a_prior_that_is_no_law_is_refused(prior, message):
         MinMax("ab", prior=prior)
 
 
-@pytest.mark.parametrize(("gamma", "step"), [(-0.1, 1), (0.1, 0), (0.1, -1), (float("nan"), 1), (float("inf"), 1)])
+def test_a_prior_may_sum_to_one_but_for_rounding():
+    prior = [[0.5, 0.5 + 0.5e-6], [0.0, 0.0]]
+    assert MinMax("ab", prior=prior).probabilities.tolist() == prior
+
+
+def test_the_usual_step_is_of_length_1_with_gamma_a_tenth():
+    policy = MinMax("ab", prior=[[0.4, 0.1], [0.2, 0.3]])
+    policy.probabilities = torch.full((2, 2), 0.25, dtype=torch.float64)
+    policy.update(torch.zeros(2, 2))
+    # a tenth of the way back to the prior
+    expected = torch.tensor([[0.265, 0.235], [0.245, 0.255]], dtype=torch.float64)
+    torch.testing.assert_close(policy.probabilities, expected)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "step"), [(-0.1, 1), (0.1, 0), (0.1, -1), (float("nan"), 1), (float("inf"), 1), (0.1, float("inf"))]
+)
 def test_impossible_settings_are_refused(gamma, step):
     with pytest.raises(UserError, match=f"got {gamma} and {step}"):
         MinMax("ab", gamma=gamma, step=step)

@@ -130,6 +130,7 @@ def test_restoring_gives_back_every_tensor(make):
     next(training.run())
     tensors = state_of(training)
     assert all(value.device.type == "cpu" and value.is_contiguous() for value in tensors.values())
+    assert torch.equal(tensors["pair_losses"], training.last_pair_losses)
     other = make(seed=17)
     restore(other, tensors)
     again = state_of(other)
@@ -163,8 +164,11 @@ def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training
     for name, value in tensors.items():
         longer = torch.cat([value.flatten(), value.flatten()[:1]])
         for wrong in (longer, value.flatten()[:0], value.flatten()[:0].to(torch.complex64)):
-            with pytest.raises(UserError, match=r"^checkpoint: it does not fit this recipe[^\n]*$"):
+            with pytest.raises(UserError, match=r"^checkpoint: it does not fit this recipe[^\n]*$") as told:
                 restore(make_training(make_method(), epochs=4), {**tensors, name: wrong})
+            if not name.startswith(("model/", "generator/")):  # of these, torch itself tells
+                forms = [f"{list(each.shape)} of {each.dtype}" for each in (wrong, value)]
+                assert f"('{name}' is {forms[0]}, not {forms[1]})" in str(told.value)
         if name not in may_be_missing:
             with pytest.raises(UserError, match=f"checkpoint: '{name}' is not in it"):
                 restore(make_training(make_method(), epochs=4), {key: tensors[key] for key in tensors if key != name})

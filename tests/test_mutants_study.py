@@ -1,0 +1,145 @@
+"""A mutant is noticed by a test that fails, and by nothing else; the page of the full study is that of its record."""
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SUBJECT = '''"""A subject."""
+LEAST = 3
+LIMIT = 7
+
+def is_large(number: int = 0) -> bool:
+    """Whether it is."""
+    return number > LEAST
+
+class Scale:
+    factor = 2.0
+
+    def __call__(self, value):
+        if value is None:
+            raise ValueError("no value, " + "none")
+        return self.factor * value
+'''
+TESTS = """from subject import LIMIT, Scale, is_large
+
+def test_limit():
+    assert LIMIT == 7
+
+def test_sizes():
+    assert is_large(5)
+    assert not is_large(1)
+
+def test_scale():
+    assert Scale()(4) == 8
+"""
+RUN = """import sys
+sys.path[:0] = ["src", {studies!r}]
+import mutants
+from pathlib import Path
+mutants.ROOT, mutants.TARGETS = Path.cwd(), {{"src/subject.py": "tests/test_subject.py"}}
+mutants.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def study():
+    spec = importlib.util.spec_from_file_location("mutants_study", ROOT / "studies" / "mutants.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((ROOT / "results/mutants.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = a < b <= c", ["x = a <= b <= c", "x = a < b < c"]),
+        ("x = a in b", ["x = a not in b"]),
+        ("x = a + b * c", ["x = a - b * c", "x = a + b / c"]),
+        ("x = a // b", ["x = a * b"]),
+        ("x = a and b", ["x = a or b"]),
+        ("x = -a", ["x = a"]),
+        ("x = 0, 1.5, 0.0", ["x = (1, 1.5, 0.0)", "x = (0, 3.0, 0.0)", "x = (0, 1.5, 1.0)"]),
+        ("x = True, 'a'", ["x = (False, 'a')", "x = (True, 'ax')"]),
+        ("x = a if b else c", ["x = c if b else a"]),
+        ("if a:\n    b()", ["if not a:", "pass  # b()"]),
+        ("def f() -> 1:\n    '''Text.'''\n    return a", ["return None  # return a"]),
+        ("def f():\n    return None", []),
+        ("raise ValueError('a' + str(1))", ["pass  # raise ValueError('a' + str(1))"]),
+        ("a.b = c", ["pass  # a.b = c"]),
+        ("x: int = y", []),
+        ("@f(1)\nclass A:\n    '''Text.'''", []),
+    ],
+)
+def test_what_becomes_of_a_line(study, source, expected):
+    assert [mutant.became for mutant in study.mutants(source)] == expected
+
+
+def test_a_mutant_differs_in_its_line_alone(study):
+    whole = ast.unparse(ast.parse(SUBJECT)).split("\n")
+    for mutant in study.mutants(SUBJECT):
+        (changed,) = [pair for pair in zip(whole, mutant.source.split("\n"), strict=True) if pair[0] != pair[1]]
+        assert [line.strip() for line in changed] == [mutant.was, mutant.became.partition("  # ")[0]]
+
+
+def test_what_tests_do_not_look_at_survives_and_nothing_else(tmp_path):
+    for name, text in {
+        "src/subject.py": SUBJECT,
+        "tests/test_subject.py": TESTS,
+        "conftest.py": "import hypothesis\nhypothesis.settings.register_profile('joao')\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    arguments = [sys.executable, "-c", RUN.format(studies=str(ROOT / "studies")), "record.json", "page.md"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "record.json").read_text())["files"]["src/subject.py"]["mutants"]
+    assert {mutant["became"]: mutant["failed"].partition("::")[2] for mutant in found} == {
+        "LEAST = 4": "",
+        "LIMIT = 8": "test_limit",
+        "def is_large(number: int=1) -> bool:": "",
+        "return None  # return number > LEAST": "test_sizes",
+        "return number >= LEAST": "",
+        "factor = 4.0": "test_scale",
+        "if value is not None:": "test_scale",
+        "pass  # raise ValueError('no value, ' + 'none')": "",
+        "return None  # return self.factor * value": "test_scale",
+        "return self.factor / value": "test_scale",
+    }
+    assert "| `src/subject.py` | 3 | 10 | 6 | 4 | 60.0 |" in (tmp_path / "page.md").read_text()
+
+
+def test_the_page_is_that_of_the_record(study, record):
+    assert (ROOT / "results/mutants.md").read_text(encoding="utf-8") == study.page(record)
+
+
+def test_every_file_was_tried_and_every_survivor_is_explained(study, record):
+    assert set(record["files"]) == set(study.targets())
+    told = tomllib.loads((ROOT / "studies/mutants.toml").read_text(encoding="utf-8"))
+    survivors = {
+        file: {
+            mutant["became"]: told["survivors"][file][mutant["became"]]
+            for mutant in row["mutants"]
+            if not mutant["failed"]
+        }
+        for file, row in record["files"].items()
+    }
+    assert {file: rows for file, rows in survivors.items() if rows} == told["survivors"]  # and nobody else is
+    assert {word for rows in survivors.values() for word in rows.values()} == set(told["words"])
+
+
+def test_what_the_documents_say_of_the_record(record):
+    mutants = [mutant for row in record["files"].values() for mutant in row["mutants"]]
+    assert len(mutants) > 1000
+    assert sum(bool(mutant["failed"]) for mutant in mutants) / len(mutants) > 0.9
