@@ -342,3 +342,14 @@ def test_what_the_readme_says_of_transfer():
     trained = {method: mean for method, mean in means.items() if method not in forests}
     assert sorted(trained, key=trained.get)[-2:] == ["graphcl", "attr_masking"]
     assert f"{trained['attr_masking']}, then GraphCL with its fixed pool, {trained['graphcl']}" in README
+
+
+def test_the_page_on_strengths_has_the_figures_of_the_table():
+    lines = (ROOT / "results/unsupervised/strengths.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][2:]
+    average = next(line for line in cells if line[0].startswith("average"))
+    said = f"learned strengths have {average[2]} on average and JOAO at 0.2 has {average[1]}"
+    assert said in " ".join((ROOT / "docs/strengths.md").read_text(encoding="utf-8").split())
+    intervals = [re.search(r"\((\S+) to (\S+)\)", line[3]) for line in cells if line is not average]
+    assert len(intervals) == 8
+    assert all(float(each[1]) < 0 < float(each[2]) for each in intervals)

@@ -10,6 +10,12 @@ class UserError(ValueError):
     """Wrong input, in one line for the reader: place, what, value, cure.
 
     The command line prints it behind ``joao:`` and exits with code 2.
+
+    >>> from joao.augmentations import NodeDrop
+    >>> NodeDrop(strength=1.5)
+    Traceback (most recent call last):
+        ...
+    joao.errors.UserError: NodeDrop: strength must be in [0, 1), got 1.5.
     """
 
 
@@ -34,7 +40,16 @@ class ProcessLost(Exception):
 
 
 class JoaoNotice(UserWarning):
-    """Something was done to the input that its owner should know, such as making edges undirected."""
+    """Something was done to the input that its owner should know, such as making edges undirected.
+
+    >>> import joao, networkx, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", joao.JoaoNotice)  # for those who would rather have an error
+    ...     joao.JOAO().fit([networkx.DiGraph([(0, 1)]), networkx.DiGraph([(0, 1), (1, 2)])])
+    Traceback (most recent call last):
+        ...
+    joao.errors.JoaoNotice: graphs: edges were directed; 3 missing reverse directions were added.
+    """
 
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "bad_alloc", "alloc_failed")

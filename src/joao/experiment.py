@@ -71,6 +71,13 @@ def pretrain(
             run goes on with those in its folder.
         should_stop: asked after every step whether to keep the state and to raise :class:`joao.errors.Interrupted`; of
             a training in one process.
+
+    >>> import joao
+    >>> from joao.recipe import make_recipe
+    >>> graphs = joao.read("MUTAG")
+    >>> trained = pretrain(make_recipe({"method": "joaov2", "training": {"epochs": 1}}), graphs, device="cpu")
+    >>> trained.embed(graphs).shape
+    torch.Size([188, 96])
     """
     if checkpoint_every < 1:
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")

@@ -102,6 +102,10 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
         model: an encoder gives a :class:`joao.JOAO`; a fine-tuned one a :class:`joao.JOAOClassifier` or, of numbers, a
             :class:`joao.JOAORegressor`.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+
+    >>> import joao
+    >>> joao.load("molecules", device="cpu").encoder_.num_dimensions
+    300
     """
     path = model_path(model)
     if not Run.open(path).info.finetuned_on:

@@ -71,6 +71,14 @@ class GraphBatch:
         graph_of_node: ``(N,)`` ascending.
         num_graphs: a graph may be without edges, never without nodes.
         edge_attr: ``(E, k)`` or None.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(3), networkx.cycle_graph(4)])
+    >>> batch.nodes_per_graph.tolist(), batch.graph_of_node.tolist()
+    ([3, 4], [0, 0, 0, 1, 1, 1, 1])
+    >>> batch.keep_nodes(torch.arange(7) != 1).num_edges // 2  # the path falls apart, the cycle stays
+    4
     """
 
     x: Tensor
@@ -82,6 +90,7 @@ class GraphBatch:
 
     @property
     def num_nodes(self) -> int:
+        """Of all graphs together."""
         return self.x.shape[0]
 
     @property
@@ -91,6 +100,7 @@ class GraphBatch:
 
     @property
     def device(self) -> torch.device:
+        """Where all its tensors are."""
         return self.x.device
 
     @property

@@ -33,6 +33,7 @@ class PairTable:
 
     @classmethod
     def of(cls, names: Sequence[str], values: ArrayLike) -> PairTable:
+        """A table from names and ``(K, K)`` numbers: nested lists, an array or a tensor on the CPU."""
         return cls(tuple(names), np.asarray(values, dtype=np.float64))
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
@@ -81,8 +82,10 @@ class PairTable:
 
     def to_pandas(self) -> Any:
         """As a pandas data frame."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("pandas is not installed: pip install pandas") from error
         return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
 
     def _repr_html_(self) -> str:

@@ -113,12 +113,20 @@ class Part:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self) -> dict[str, Any]:
+        """As a dictionary."""
         return {"name": self.name, **self.options}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked and complete recipe; make one with :func:`make_recipe` or :func:`read_recipe`."""
+    """A checked and complete recipe; make one with :func:`make_recipe` or :func:`read_recipe`.
+
+    >>> recipe = make_recipe({"data": "MUTAG", "strength": 0.3})
+    >>> recipe.augmentations[0].table()
+    {'name': 'node_drop', 'strength': 0.3}
+    >>> print(recipe.toml().splitlines()[0])
+    data = "MUTAG"
+    """
 
     data: str
     features: str
@@ -277,6 +285,14 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
         table: may say anything or nothing.
         place: begins every complaint.
         kind: of the data, one of :data:`KINDS`, whose defaults are taken. A complete table needs none.
+
+    >>> recipe = make_recipe({"method": "joaov2", "training": {"epochs": 5}})
+    >>> recipe.heads.name, recipe.policy.name, recipe.training.epochs
+    ('head_per_augmentation', 'min_max', 5)
+    >>> make_recipe({"epochs": 5})
+    Traceback (most recent call last):
+        ...
+    joao.errors.UserError: recipe: unknown key 'epochs'. Did you mean 'training.epochs'?
     """
     known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength", "strengths"]
     for key in table:

@@ -135,6 +135,7 @@ def test_resume(joao, labelled, tmp_path):
     interrupted_run(labelled, tmp_path / "cut")
     outcome = joao("pretrain", "--resume", "cut")
     assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[0] == "Going on after step 2."
     assert outcome.out.splitlines()[-1].startswith("Next: joao evaluate cut")
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     assert (tmp_path / "cut" / "policy.png").exists()

@@ -4,11 +4,12 @@ import dataclasses
 import json
 import os
 
+import networkx
 import numpy as np
 import pytest
 import torch
 
-from joao.data import Features, read
+from joao.data import Features, batch_of, read
 from joao.data.base import make_dataset
 from joao.errors import UserError
 
@@ -235,3 +236,14 @@ def test_the_width_is_that_of_the_columns(rule, given):
 def test_rules_without_their_columns_are_refused(features):
     with pytest.raises(ValueError, match="features by no known rule"):
         Features.from_json(json.loads(json.dumps(dataclasses.asdict(features))))
+
+
+def test_a_batch_of_all_graphs_has_them_in_order_with_their_labels_one_hot():
+    graphs = [networkx.Graph([("a", "b"), ("b", "c")]), networkx.Graph([("d", "e")])]
+    for graph, labels in zip(graphs, ["COC", "NC"], strict=True):
+        networkx.set_node_attributes(graph, dict(zip(graph.nodes, labels, strict=True)), "label")
+    batch = batch_of(graphs)
+    assert batch.num_graphs == 2
+    assert batch.graph_of_node.tolist() == [0, 0, 0, 1, 1]
+    assert batch.edge_index.T.tolist() == [[1, 0], [0, 1], [2, 1], [1, 2], [4, 3], [3, 4]]
+    assert batch.x.tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 0, 0]]  # C, N, O

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from joao.reporting.markup import as_html, as_latex, as_markdown
-from joao.reporting.overview import Figure, Overview
+from joao.reporting.overview import Figure, Overview, average
 
 TABLE = Overview(
     title="Scores & more",
@@ -19,7 +19,7 @@ TABLE = Overview(
         "<three>": [Figure(77.9, 0.1, 3), None],
     },
     usual_seeds=5,
-    last=("rank", {"one": "1.0"}),
+    last={"rank": {"one": "1.0"}},
     notes="Noted.",
     left_open=["<three> on b: 100 % too long"],
 )
@@ -31,6 +31,14 @@ def test_the_best_and_what_is_within_its_deviation_are_bold():
         ["two", "**78.0** ± 9.0", "(60.0)", ""],
         ["<three>", "77.9 ± 0.1 [3]", "", ""],
     ]
+
+
+def test_the_average_is_of_whole_lines_beside_the_papers_if_that_is_whole_too():
+    whole = [Figure(80.0, paper=70.0), Figure(60.0, paper=66.0)]
+    assert average(whole) == "70.0 (68.0, +2.0)"
+    assert average([whole[0], Figure(60.0)]) == "70.0"
+    assert average([whole[0], Figure(None, paper=66.0)]) == ""
+    assert average([whole[0], None]) == ""
 
 
 def test_markdown_has_every_line_and_why_cells_are_empty():

@@ -112,6 +112,7 @@ def test_one_page_of_all_tables(tmp_path):
         assert [each.title for each in write_all(tmp_path, page)] == [
             "The paper's six findings: which hold here",
             "Semi-supervised: accuracy after fine-tuning with few labels",
+            "What the tables took",
         ]
         assert page.read_text(encoding="utf-8").startswith(beginning)
         assert "Semi-supervised: accuracy" in page.read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -102,10 +103,10 @@ class Mine(nn.Module):
         return x[:batch_size]
 
 
-def fabric(precision="32-true", scaler=None, world_size=1):
+def fabric(precision="32-true", scaler=None, world_size=1, device=CPU):
     """What is asked of a fabric, for those that need more than there is here."""
     chosen = SimpleNamespace(precision=precision, scaler=scaler)
-    return SimpleNamespace(strategy=SimpleNamespace(precision=chosen), world_size=world_size, device=CPU)
+    return SimpleNamespace(strategy=SimpleNamespace(precision=chosen), world_size=world_size, device=device)
 
 
 @pytest.mark.parametrize("encoder", [Gin, ResGcn])
@@ -126,6 +127,13 @@ def test_nothing_stands_in_the_way_of_padded_parts(encoder, precision):
 )
 def test_what_stands_in_the_way_is_told(pool, given, reason):
     assert why_not_padded(Gin(3), pool, given) == reason
+
+
+def test_without_triton_a_gpu_is_told_the_cure_and_a_cpu_needs_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    on_gpu = fabric(device=torch.device("cuda"))
+    assert why_not_padded(Gin(3), [], on_gpu) == "Triton is not installed (pip install triton)"
+    assert why_not_padded(Gin(3), [], fabric()) == ""
 
 
 def test_an_encoder_without_a_padded_form_is_named_also_where_it_is_wrapped(store):

@@ -22,6 +22,13 @@ class AttributeMask(PaddedAugmentation):
     - ``fill="mean"``: the mean over the graph's nodes, as in its semi-supervised setting;
     - ``fill="token"``: -1, for features that are numbers of categories: the mask token of an encoder that looks vectors
       up by them.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(10)])
+    >>> view = AttributeMask(0.2, fill="token")(batch, torch.Generator())
+    >>> int((view.x == -1).all(dim=1).sum()), view.num_edges == batch.num_edges
+    (2, True)
     """
 
     fill: str = "noise"

@@ -26,6 +26,17 @@ class Augmentation(ABC):
 
     Args:
         strength: the share :math:`s` of nodes or edges that change, in [0, 1).
+
+    >>> import networkx
+    >>> from dataclasses import replace
+    >>> from joao.data import batch_of
+    >>> @dataclass(frozen=True)
+    ... class Fade(Augmentation):
+    ...     def __call__(self, batch, generator):
+    ...         return replace(batch, x=(1 - self.strength) * batch.x)
+    >>> batch = batch_of([networkx.path_graph(3)])  # one-hot degrees, the three ones of three nodes
+    >>> Fade(strength=0.5)(batch, torch.Generator()).x.sum().item()
+    1.5
     """
 
     strength: float = 0.2

@@ -25,6 +25,13 @@ class EdgePerturb(PaddedAugmentation):
 
     Args:
         drop_only: whether nothing is added (the published unsupervised and OGB code).
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.cycle_graph(10)])
+    >>> view = EdgePerturb(0.2, drop_only=True)(batch, torch.Generator())
+    >>> view.num_nodes, view.num_edges // 2
+    (10, 8)
     """
 
     drop_only: bool = False

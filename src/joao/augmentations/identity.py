@@ -13,7 +13,14 @@ from joao.padded import PaddedBatch
 @final
 @dataclass(frozen=True)
 class Identity(PaddedAugmentation):
-    """Changes nothing: the paper's "Identical"."""
+    """Changes nothing: the paper's "Identical".
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(3)])
+    >>> Identity()(batch, torch.Generator()) is batch
+    True
+    """
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
         return batch

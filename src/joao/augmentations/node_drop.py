@@ -16,6 +16,12 @@ class NodeDrop(PaddedAugmentation):
     r"""Removes some nodes of each graph, and the edges that touch them.
 
     Of a graph with :math:`n` nodes, :math:`\lfloor s n \rfloor` are removed, chosen uniformly.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.complete_graph(5), networkx.complete_graph(10)])
+    >>> NodeDrop(0.2)(batch, torch.Generator()).nodes_per_graph.tolist()
+    [4, 8]
     """
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:

@@ -30,6 +30,13 @@ class Subgraph(PaddedAugmentation):
     Args:
         keep: the share of nodes to keep, :math:`\max(1, \lfloor \text{keep} \cdot n \rfloor)` of them, where it
             is not :math:`1 - s` (GraphCL keeps 0.2). Strength 0 still changes nothing.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(10)])
+    >>> view = Subgraph(0.2)(batch, torch.Generator())
+    >>> view.num_nodes, view.num_edges // 2  # what is left of a path is a path
+    (8, 7)
     """
 
     keep: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -28,6 +29,11 @@ class Baseline(ABC):
 
     kernel: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
+
+    @classmethod
+    def missing_package(cls) -> str | None:
+        """The package that it needs and this computer does not have."""
+        return cls.needs if cls.needs is not None and find_spec(cls.needs) is None else None
 
     @abstractmethod
     def fit(self, graphs: Dataset, y: Any = None) -> Self:

@@ -173,7 +173,7 @@ def _describe_molecules(dataset: Dataset, words: str, split: dict[str, Any], out
     }
     output.result(facts)
     different = f", {facts['different SMILES']} different SMILES" if dataset.smiles else ""
-    output.say(f"{dataset.name}: {len(dataset)} molecules{different}")
+    output.say(f"{dataset.name}: {len(dataset)} molecule{'s' if len(dataset) > 1 else ''}{different}")
     for what in ("atoms", "bonds"):
         value = facts[what]
         output.say(f"  {what} per molecule: {value['mean']:.2f} ({value['least']} to {value['most']})")

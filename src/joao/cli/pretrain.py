@@ -109,6 +109,8 @@ def pretrain(
         process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
         output = _voice(process, quiet, as_json)
         _tell_threads(run, output)
+        for newest in run.checkpoints()[:1]:
+            output.say(f"Going on after step {int(newest.stem.removeprefix('checkpoint-'))}.")
         dataset = open_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
         trained = train(
             run.recipe,
@@ -218,7 +220,7 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, columns: str
     if dataset.classes is None and dataset.targets is None:
         output.say(f"Next: {embed}")
     elif dataset.classes is None or (dataset.classes < 0).any():
-        tuned = free_path(run.with_name(f"{run.name}-classifier"))
+        tuned = free_path(run.with_name(f"{run.name}-finetuned"))
         output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}, or {embed}")
     else:
         output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
@@ -84,8 +83,7 @@ def _checked(wanted: Sequence[str]) -> tuple[str, ...]:
 
 def missing_package(name: str) -> str | None:
     """The package that a method needs and this computer does not have."""
-    needs = BASELINES[name].needs if name in BASELINES else None
-    return needs if needs is not None and find_spec(needs) is None else None
+    return BASELINES[name].missing_package() if name in BASELINES else None
 
 
 def is_pretraining(name: str) -> bool:

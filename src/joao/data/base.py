@@ -70,6 +70,13 @@ class Dataset:
         groups: ``(G,)`` numbers of groups that a scaffold split keeps together, or None.
         featuriser: of molecules, what made graphs of them, with its version.
         notices: what was changed on reading that its owner should know.
+
+    >>> import joao, networkx
+    >>> graphs = joao.read([networkx.path_graph(3), networkx.cycle_graph(4)])
+    >>> graphs.degrees.tolist()
+    [1, 2, 1, 2, 2, 2, 2]
+    >>> graphs[1]  # slices, lists of numbers and masks pick likewise
+    Dataset('graphs', 1 graphs, 4 nodes, 4 edges)
     """
 
     name: str
@@ -110,6 +117,7 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
+        """Of all graphs together."""
         return int(self.first_node[-1])
 
     @property
@@ -119,6 +127,7 @@ class Dataset:
 
     @cached_property
     def graph_of_node(self) -> NDArray[np.int64]:
+        """``(N,)`` the number of each node's graph."""
         return np.repeat(np.arange(len(self)), np.diff(self.first_node))
 
     @cached_property

@@ -32,8 +32,9 @@ from numpy.typing import NDArray
 from joao.data.base import Dataset
 from joao.data.shard_facts import attribute_facts, label_values
 from joao.data.shards import Shards
+from joao.data.sources import read_whole
 from joao.errors import UserError, nearest
-from joao.graphs import GraphStore
+from joao.graphs import GraphBatch, GraphStore
 
 MOST_DEGREES = 10_000
 _MOST_LOOKED_UP = 1 << 10
@@ -212,6 +213,20 @@ def make_store(dataset: Dataset, features: Features) -> GraphStore:
         first_edge=torch.from_numpy(dataset.first_edge),
         edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr),
     )
+
+
+def batch_of(source: Any) -> GraphBatch:
+    """All graphs of ``source``, anything that :func:`joao.read` takes, as one batch, with features by rule ``auto``.
+
+    It is for trying out an augmentation, an encoder or an objective.
+
+    >>> import networkx
+    >>> batch = batch_of([networkx.path_graph(3), networkx.cycle_graph(4)])
+    >>> batch.num_graphs, batch.num_nodes, batch.x.argmax(dim=1).tolist()  # whose columns are degrees
+    (2, 7, [1, 2, 1, 2, 2, 2, 2])
+    """
+    dataset = read_whole(source)
+    return make_store(dataset, Features.fixed_on(dataset)).batch(torch.arange(len(dataset)))
 
 
 def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:

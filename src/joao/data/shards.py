@@ -45,6 +45,17 @@ class Shards:
         facts: what is known of all of them.
         notices: what was changed on packing that their owner should know.
         fingerprint: a hash of the fingerprints of the shards; of a single one, its own.
+
+    >>> import joao, networkx, tempfile
+    >>> from joao.data.shard_writer import ShardWriter
+    >>> with tempfile.TemporaryDirectory() as folder:  # or on the command line: joao pack DATA --out FOLDER
+    ...     writer = ShardWriter(Path(folder), "paths", "made by hand")
+    ...     for size in (2, 3, 4):
+    ...         writer.add(joao.read([networkx.path_graph(size)]), source=0, rows=1)
+    ...     _ = writer.finish()
+    ...     shards = joao.read(folder)
+    ...     shards, shards[1]
+    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graphs, 3 nodes, 2 edges))
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,10 +83,12 @@ class Shards:
 
     @property
     def kind(self) -> str:
+        """As :class:`Dataset` has it."""
         return self.facts.kind
 
     @property
     def featuriser(self) -> str:
+        """As :class:`Dataset` has it."""
         return self.facts.featuriser
 
     @property

@@ -114,6 +114,12 @@ def read(
         on_rows: told, while molecules are made, how many further ones are done, and of how many.
 
     What a large file or folder was read into is kept for the next time, see :mod:`joao.data.cache`.
+
+    >>> import networkx
+    >>> read([networkx.path_graph(3), networkx.cycle_graph(4)])
+    Dataset('graphs', 2 graphs, 7 nodes, 6 edges)
+    >>> read("MUTAG").class_names
+    ('-1', '1')
     """
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Write [{tasks!r}].")

@@ -25,6 +25,18 @@ class Encoder(nn.Module, ABC):
         uses_edge_attr: whether edge attributes matter to it; if not, graphs may have others than it was trained with.
         codes: where ``x`` and ``edge_attr`` are numbers to look vectors up by, the rule of features that gives them.
         takes_atoms: whether these are ``atoms``, and bonds.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> class Sizes(Encoder):
+    ...     num_dimensions = 2
+    ...     def __init__(self, num_features=0, num_edge_features=0):
+    ...         super().__init__()
+    ...     def forward(self, batch):
+    ...         ends_per_graph = torch.bincount(batch.graph_of_node[batch.source], minlength=batch.num_graphs)
+    ...         return torch.stack([batch.nodes_per_graph, ends_per_graph / 2], dim=1)
+    >>> Sizes()(batch_of([networkx.path_graph(3), networkx.cycle_graph(4)])).tolist()  # nodes and edges
+    [[3.0, 2.0], [4.0, 4.0]]
     """
 
     num_dimensions: int

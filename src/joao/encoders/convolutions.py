@@ -23,6 +23,13 @@ class Convolutions(NodeEncoder):
     Args:
         convolution: a name in :mod:`torch_geometric.nn` such as ``"GATConv"``, or a function that takes the numbers
             of input and output columns and returns a module to be called with ``x`` and ``edge_index``.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.Graph([(0, 1), (1, 2)]), networkx.Graph([(0, 2), (2, 1)]), networkx.cycle_graph(3)])
+    >>> path, same_path, triangle = Convolutions(batch.x.shape[1], convolution="SAGEConv", layers=2).eval()(batch)
+    >>> torch.allclose(path, same_path, atol=1e-4), torch.allclose(path, triangle, atol=1e-4), len(path)
+    (True, False, 64)
     """
 
     def __init__(

@@ -37,6 +37,18 @@ class MoleculeGin(StackableEncoder):
 
     Args:
         dropout: the share of entries of every layer's output that are 0 in training.
+
+    >>> from joao.graphs import GraphBatch
+    >>> carbon_monoxide = GraphBatch(
+    ...     x=torch.tensor([[5.0, 0.0], [7.0, 0.0]]),  # elements 6 and 8, less one
+    ...     source=torch.tensor([1, 0]),
+    ...     target=torch.tensor([0, 1]),
+    ...     graph_of_node=torch.tensor([0, 0]),
+    ...     num_graphs=1,
+    ...     edge_attr=torch.tensor([[2.0, 0.0], [2.0, 0.0]]),  # a triple bond, both ways
+    ... )
+    >>> MoleculeGin(width=8).eval()(carbon_monoxide).shape
+    torch.Size([1, 8])
     """
 
     codes = "atoms"

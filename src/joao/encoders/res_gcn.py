@@ -32,6 +32,13 @@ class ResGcn(StackableEncoder):
 
     Args:
         residual: whether a convolution's input is added to its output.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.Graph([(0, 1), (1, 2)]), networkx.Graph([(0, 2), (2, 1)]), networkx.cycle_graph(3)])
+    >>> path, same_path, triangle = ResGcn(num_features=batch.x.shape[1]).eval()(batch)
+    >>> torch.allclose(path, same_path, atol=1e-4), torch.allclose(path, triangle, atol=1e-4), len(path)
+    (True, False, 128)
     """
 
     uses_edge_attr = False

@@ -27,6 +27,10 @@ class BarlowTwins(PairObjective):
 
     Args:
         redundancy: :math:`\lambda`, as published for 8192 columns.
+
+    >>> loss, view = BarlowTwins(), torch.tensor([[1.0], [2.0], [3.0]])
+    >>> round(loss(view, 5 * view).item(), 2), round(loss(view, -view).item(), 2)  # correlations 1 and -1
+    (0.0, 4.0)
     """
 
     static: ClassVar[bool] = True

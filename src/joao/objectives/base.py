@@ -27,6 +27,12 @@ class PairObjective(Objective, ABC):
     Attributes:
         static: whether it neither branches on values nor makes tensors whose shapes depend on them, so that a GPU can
             replay it.
+
+    >>> class Distance(PairObjective):
+    ...     def __call__(self, first, second):
+    ...         return (first - second).square().sum(-1).mean(-1)
+    >>> Distance()(torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [5.0]])).item()  # (0 + 9) / 2
+    4.5
     """
 
     static: ClassVar[bool] = False
@@ -45,6 +51,17 @@ class MomentumObjective(PairObjective, ABC):
 
     The network is encoder, head and predictor, the copy is of encoder and head and has no gradient. The views it is
     called with, ``(..., B, 2 d)``, are predictions ``(..., B, d)`` and, side by side with them, the copy's projections.
+
+    >>> class Follow(MomentumObjective):
+    ...     def predictor(self, num_dimensions):
+    ...         return nn.Identity()
+    ...     def momentum_at(self, progress):
+    ...         return 0.9
+    ...     def __call__(self, first, second):
+    ...         (predicted, _), (_, target) = first.chunk(2, dim=-1), second.chunk(2, dim=-1)
+    ...         return (predicted - target).square().sum(-1).mean(-1)
+    >>> Follow()(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])).item()  # the prediction 1, the projection 3
+    4.0
     """
 
     @abstractmethod
@@ -67,6 +84,17 @@ class NodeObjective(Objective, ABC):
     Attributes:
         needs_atoms: whether ``x`` must be atoms, as an encoder that ``takes_atoms`` has them.
         needs_diffusion: whether the encoder must be one that ``can_diffuse``.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> class Degrees(NodeObjective):
+    ...     def parts(self, encoder, num_node_dimensions):
+    ...         return nn.Linear(num_node_dimensions, 1)
+    ...     def __call__(self, encode_nodes, parts, batch, generator):
+    ...         return (parts(encode_nodes(batch)).squeeze(1) - batch.first_edge.diff()).square().mean()
+    >>> batch = batch_of([networkx.star_graph(3)])  # of degrees 3, 1, 1, 1
+    >>> Degrees()(lambda batch: torch.ones(4, 1), nn.Identity(), batch, torch.Generator()).item()  # (4 + 0 + 0 + 0) / 4
+    1.0
     """
 
     needs_atoms: ClassVar[bool] = False

@@ -29,6 +29,13 @@ class Bootstrap(MomentumObjective):
         momentum: :math:`m`, how much of itself the copy keeps after the first step.
         rising: whether it rises to 1 over the training as :math:`1 - (1 - m) (1 + \cos \pi p) / 2`, with p the share
             of steps done; otherwise it is constant.
+
+    >>> import torch
+    >>> loss, view = Bootstrap(momentum=0.9), torch.tensor([[1.0, 0.0, 1.0, 0.0]])  # both are (1, 0)
+    >>> loss(view, view).item(), loss(view, -view).item()
+    (0.0, 4.0)
+    >>> [round(loss.momentum_at(progress), 3) for progress in (0.0, 0.5)]
+    [0.9, 0.95]
     """
 
     momentum: float = 0.99

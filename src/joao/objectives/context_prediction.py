@@ -29,6 +29,15 @@ class ContextPrediction(NodeObjective):
                + \log \big( 1 - \sigma(n_g^\top k_{g + 1}) \big) \Big] ,
 
     where g + 1 is the next of them, and after the last the first. With fewer than two, the loss is 0.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> from joao.encoders import Gin
+    >>> triangles, rings = (batch_of([networkx.cycle_graph(size)] * 2) for size in (3, 6))
+    >>> encoder, objective = Gin(num_features=65).eval(), ContextPrediction()
+    >>> parts = objective.parts(encoder, encoder.num_node_dimensions)
+    >>> [bool(objective(encoder.encode_nodes, parts, each, torch.Generator()) > 0) for each in (triangles, rings)]
+    [False, True]
     """
 
     hops: int = 3

@@ -24,6 +24,15 @@ class EdgeReconstruction(NodeObjective):
 
     For :math:`E'`, as many pairs of different nodes as a graph has edges are drawn uniformly from it; pairs that are
     edges are left out. The mean of nothing is 0.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.complete_graph(3)])  # all pairs are edges: none is made up
+    >>> for vectors in (torch.zeros(3, 1), torch.full((3, 1), 3.0)):
+    ...     loss = EdgeReconstruction()(lambda batch: vectors, nn.Module(), batch, torch.Generator())
+    ...     print(f"{loss:.2f}")  # -log of sigma(0), and of sigma(9)
+    0.69
+    0.00
     """
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:

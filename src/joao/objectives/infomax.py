@@ -26,6 +26,17 @@ class Infomax(NodeObjective):
                + \log \big( 1 - \sigma(x_v^\top W s_{g(v) + 1}) \big) \Big] ,
 
     where graph B is graph 0 again and :math:`W` is learned.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(2), networkx.path_graph(2)])
+    >>> matrix = nn.Linear(2, 2, bias=False)
+    >>> matrix.weight.data = torch.eye(2)
+    >>> for vectors in (torch.zeros(4, 2), torch.tensor([[9.0, -9.0], [9.0, -9.0], [-9.0, 9.0], [-9.0, 9.0]])):
+    ...     loss = Infomax()(lambda batch: vectors, matrix, batch, torch.Generator())
+    ...     print(f"{loss:.2f}")  # nodes that tell nothing: 2 log 2; nodes that tell their graph: 0
+    1.39
+    0.00
     """
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:

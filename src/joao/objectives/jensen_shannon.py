@@ -27,6 +27,10 @@ class JensenShannon(PairObjective):
 
     Args:
         temperature: :math:`T`.
+
+    >>> loss, views = JensenShannon(temperature=0.1), torch.eye(2)
+    >>> round(loss(views, views).item(), 2), round(loss(views, views.flip(0)).item(), 2)  # log 2, and 10 more
+    (0.69, 10.69)
     """
 
     static: ClassVar[bool] = True

@@ -32,6 +32,12 @@ class MultiView(NodeObjective):
 
     Args:
         alpha: the smaller, the farther the diffusion reaches.
+
+    >>> from joao.encoders import Gin
+    >>> encoder = Gin(num_features=1)
+    >>> parts = MultiView(alpha=0.1).parts(encoder, encoder.num_node_dimensions)
+    >>> encoder.diffusion, parts["encoder"].diffusion  # the first sums over neighbours, its copy diffuses
+    (None, 0.1)
     """
 
     needs_diffusion: ClassVar[bool] = True

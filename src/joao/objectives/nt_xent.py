@@ -27,6 +27,10 @@ class NtXent(PairObjective):
         temperature: :math:`T`.
         positive_in_denominator: whether :math:`m = n` stays in the sum, as in the textbook form.
         symmetric: whether the roles of the views are exchanged as well and the two losses averaged.
+
+    >>> loss, views = NtXent(temperature=1.0), torch.eye(2)
+    >>> loss(views, views).item(), loss(views, views.flip(0)).item()  # own view: cosine 1, the other's: 0; and reversed
+    (-1.0, 1.0)
     """
 
     static: ClassVar[bool] = True

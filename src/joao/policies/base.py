@@ -24,6 +24,19 @@ class Policy(ABC):
     Attributes:
         probabilities: ``(K, K)``, float64, sums to 1; row: first view, column: second view.
         learns: whether :meth:`update` does anything; if not, nobody need measure pair losses.
+
+    >>> class Hardest(Policy):
+    ...     learns = True
+    ...     def __init__(self, augmentations):
+    ...         super().__init__(augmentations)
+    ...         self.probabilities = uniform_table(len(self.augmentations))
+    ...     def update(self, pair_losses):
+    ...         self.probabilities = torch.zeros_like(self.probabilities)
+    ...         self.probabilities.view(-1)[torch.as_tensor(pair_losses).argmax()] = 1
+    >>> policy = Hardest(["node_drop", "identity"])
+    >>> policy.update([[1.0, 2.0], [4.0, 3.0]])
+    >>> policy.sample()
+    ('identity', 'node_drop')
     """
 
     learns: bool = False

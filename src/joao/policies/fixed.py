@@ -16,6 +16,9 @@ class Fixed(Policy):
 
     Args:
         pair: the names of the augmentations of the first and the second view; the pool's first, if not said.
+
+    >>> Fixed(["node_drop", "subgraph", "identity"], pair=["subgraph", "identity"]).sample()
+    ('subgraph', 'identity')
     """
 
     def __init__(self, augmentations: Collection[str], pair: Sequence[str] | None = None) -> None:

@@ -17,6 +17,9 @@ class Given(Policy):
     Args:
         table: a row for each augmentation of the first view, a number for each of the second; they are shares of their
             sum. All equal, if not said.
+
+    >>> Given(["node_drop", "identity"], table=[[2, 1], [1, 0]]).probabilities.tolist()
+    [[0.5, 0.25], [0.25, 0.0]]
     """
 
     def __init__(self, augmentations: Collection[str], table: Sequence[Sequence[float]] | None = None) -> None:

@@ -34,6 +34,11 @@ class KullbackLeibler(Policy):
     Args:
         gamma: how strongly the prior holds, in units of the loss; above 0.
         prior: ``(K, K)`` law that is tilted, or ``(K,)`` law of each view; uniform if None.
+
+    >>> policy = KullbackLeibler(["node_drop", "identity"], gamma=1.0)
+    >>> policy.update([[math.log(2), 0.0], [0.0, 0.0]])
+    >>> policy.probabilities.round(decimals=6).tolist()
+    [[0.4, 0.2], [0.2, 0.2]]
     """
 
     learns = True

@@ -24,6 +24,11 @@ class Maximiser(Policy):
     Args:
         gamma: how strongly the prior holds; above 0.
         prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
+
+    >>> policy = Maximiser(["node_drop", "identity"], gamma=2.0)
+    >>> policy.update([[0.8, 0.0], [0.0, 0.0]])  # 1/4 each, and 0.8 / 2 more for one, less 0.1 to sum to 1
+    >>> policy.probabilities.round(decimals=6).tolist()
+    [[0.55, 0.15], [0.15, 0.15]]
     """
 
     learns = True

@@ -33,6 +33,11 @@ class MinMax(Policy):
         gamma: how strongly the prior holds; 0 is the paper's ablation without prior, and ends on few pairs.
         step: length of the step.
         prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
+
+    >>> policy = MinMax(["node_drop", "identity"])
+    >>> policy.update([[0.4, 0.0], [0.0, 0.0]])  # each had 1/4: a step to 0.65 and three 0.25, less 0.1 to sum to 1
+    >>> policy.probabilities.round(decimals=6).tolist()
+    [[0.55, 0.15], [0.15, 0.15]]
     """
 
     learns = True

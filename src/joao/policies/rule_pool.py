@@ -23,6 +23,9 @@ class RulePool(Policy):
     Args:
         pool: ``molecules`` (NodeDrop, Subgraph), ``sparse`` social networks (EdgePert too) or ``dense`` ones, which
             is all four; Identical is in none.
+
+    >>> RulePool(["node_drop", "identity", "subgraph"], pool="molecules").probabilities.tolist()
+    [[0.25, 0.0, 0.25], [0.0, 0.0, 0.0], [0.25, 0.0, 0.25]]
     """
 
     def __init__(self, augmentations: Collection[str], pool: str = "dense") -> None:

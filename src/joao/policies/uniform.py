@@ -10,7 +10,13 @@ from joao.policies.base import Policy, uniform_table
 
 @final
 class Uniform(Policy):
-    """Every pair of the pool, equally likely, always."""
+    """Every pair of the pool, equally likely, always.
+
+    >>> policy = Uniform(["node_drop", "identity"])
+    >>> policy.update([[9.0, 0.0], [0.0, 0.0]])
+    >>> policy.probabilities.tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
 
     def __init__(self, augmentations: Collection[str]) -> None:
         super().__init__(augmentations)

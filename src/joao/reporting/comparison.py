@@ -82,6 +82,13 @@ def compare(
             ``if __name__ == "__main__":``. None does everything in this process.
         twins_together: whether graphs that cannot be told apart are in the same fold (:func:`joao.data.twins.twins`).
         out: file of the record, written as methods are done; what it has already is not done again.
+
+    >>> import joao
+    >>> comparison = joao.compare("MUTAG", ["untrained", "wl", "ldp", "histogram"], partitions=1, folds=2)
+    >>> print(comparison.verdict)  # no pre-trained method was asked for
+    None
+    >>> max(row.accuracy for row in comparison.rows) > comparison.record["chance"]
+    True
     """
     dataset = graphs_of(data)
     classes_of(dataset)

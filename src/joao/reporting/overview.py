@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import mean
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Overview:
         columns: the data sets.
         lines: by method, a figure or None for each column.
         usual_seeds: the number of seeds that a cell need not say.
-        last: the heading of one more column, and its text by method; none where the heading is empty.
+        last: further columns, by heading; of each, its text by method.
         notes: in what the setting differs from the paper's, and other things to know.
         left_open: why cells are empty.
         paragraphs: to stand after the table.
@@ -37,7 +38,7 @@ class Overview:
     columns: Sequence[str]
     lines: Mapping[str, Sequence[Figure | None]]
     usual_seeds: int
-    last: tuple[str, Mapping[str, str]] = ("", {})
+    last: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: str = ""
     left_open: Sequence[str] = ()
     paragraphs: Sequence[str] = ()
@@ -58,7 +59,7 @@ class Overview:
 
     def header(self) -> list[str]:
         """The headings of all columns."""
-        return [self.unit, *self.columns, *([self.last[0]] if self.last[0] else [])]
+        return [self.unit, *self.columns, *self.last]
 
     def cells(self) -> list[list[str]]:
         """The text of every line; what is among the best stands between ``**``."""
@@ -66,7 +67,7 @@ class Overview:
             [
                 method,
                 *(self._text(figure, column) for column, figure in enumerate(line)),
-                *([self.last[1].get(method, "")] if self.last[0] else []),
+                *(texts.get(method, "") for texts in self.last.values()),
             ]
             for method, line in self.lines.items()
         ]
@@ -83,6 +84,17 @@ class Overview:
         paper = "" if figure.paper is None else f" ({figure.paper:.1f}, {figure.mean - figure.paper:+.1f})"
         seeds = "" if figure.num_seeds == self.usual_seeds else f" [{figure.num_seeds}]"
         return own + deviation + paper + seeds
+
+
+def average(line: Sequence[Figure | None]) -> str:
+    """The mean of the figures of a line that has all of them, beside the paper's, if it has all; else nothing."""
+    found = [figure for figure in line if figure is not None and figure.mean is not None]
+    if len(found) < len(line):
+        return ""
+    own, papers = mean([_mean(figure) for figure in found]), [each.paper for each in found if each.paper is not None]
+    if len(papers) < len(line):
+        return f"{own:.1f}"
+    return f"{own:.1f} ({mean(papers):.1f}, {own - mean(papers):+.1f})"
 
 
 def _mean(figure: Figure) -> float:

@@ -36,7 +36,7 @@ class Times:
             numbers: dict[str, int] = {}
             seen: set[Hashable] = set()
             for record in records:
-                own = _kind(record["machine"])
+                own = _kind(record)
                 numbers[own] = numbers.get(own, 0) + 1
                 for kind, shared, took in _parts(record):
                     if shared is None or shared not in seen:
@@ -50,7 +50,7 @@ class Times:
 
 def _parts(record: Record) -> Iterator[tuple[str, Hashable, float]]:
     """Kind of machine, a name for what other records have part in, and seconds."""
-    kind, cell = _kind(record["machine"]), record["cell"]
+    kind, cell = _kind(record), record["cell"]
     if "seconds" in record:
         yield kind, None, record["seconds"]
     if "seconds of fine-tuning" in record:
@@ -59,8 +59,8 @@ def _parts(record: Record) -> Iterator[tuple[str, Hashable, float]]:
         yield kind, (cell["dataset"], cell["method"], cell.get("seed")), pretraining["seconds"]
     if record.get("corpus"):
         corpus = record["corpus"]
-        yield _kind(corpus["machine"]), corpus["weights"], corpus["seconds"]
+        yield _kind(corpus), corpus["weights"], corpus["seconds"]
 
 
-def _kind(machine: Mapping[str, Any]) -> str:
-    return str(machine.get("gpu") or "CPU")
+def _kind(record: Record) -> str:
+    return str(record.get("machine", {}).get("gpu") or "CPU")

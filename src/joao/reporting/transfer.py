@@ -10,7 +10,7 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
-from joao.reporting.overview import Overview
+from joao.reporting.overview import Overview, average
 from joao.reporting.paper import Published, transfer
 from joao.reporting.tables import NAMES, figure_of, with_deviation
 
@@ -118,21 +118,16 @@ def overview(table: Sequence[Row]) -> Overview:
     datasets = list(dict.fromkeys(row.dataset for row in table))
     cells = {(row.dataset, row.method): row for row in table}
     methods = list(dict.fromkeys(row.method for row in table))
-    found = {method: [cells.get((dataset, method)) for dataset in datasets] for method in methods}
+    lines = {
+        NAMES.get(method, method): [figure_of(cells.get((dataset, method))) for dataset in datasets]
+        for method in methods
+    }
     return Overview(
         title="Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split",
         unit="ROC-AUC %",
         columns=datasets,
-        lines={NAMES.get(method, method): [figure_of(row) for row in line] for method, line in found.items()},
+        lines=lines,
         usual_seeds=10,
-        last=("average", {NAMES.get(method, method): _average(line) for method, line in found.items()}),
+        last={"average": {name: average(line) for name, line in lines.items()}},
         notes=SETTING,
     )
-
-
-def _average(line: Sequence[Row | None]) -> str:
-    found = [row for row in line if row is not None]
-    if len(found) < len(line):
-        return ""
-    own, papers = float(np.mean([row.mean for row in found])), [row.paper.mean for row in found if row.paper]
-    return f"{own:.1f}" + (f" ({np.mean(papers):.1f}, {own - np.mean(papers):+.1f})" if papers else "")

@@ -20,6 +20,7 @@ from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.data.twins import count_twins, twins
+from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
@@ -131,7 +132,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
         del shared["objective"], shared["strength"]
     elif "strengths" in own:
         del shared["strength"]
-    merged = {**shared, **method, "data": cell.dataset, "features": dataset["features"]}
+    merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
     return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
@@ -245,6 +246,13 @@ def compute_missing(
         device: to train on.
         jobs: processes, one thread each; they do not change the result.
     """
+    for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
+        baseline = grid()["methods"].get(method, {}).get("baseline")
+        if baseline is not None and (package := BASELINES[baseline].missing_package()) is not None:
+            raise UserError(
+                f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
+                "--methods."
+            )
     make_folder(records)
     compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
     yield from done_one_by_one(compute_one, missing, jobs)

@@ -56,6 +56,13 @@ class Schedule:
         update_every: training steps from one update of the policy to the next; 0 is once per epoch.
         update_batches: batches the pair losses are measured on; 0 is about a tenth of an epoch's, one at least.
         seed: of everything random.
+
+    >>> Schedule(epochs=100).batch_size
+    128
+    >>> Schedule(batch_size=1)
+    Traceback (most recent call last):
+        ...
+    joao.errors.UserError: training: batch_size must be at least 2, got 1.
     """
 
     epochs: int = 20
@@ -86,6 +93,12 @@ class EpochMetrics:
         probabilities: the policy's table after the epoch.
         pair_losses: as last measured, or None for a policy that does not learn.
         drawn: how many graphs were shown under each pair.
+
+    >>> import joao
+    >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
+    >>> epoch = model.history_[0]
+    >>> epoch.epoch, sum(map(sum, epoch.drawn))  # all 188 graphs, each under one pair
+    (1, 188)
     """
 
     epoch: int

@@ -113,7 +113,7 @@ def why_not_padded(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabri
     if fabric.world_size > 1:
         return "gradients are averaged over several processes"
     if fabric.device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
+        return "Triton is not installed (pip install triton)"
     return ""
 
 

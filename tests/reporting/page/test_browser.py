@@ -1,6 +1,7 @@
 """The report of a real run in headless Chromium: every control, no complaint, nothing asked of the network."""
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +64,26 @@ def test_the_slider_shows_the_table_of_its_epoch(page, scored_run):
     page.click("#alone")
     drawn = page.ask("[...document.querySelectorAll('.heat')[2].querySelectorAll('td')].map(c => +c.textContent)")
     np.testing.assert_allclose(drawn, np.ravel(lines[1]["drawn"]) / 188, atol=0.0051)
+
+
+def test_an_address_opens_its_part(page):
+    page.click("#tab-training")
+    assert page.ask("location.hash") == "#training"
+    page.ask("location.hash = '#map'")
+    assert shown_tab(page) == ["map"]
+    page.ask("window.before = true")
+    page.requests.clear()
+    page.call("Page.reload")
+    while not page.ask("document.readyState === 'complete' && !window.before"):
+        time.sleep(0.05)
+    assert shown_tab(page) == ["map"]
+    page.requests[:] = [address.partition("#")[0] for address in page.requests]
+
+
+def test_all_tabs_are_in_view_on_a_telephone(page):
+    page.size(400, 800)
+    rights = page.ask("[...document.getElementById('tabs').children].map(tab => tab.getBoundingClientRect().right)")
+    assert max(rights) <= 400
 
 
 def test_tabs_by_mouse_and_keyboard(page):

@@ -8,7 +8,7 @@ function startTabs() {
       each.tabIndex = isChosen ? 0 : -1;
       byId(each.getAttribute("aria-controls")).hidden = !isChosen;
     }
-    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+    history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
     hideTip();
   };
   tabs.forEach((tab, number) => {
@@ -22,6 +22,13 @@ function startTabs() {
       choose(next);
     });
   });
+  // report.html#map opens the map.
+  const follow = () => {
+    const named = tabs.find((tab) => `#${tab.getAttribute("aria-controls")}` === location.hash);
+    if (named) choose(named);
+  };
+  window.addEventListener("hashchange", follow);
+  follow();
 }
 
 function startScheme() {

@@ -1,0 +1,68 @@
+"""Every public name says what it is, and shows it by an example. The doctests of the suite run the examples."""
+
+import doctest
+import functools
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import joao
+
+API = (Path(__file__).parent.parent / "docs/api.md").read_text(encoding="utf-8")
+LISTED = re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE)
+PUBLIC = {
+    f"{public.__module__}.{public.__qualname__}": public
+    for public in (getattr(joao, name) for name in joao.__all__ if name != "__version__")
+}
+PUBLIC |= {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in LISTED}
+
+
+def examples(name, public):
+    """Those that a doctest of its module runs."""
+    found = doctest.DocTestFinder().find(inspect.getmodule(public))
+    return [example for each in found if each.name == name for example in each.examples]
+
+
+def undocumented(kind):
+    """The public methods and properties of a class, as written or inherited from this package, without a docstring."""
+    members = {
+        name: member
+        for owner in kind.__mro__
+        if owner.__module__.startswith("joao")
+        for name, member in vars(owner).items()
+        if not name.startswith("_")
+    }
+    kinds = (property, functools.cached_property, classmethod, staticmethod)
+    described = {name for name, each in members.items() if inspect.isfunction(each) or isinstance(each, kinds)}
+    return sorted(name for name in described if not inspect.getdoc(getattr(kind, name)))
+
+
+def test_the_reference_lists_every_public_name():
+    assert len(LISTED) > 40
+    assert set(PUBLIC) == set(LISTED)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_it_says_what_it_is_and_shows_it(name):
+    found = examples(name, PUBLIC[name])
+    assert any(example.want or example.exc_msg for example in found), "no example with a result"
+    assert not [example.source for example in found if "doctest:" in example.source], "an example that may differ"
+
+
+@pytest.mark.parametrize("name", [name for name, public in PUBLIC.items() if inspect.isclass(public)])
+def test_its_methods_say_what_they_do(name):
+    assert undocumented(PUBLIC[name]) == []
+
+
+def test_what_is_missing_is_seen():
+    class Bare:
+        def method(self):
+            pass
+
+    Bare.__module__ = "joao.errors"
+    assert undocumented(Bare) == ["method"]
+    assert examples("joao.errors.Bare", Bare) == []
+    assert len(examples("joao.errors.UserError", joao.UserError)) == 2
