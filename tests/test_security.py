@@ -69,7 +69,10 @@ def _faults_of_call(called, words):
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
 def test_nothing_from_outside_is_run(path):
     name = path.relative_to(ROOT).as_posix()
-    assert list(faults(ast.parse(path.read_text(encoding="utf-8")), name)) == []
+    # It runs this project's own code, changed in one place.
+    allowed = ["calls exec", "calls compile"] if name == "studies/mutants.py" else []
+    found = list(faults(ast.parse(path.read_text(encoding="utf-8")), name))
+    assert [fault for fault in found if fault not in allowed] == []
 
 
 @pytest.mark.parametrize(
