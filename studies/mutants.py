@@ -303,7 +303,7 @@ def page(record: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             "# Would the tests notice?",
-            f"Made by `make mutants`; not to be edited. joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
+            f"Made by `make mutants`, a file or its survivors at a time where that was asked for, so not all in one run; not to be edited. Last: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
             ABOUT,
             markdown(["file", "tests", "mutants", "noticed", "survived", "noticed, %"], shares),
             "## Survivors",

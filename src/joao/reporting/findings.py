@@ -47,7 +47,8 @@ RULES = (
     "higher) is above it. That a method does as well holds if the interval is above -1 point and not wholly below 0; "
     "it does not if it is wholly below 0. Else it cannot be told. The paper's figures are of the sets that ours are "
     "of. A finding holds if all its parts do, in part if some do; it does not if none does and one does not. What the "
-    "paper does not claim stands beside and is not counted."
+    "paper does not claim stands beside and is not counted; that this is so of JOAOv2 with as many epochs as JOAO was "
+    "settled when its figure was known."
 )
 
 
