@@ -35,7 +35,7 @@ class PartitionScores:
 @final
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies, as shares of 1, on all folds of all partitions; the machines were libsvm's, or fitted side by side."""
+    """Accuracies, as shares of 1, on all folds of all partitions, by libsvm or by machines fitted side by side."""
 
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
