@@ -33,6 +33,7 @@ from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import dataset_of, write
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid, read_record
 from joao.scoring import classes_of, describe_data, origin
+from joao.training.device import pick_device
 
 UNSUPERVISED = Path(__file__).parent.parent / "results/unsupervised"
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
@@ -74,7 +75,11 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     dataset = dataset_of(cell.dataset, None)
     rows_of = pretrain(recipe, dataset, device=device).embed(dataset).numpy()
     scores = evaluate_embeddings(
-        rows_of, classes_of(dataset), class_names=dataset.class_names, partitions=[cell.seed], kernel="rbf"
+        rows_of,
+        classes_of(dataset),
+        class_names=dataset.class_names,
+        partitions=[cell.seed],
+        device=pick_device(device).type,
     )
     facts = {"cell": dataclasses.asdict(cell), "data": describe_data(dataset), "recipe": recipe.table()}
     write(

@@ -188,7 +188,11 @@ def compute(work: Work, folder: Path, device: str) -> None:
         mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.trained(work.seed)}
         rows, *views = embeddings(candidate, mine, store, shown)
         scores = evaluate_embeddings(
-            rows.numpy(), classes_of(dataset), class_names=dataset.class_names, partitions=[work.seed]
+            rows.numpy(),
+            classes_of(dataset),
+            class_names=dataset.class_names,
+            partitions=[work.seed],
+            device=pick_device(device).type,
         )
         found = {"dimensions": rows.shape[1], **criteria(rows, views)}
         if candidate.later == 0 and candidate.epochs in losses:

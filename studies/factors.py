@@ -35,7 +35,7 @@ from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import dataset_of, has_record, write
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid, read_record
 from joao.scoring import classes_of, describe_data, origin
-from joao.training.device import make_fabric, steady_threads
+from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.model import embed
 from joao.training.place import find_place
 from joao.training.pretrain import Method, Pretraining
@@ -154,6 +154,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
         class_names=dataset.class_names,
         partitions=[cell.seed],
         standardise=level.standardise,
+        device=pick_device(device).type,
     )
     facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
     seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}

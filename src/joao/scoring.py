@@ -95,6 +95,7 @@ def evaluate(
             standardise=standardise,
             groups=groups,
             jobs=jobs,
+            device=pick_device(device).type,
             on_fold=_counting_on(on_fold, place * len(partitions) * num_folds),
         )
     same_graphs = trained.info.fingerprint == dataset.fingerprint

@@ -63,6 +63,7 @@ def pieces(task: Task) -> Iterator[Piece]:
             num_folds=task.num_folds,
             groups=task.groups,
             jobs=task.jobs,
+            device=pick_device(task.device).type,  # one scorer for all methods
             kernel="linear" if is_kernel(task.method) else "rbf",
         )
         (partition,) = scores.to_json()["partitions"]

@@ -14,6 +14,7 @@ from joao.errors import UserError
 from joao.evaluation import statistics
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
+from joao.kernels.svm_dual import can_be_solved
 from joao.randomness import numpy_generator
 
 
@@ -34,11 +35,12 @@ class PartitionScores:
 @final
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies, as shares of 1, on all folds of all partitions."""
+    """Accuracies, as shares of 1, on all folds of all partitions, by libsvm or by machines fitted side by side."""
 
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
     kernel: Kernel = "rbf"
+    side_by_side: bool = False
 
     @property
     def mean(self) -> float:
@@ -83,6 +85,7 @@ class Scores:
             "std": self.std,
             "standardise": self.standardise,
             **({} if self.kernel == "rbf" else {"kernel": self.kernel}),
+            **({"machines": "side by side on a GPU"} if self.side_by_side else {}),
             "partitions": partitions,
         }
 
@@ -138,7 +141,8 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    return Scores(tuple(parts), standardise and kernel == "rbf", kernel)
+    side_by_side = can_be_solved(len(classes), device)
+    return Scores(tuple(parts), standardise and kernel == "rbf", kernel, side_by_side)
 
 
 def shuffled(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

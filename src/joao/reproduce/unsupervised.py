@@ -27,6 +27,7 @@ from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain
 from joao.files import make_folder
+from joao.kernels.svm_dual import can_be_solved
 from joao.memory import how_measured, peak_memory
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
@@ -157,6 +158,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
             partitions=[cell.seed],
             kernel=_kernel(cell.method),
             groups=groups,
+            device=pick_device(device).type,
         )
     return {
         "cell": dataclasses.asdict(cell),
@@ -223,15 +225,17 @@ def _inductive_scores(
     recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
 ) -> Scores:
     """Pre-trains on each training part alone, so that test graphs are new to the encoder too."""
-    partition = recipe.training.seed
+    partition, where = recipe.training.seed, pick_device(device).type
     parts = []
     shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
     for train, test in shared:
         trained = pretrain(recipe, dataset.subset(train), device=device)
-        parts.append(score_folds(trained.embed(dataset).numpy(), classes, [(train, test)], groups=groups))
+        rows = trained.embed(dataset).numpy()
+        parts.append(score_folds(rows, classes, [(train, test)], groups=groups, device=where))
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
-    return Scores((PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen)),))
+    found = PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen))
+    return Scores((found,), side_by_side=can_be_solved(len(classes), where))
 
 
 def compute_missing(
