@@ -19,7 +19,7 @@ from joao.experiment import pretrain
 from joao.finetuning import FILE, FORMAT, finetune, load_finetuned
 from joao.randomness import numpy_generator, torch_generator
 from joao.recipe import make_recipe
-from joao.trained import initial, load_run, untrained
+from joao.trained import initial, load_run
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
 
@@ -128,7 +128,7 @@ def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
     assert same(copied(first.classifier), copied(second.classifier))
     assert not same(copied(tuned(trained).classifier), copied(tuned(blank).classifier))
     frozen = tuned(trained, from_scratch=True, how=dataclasses.replace(HOW, frozen=True))
-    expected = untrained(RECIPE, GRAPHS, trained.info.features, device="cpu")
+    expected = initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS)
     torch.testing.assert_close(frozen.trained.embed(GRAPHS), expected, rtol=0, atol=0)
 
 

@@ -20,7 +20,7 @@ from joao.experiment import pretrain
 from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.scoring import REFERENCES, evaluate
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
@@ -76,7 +76,7 @@ def test_all_are_scored_on_the_shared_folds(record):
 def test_each_score_is_that_of_its_own_vectors(trained, record):
     vectors = {
         "run": trained.embed(GRAPHS).numpy(),
-        "untrained": untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").numpy(),
+        "untrained": initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
         "histogram": histogram(GRAPHS),
     }
     for name, embeddings in vectors.items():

@@ -135,39 +135,31 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
 
 
 @steady_threads()
-def untrained(
-    recipe: Recipe, dataset: Dataset, features: Features, *, calibrated: bool = True, device: str = "auto"
-) -> Tensor:
-    """Embeddings by the recipe's encoder with its initial weights.
-
-    Its normalisation is calibrated on the graphs, in one pass without labels, or left as initialised.
-    """
-    store = make_store(dataset, features)
-    encoder = build_encoder(recipe, store)
-    check_input(encoder, features)
-    store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
-    if calibrated:
-        calibrate_by_recipe(encoder, store, recipe)
-    return embed(encoder, store)
-
-
-@steady_threads()
-def initial(recipe: Recipe, dataset: Dataset, features: Features | None = None, *, device: str = "auto") -> Trained:
-    """The recipe's encoder with its initial weights, as if it were trained: where fine-tuning from scratch begins.
-
-    Its normalisation is calibrated on the graphs, in one pass without labels.
+def initial(
+    recipe: Recipe,
+    dataset: Dataset,
+    features: Features | None = None,
+    *,
+    calibrated: bool = True,
+    device: str = "auto",
+) -> Trained:
+    """The recipe's encoder with its initial weights, as if it were trained: what training must beat, and where
+    fine-tuning from scratch begins.
 
     Args:
         recipe: of the encoder and, where ``features`` are not given, of them.
         dataset: the graphs.
         features: how ``x`` is made.
+        calibrated: whether its normalisation is calibrated on the graphs, in one pass without labels, or left as
+            initialised.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
     features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))
     encoder = build_encoder(recipe, store).to(store.device)
     check_input(encoder, features)
-    calibrate_by_recipe(encoder, store, recipe)
+    if calibrated:
+        calibrate_by_recipe(encoder, store, recipe)
     weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     info = replace(run_info(dataset, features, store, store.device), pretrained=False)
     return Trained(recipe, info, encoder.eval(), weights, ())

@@ -33,7 +33,7 @@ from joao.reproduce.unsupervised import (
     rows_of,
     why_not,
 )
-from joao.trained import untrained
+from joao.trained import initial
 
 GRID = reproduce.grid()
 
@@ -197,8 +197,8 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
     features = pretrain(recipe, dataset, device="cpu").info.features
     vectors = {
         "histogram": histogram(dataset),
-        "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device="cpu").numpy(),
-        "untrained": untrained(recipe, dataset, features, device="cpu").numpy(),
+        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device="cpu").embed(dataset).numpy(),
+        "untrained": initial(recipe, dataset, features, device="cpu").embed(dataset).numpy(),
     }
     assert set(vectors) == set(REFERENCES)
     for method, embeddings in vectors.items():

@@ -12,11 +12,10 @@ from scipy.sparse import csr_array
 
 from joao.baselines import BASELINES
 from joao.data.base import Dataset
-from joao.data.features import Features
 from joao.errors import UserError, nearest
 from joao.experiment import pretrain
 from joao.recipe import METHODS, Recipe, make_recipe
-from joao.trained import untrained
+from joao.trained import initial
 
 Rows: TypeAlias = NDArray[Any] | csr_array
 
@@ -124,6 +123,5 @@ def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = No
         return rows
     recipe = recipe_of(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
-        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        return untrained(recipe, dataset, features, device=device).numpy()
+        return initial(recipe, dataset, device=device).embed(dataset).numpy()
     return pretrain(recipe, dataset, device=device).embed(dataset).numpy()

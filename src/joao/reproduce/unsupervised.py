@@ -18,7 +18,6 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
-from joao.data.features import Features
 from joao.data.twins import count_twins, twins
 from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds
@@ -33,7 +32,7 @@ from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
 from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.device import pick_device
 
 
@@ -214,9 +213,8 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
         name = options.pop("name", None)
         return histogram(unlabelled) if name is None else BASELINES[name](**options).fit_transform(unlabelled), {}
     if cell.method in REFERENCES:
-        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        calibrated = cell.method == "untrained"
-        return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
+        start = initial(recipe, dataset, calibrated=cell.method == "untrained", device=device)
+        return start.embed(dataset).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
     return trained.embed(dataset).numpy(), learned(trained)
 
