@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import inspect
 import os
@@ -140,9 +139,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
         pipelines, is not looked at."""
-        dataset = _shards_of(X) or dataclasses.replace(
-            graphs_of(X), classes=None, class_names=(), targets=None, target_names=()
-        )
+        dataset = _shards_of(X) or graphs_of(X).without_labels()
         self.trained_ = pretrain(
             self._recipe(dataset.kind),
             dataset,

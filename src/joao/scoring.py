@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.histogram import histogram
+from joao.baselines import Histogram
 from joao.data.base import Dataset
 from joao.data.twins import twins
 from joao.errors import UserError
@@ -79,7 +79,7 @@ def evaluate(
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     vectors = {
-        "histogram": histogram(dataset),
+        "histogram": Histogram().fit_transform(dataset),
         "untrained_initial": initial(recipe, dataset, features, calibrated=False, device=device).embed(dataset).numpy(),
         "untrained": initial(recipe, dataset, features, device=device).embed(dataset).numpy(),
         "run": trained.embed(dataset).numpy(),

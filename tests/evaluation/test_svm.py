@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from joao.baselines.histogram import histogram
+from joao.baselines import Histogram
 from joao.data import Features, read
 from joao.errors import UserError
 from joao.evaluation import svm
@@ -108,7 +108,7 @@ def test_real_embeddings_are_scored_as_by_a_plain_grid_search(name, num_measured
 def test_equal_histograms_of_real_graphs_are_scored_as_by_a_plain_grid_search():
     """Of MUTAG's 188 histograms, 140 occur more than once."""
     dataset = read("MUTAG", root=ROOT)
-    x, parts = histogram(dataset), folds(dataset.classes, 1)[:3]
+    x, parts = Histogram().fit_transform(dataset), folds(dataset.classes, 1)[:3]
     ours = score_folds(x, dataset.classes, parts)
     assert (ours.accuracies, ours.chosen_c) == plain_grid_search(x, dataset.classes, parts, True)
 

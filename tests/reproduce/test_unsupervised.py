@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.baselines import BASELINES
-from joao.baselines.histogram import histogram
+from joao.baselines import BASELINES, Histogram
 from joao.data.sources import read
 from joao.errors import UserError
 from joao.evaluation import svm
@@ -196,7 +195,7 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
     recipe = cell_recipe(Cell("MUTAG", "untrained", 1))
     features = pretrain(recipe, dataset, device="cpu").info.features
     vectors = {
-        "histogram": histogram(dataset),
+        "histogram": Histogram().fit_transform(dataset),
         "untrained_initial": initial(recipe, dataset, features, calibrated=False, device="cpu").embed(dataset).numpy(),
         "untrained": initial(recipe, dataset, features, device="cpu").embed(dataset).numpy(),
     }
@@ -241,7 +240,7 @@ def test_twins_together(pairs, short, method, kernel):
     """Also of rows that have no encoder; a graph and its copy are 24 apart."""
     cell = Cell("MUTAG", method, 1, twins_together=True)
     record = compute(cell, pairs, device="cpu")
-    rows = histogram(pairs) if method == "histogram" else BASELINES["wl"]().fit_transform(pairs)
+    rows = Histogram().fit_transform(pairs) if method == "histogram" else BASELINES["wl"]().fit_transform(pairs)
     together = np.r_[0:24, 0:24]
     parts = folds(pairs.classes, 1, groups=together)
     assert all(set(test) == {(graph + 24) % 48 for graph in test} for _, test in parts)

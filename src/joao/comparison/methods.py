@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
@@ -97,7 +95,7 @@ def is_kernel(name: str) -> bool:
 
 def has_seed(name: str) -> bool:
     """Whether anything about it is random; what is not need not be made again for another seed."""
-    return name not in BASELINES or "seed" in inspect.signature(BASELINES[name]).parameters
+    return name not in BASELINES or "seed" in BASELINES[name].options()
 
 
 def recipe_of(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
@@ -111,13 +109,12 @@ def settings_of(name: str, kind: str, epochs: int | None = None) -> dict[str, An
     """Everything that decides a method, but for its seed: its recipe, or a baseline's options."""
     if name not in BASELINES:
         return recipe_of(name, kind, epochs=epochs).table()
-    parameters = inspect.signature(BASELINES[name]).parameters.values()
-    return {each.name: each.default for each in parameters if each.name != "seed"}
+    return {option: default for option, default in BASELINES[name].options().items() if option != "seed"}
 
 
 def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = None, device: str = "auto") -> Rows:
     """``(G, d)`` what a method makes of graphs, whose labels it does not see."""
-    dataset = replace(dataset, classes=None, class_names=(), targets=None, target_names=())
+    dataset = dataset.without_labels()
     if name in BASELINES:
         rows: Rows = BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
         return rows

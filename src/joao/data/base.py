@@ -184,6 +184,10 @@ class Dataset:
         names |= zip(self.row_of_graph.tolist(), self.graph_names, strict=True)
         return tuple(names[row] for row in range(len(names)))
 
+    def without_labels(self) -> Dataset:
+        """The same graphs with neither classes nor tasks, for what must not see them."""
+        return replace(self, classes=None, class_names=(), targets=None, target_names=())
+
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """The graphs numbered ``graphs`` ``(g,)``, in that order: its rows are these, one each."""
         nodes = _ranges(self.first_node, graphs)

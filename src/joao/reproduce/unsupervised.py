@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
-from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
 from joao.data.twins import count_twins, twins
 from joao.errors import UserError
@@ -27,7 +25,7 @@ from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embed
 from joao.experiment import pretrain
 from joao.files import make_folder
 from joao.kernels.svm_dual import can_be_solved
-from joao.memory import how_measured, peak_memory
+from joao.memory import measured
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
@@ -149,7 +147,9 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
         assert recipe is not None
         scores = _inductive_scores(recipe, dataset, classes, groups, device)
     else:
-        rows, facts = _measured(cell, recipe, dataset, device)
+        where = pick_device(device).type if has_encoder(cell.method) else "cpu"
+        (rows, learnt), seconds, memory = measured(lambda: _rows(cell, recipe, dataset, where), where)
+        facts = {**learnt, "seconds of pre-training": seconds, **memory}
         scores = evaluate_embeddings(
             rows,
             classes,
@@ -184,8 +184,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
     if "baseline" not in row:
         return {"recipe": None if recipe is None else recipe.table()}
-    parameters = inspect.signature(BASELINES[row["baseline"]]).parameters.values()
-    options = {each.name: each.default for each in parameters}
+    options = BASELINES[row["baseline"]].options()
     seed = {"seed": cell.seed} if "seed" in options else {}
     return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
 
@@ -195,23 +194,12 @@ def _kernel(method: str) -> Kernel:
     return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
 
 
-def _measured(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
-    """The rows of a cell's graphs and, beside what else is known of them, the seconds and the memory they took."""
-    device = pick_device(device).type if has_encoder(cell.method) else "cpu"
-    made: list[tuple[Rows, dict[str, Any]]] = []
-    started = time.perf_counter()
-    peak = peak_memory(lambda: made.append(_rows(cell, recipe, dataset, device)), device)
-    seconds = time.perf_counter() - started
-    ((rows, facts),) = made
-    return rows, {**facts, "seconds of pre-training": seconds, "peak bytes": peak, "memory": how_measured(device)}
-
-
 def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+    """The rows of a cell's graphs, and what was learned on the way to them."""
     if recipe is None:
-        unlabelled = dataclasses.replace(dataset, classes=None, class_names=())
         options = dict(_settings(cell).get("baseline", {}))
-        name = options.pop("name", None)
-        return histogram(unlabelled) if name is None else BASELINES[name](**options).fit_transform(unlabelled), {}
+        name = options.pop("name", "histogram")
+        return BASELINES[name](**options).fit_transform(dataset.without_labels()), {}
     if cell.method in REFERENCES:
         start = initial(recipe, dataset, calibrated=cell.method == "untrained", device=device)
         return start.embed(dataset).numpy(), {}
