@@ -13,8 +13,7 @@ from joao.data.features import Features, make_store
 from joao.errors import UserError
 from joao.evaluation.fingerprints import fingerprints
 from joao.evaluation.forest import forest_score
-from joao.evaluation.labels import Split
-from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.scaffolds import filled, scaffolds
 from joao.randomness import derived_seed
 from joao.reproduce import transfer as reproduce
 from joao.reproduce.transfer import (
@@ -127,7 +126,7 @@ def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
 def by_hand(short, root, start_of):
     """The scores of seeds 0 and 1 on bace, fitted one by one; ``start_of`` makes the encoder of a seed."""
     dataset = read("bace", root)
-    parts = [torch.from_numpy(part) for part in scaffold_split(dataset.smiles)]
+    parts = [torch.from_numpy(part) for part in filled(scaffolds(dataset.smiles))]
     scores = {"validation": [], "test": [], "last_test": [], "epoch": []}
     for seed in (0, 1):
         encoder = start_of(seed, dataset.subset(np.sort(torch.cat(parts[:2]).numpy())))
@@ -168,7 +167,7 @@ def test_a_cell_without_pre_training_by_hand(short, root):
 def test_the_forests_by_hand(short, root, tmp_path):
     list(pretrain_missing(["joao_ecfp"], tmp_path, source=None, data_root=root, device="cpu"))
     trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
-    split = Split(*scaffold_split(dataset.smiles))
+    split = filled(scaffolds(dataset.smiles))
     counts = fingerprints(dataset.smiles).astype(np.float32)
     both = np.concatenate([counts, trained.embed(dataset).numpy()], axis=1)
     for method, columns, given in (("ecfp", counts, None), ("joao_ecfp", both, trained)):

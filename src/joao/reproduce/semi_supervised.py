@@ -19,7 +19,7 @@ from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
 from joao.errors import UserError
-from joao.evaluation.labels import few_labels, split_hash
+from joao.evaluation.labels import Split, few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
 from joao.experiment import pretrain
@@ -196,7 +196,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "protocol": PROTOCOL,
                 "data": describe_data(dataset),
                 "chance": chance_level(classes),
-                "graphs": {kind: [len(part[kind]) for part in map(vars, splits)] for kind in vars(splits[0])},
+                "graphs": {kind: [len(getattr(split, kind)) for split in splits] for kind in Split._fields},
                 "split_hash": split_hash(splits),
                 "scores": scores.to_json(),
                 "features": recipe.features,

@@ -222,7 +222,7 @@ def compute(
         "protocol": PROTOCOL,
         "data": describe_data(dataset),
         "tasks": len(dataset.target_names),
-        "molecules": {kind: len(part) for kind, part in vars(split).items()},
+        "molecules": {kind: len(part) for kind, part in split._asdict().items()},
         "split_hash": split_hash([split]),
         "scores": scores,
         "recipe": _recipe_table(cell.method),
