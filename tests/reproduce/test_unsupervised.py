@@ -19,6 +19,7 @@ from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
 from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.records import Where
 from joao.reproduce.unsupervised import (
     REFERENCES,
     Cell,
@@ -274,7 +275,7 @@ def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
 
 def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tmp_path):
     cell = Cell("MUTAG", "histogram", 0)
-    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu")))
     path = cell.path(tmp_path)
     record = read_record(path)
     assert record["cell"].pop("twins_together") is False
@@ -288,14 +289,14 @@ def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tm
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
     assert len(wanted) == 2 * len([*REFERENCES, "uniform"])
-    computing = compute_missing(wanted, tmp_path / "new" / "records", data_root=str(root), device="cpu")
+    computing = compute_missing(wanted, Where(tmp_path / "new" / "records", data_root=str(root), device="cpu"))
     assert [next(computing), next(computing)] == wanted[:2]
     computing.close()
     records = tmp_path / "new" / "records"
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in records.glob("*/*.json")}
     assert set(before) == {cell.path(records) for cell in wanted[:2]}
     missing = [cell for cell in wanted if not cell.path(records).exists()]
-    assert list(compute_missing(missing, records, data_root=str(root), device="cpu")) == wanted[2:]
+    assert list(compute_missing(missing, Where(records, data_root=str(root), device="cpu"))) == wanted[2:]
     assert all((path.stat().st_mtime_ns, path.read_bytes()) == value for path, value in before.items())
     for cell in wanted:
         record = read_record(cell.path(records))
@@ -305,7 +306,7 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
 def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)
     assert not is_done(cell, tmp_path)
-    assert list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu")) == [cell]
+    assert list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu"))) == [cell]
     assert is_done(cell, tmp_path)
     shutil.copy(cell.path(tmp_path), Cell("MUTAG", "uniform", 1).path(tmp_path))
     with pytest.raises(UserError, match=r"uniform-1\.json: was made by another recipe than uniform on MUTAG"):
@@ -318,7 +319,7 @@ def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, t
 def test_processes_do_not_change_the_result(root, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)  # one, for every process loads torch anew
     for jobs in (1, 2):
-        done = compute_missing([cell], tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs)
+        done = compute_missing([cell], Where(tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs))
         assert list(done) == [cell]
     one, two = (untimed(read_record(cell.path(tmp_path / str(jobs)))) for jobs in (1, 2))
     assert one == two
@@ -329,7 +330,7 @@ def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        list(compute_missing([Cell("MUTAG", "histogram", 0)], tmp_path, data_root=str(root), device="cpu"))
+        list(compute_missing([Cell("MUTAG", "histogram", 0)], Where(tmp_path, data_root=str(root), device="cpu")))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
@@ -340,7 +341,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
     with pytest.raises(UserError, match="cannot be made"):
-        next(compute_missing(cells(["MUTAG"]), tmp_path / "file", data_root=None))
+        next(compute_missing(cells(["MUTAG"]), Where(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "precious"
 
 

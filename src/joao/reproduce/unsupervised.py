@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,20 @@ from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.kernels.svm_dual import can_be_solved
 from joao.memory import measured
 from joao.recipe import METHODS, Recipe, make_recipe
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
+from joao.reproduce.records import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
 from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.trained import initial
 from joao.training.device import pick_device
@@ -136,7 +143,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
     return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
 
 
-def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, Any]:
+def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     """The record of a cell: pre-trains with its seed and scores on the partition of that number."""
     recipe = cell_recipe(cell)
     classes = classes_of(dataset)
@@ -224,18 +231,8 @@ def _inductive_scores(
     return Scores((found,), side_by_side=can_be_solved(len(classes), where))
 
 
-def compute_missing(
-    missing: Sequence[Cell], records: Path, *, data_root: str | None, device: str = "auto", jobs: int = 1
-) -> Iterator[Cell]:
-    """Computes cells and writes their records, each as soon as it is there; yields the cell just done.
-
-    Args:
-        missing: the cells.
-        records: the folder of records.
-        data_root: where data sets lie.
-        device: to train on.
-        jobs: processes, one thread each; they do not change the result.
-    """
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
     for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
         baseline = grid()["methods"].get(method, {}).get("baseline")
         if baseline is not None and (package := BASELINES[baseline].missing_package()) is not None:
@@ -243,14 +240,11 @@ def compute_missing(
                 f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
                 "--methods."
             )
-    make_folder(records)
-    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
-    yield from done_one_by_one(compute_one, missing, jobs)
+    yield from compute_and_write(_records_of, missing, where)
 
 
-def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
-    record = compute(cell, dataset_of(cell.dataset, data_root), device=device)
-    write(cell.path(records), record)
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
 
 
 def is_done(cell: Cell, records: Path) -> bool:
