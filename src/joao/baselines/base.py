@@ -37,7 +37,7 @@ class Baseline(ABC):
         return cls.needs if cls.needs is not None and find_spec(cls.needs) is None else None
 
     @classmethod
-    def options(cls) -> dict[str, Any]:
+    def settings(cls) -> dict[str, Any]:
         """What its constructor takes, with the defaults."""
         return {each.name: each.default for each in inspect.signature(cls).parameters.values()}
 

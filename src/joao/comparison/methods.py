@@ -95,7 +95,7 @@ def is_kernel(name: str) -> bool:
 
 def has_seed(name: str) -> bool:
     """Whether anything about it is random; what is not need not be made again for another seed."""
-    return name not in BASELINES or "seed" in BASELINES[name].options()
+    return name not in BASELINES or "seed" in BASELINES[name].settings()
 
 
 def recipe_of(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
@@ -109,7 +109,7 @@ def settings_of(name: str, kind: str, epochs: int | None = None) -> dict[str, An
     """Everything that decides a method, but for its seed: its recipe, or a baseline's options."""
     if name not in BASELINES:
         return recipe_of(name, kind, epochs=epochs).table()
-    return {option: default for option, default in BASELINES[name].options().items() if option != "seed"}
+    return {option: default for option, default in BASELINES[name].settings().items() if option != "seed"}
 
 
 def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = None, device: str = "auto") -> Rows:

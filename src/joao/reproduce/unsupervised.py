@@ -191,7 +191,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
     if "baseline" not in row:
         return {"recipe": None if recipe is None else recipe.table()}
-    options = BASELINES[row["baseline"]].options()
+    options = BASELINES[row["baseline"]].settings()
     seed = {"seed": cell.seed} if "seed" in options else {}
     return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
 
