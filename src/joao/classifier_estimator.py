@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from joao.data.base import Dataset, plain_label, shown
-from joao.errors import UserError
+from joao.data.base import Dataset, plain_label
+from joao.errors import UserError, shown
 from joao.estimator import JOAO
 from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, as_numbers, is_gap, task_names
 from joao.finetuning import Finetuned

@@ -23,7 +23,7 @@ from joao.augmentations import Augmentation
 from joao.building import OwnParts
 from joao.catalogue import snake_case
 from joao.data import listing, read, read_whole
-from joao.data.base import Dataset, offsets_of, shown
+from joao.data.base import Dataset, offsets_of
 from joao.data.features import Features
 from joao.data.molecules import featurise, featuriser
 from joao.data.shard_index import holds_shards
@@ -32,7 +32,7 @@ from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
 from joao.encoders import ENCODERS, Encoder
 from joao.epoch_logs import Logger
-from joao.errors import JoaoNotice, UserError
+from joao.errors import JoaoNotice, UserError, shown
 from joao.experiment import pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.building import OwnParts
-from joao.data.base import Dataset, shown
-from joao.errors import UserError
+from joao.data.base import Dataset
+from joao.errors import UserError, shown
 from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
 from joao.finetuning import Finetuned, finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe

@@ -18,7 +18,7 @@ from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
 from joao.data.shards import Shards
 from joao.encoders import Encoder
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 from joao.files import write_json
 from joao.graphs import GraphStore, Store
 from joao.pair_table import PairTable
@@ -187,8 +187,7 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+        raise UserError(f"{folder}: its weights do not fit its recipe ({shortly(error)}).") from error
 
 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
@@ -199,8 +198,7 @@ def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
     except UserError:
         return  # some convolutions cannot be tried out without numbers; other reasons come up again
     except (RuntimeError, TypeError, ValueError) as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({line[:200]}).") from error
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({shortly(error)}).") from error
     wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
     if wanted > found:
         raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.errors import UserError
+from joao.errors import UserError, shown
 
 Array = NDArray[np.generic]
 
@@ -320,12 +320,6 @@ def plain_label(value: object) -> int | str | None:
     if isinstance(value, Real) and float(value).is_integer():
         return plain_label(int(float(value)))
     return None
-
-
-def shown(value: object) -> str:
-    """A value for a message: on one line, and short."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _categories(labels: Array) -> Array:

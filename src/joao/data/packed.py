@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data._compressed import open_file
 from joao.data.base import GRAPHS_AT_ONCE, Array, Dataset, Failure, as_bytes, offsets_of
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 from joao.files import write_file
 from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
@@ -159,10 +159,6 @@ def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
             return _read(stream, metadata, entries) if extra.items() <= metadata.items() else None
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def shortly(error: object) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 def _compressed(pieces: list[bytes | memoryview]) -> Iterator[bytes]:
