@@ -492,10 +492,10 @@ def test_own_encoder_is_needed_at_load(tmp_path):
     trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
     with pytest.raises(UserError, match=r"trained with its owner's encoder\. Load it in Python"):
         load_run(tmp_path / "run", device="cpu")
-    loaded = load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=NodeSum(4)))
+    loaded = load_run(tmp_path / "run", device="cpu", encoder=NodeSum(4))
     assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
     with pytest.raises(UserError, match="its weights do not fit"):
-        load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=Gin(4)))
+        load_run(tmp_path / "run", device="cpu", encoder=Gin(4))
 
 
 def test_own_augmentations_are_not_needed_at_load(tmp_path):

@@ -12,7 +12,8 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.splits import split_graphs
 from joao.experiment import pretrain
-from joao.finetuning import FILE, finetune, load_finetuned
+from joao.finetuned import FILE, load_finetuned
+from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.training.finetune import Finetune
 

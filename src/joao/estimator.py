@@ -200,7 +200,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
         """A fitted transformer from a run folder; ``encoder`` is needed where the run had one of its owner's."""
-        trained = load_run(Path(folder), device=device, own=OwnParts(encoder=encoder))
+        trained = load_run(Path(folder), device=device, encoder=encoder)
         recipe = trained.recipe
         loaded = cls(
             _method_of(recipe),

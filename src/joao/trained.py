@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.building import OwnParts, build_encoder, calibrate_by_recipe, check_input
+from joao.building import build_encoder, calibrate_by_recipe, check_input
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
@@ -105,8 +105,10 @@ class Trained:
         return run.finish(self.weights)
 
 
-def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:
+def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Trained:
     """A finished run, from its folder or the file it was exported to, ready to embed graphs.
+
+    ``encoder`` is needed where the run had one of its owner's.
 
     >>> import joao, tempfile
     >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
@@ -118,20 +120,20 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
     """
     run = Run.open(folder)
     weights = run.weights()
-    if "encoder" in run.info.own and (own is None or own.encoder is None):
+    if "encoder" in run.info.own and encoder is None:
         raise UserError(
             f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
             "JOAOClassifier.load likewise."
         )
-    if own is None or own.encoder is None:
+    if encoder is None:
         _check_size(run, weights)
-    encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
+    built = build_encoder(run.recipe, _example_store(run.info), encoder)
     encoder_weights = {
         name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
     }
-    set_weights(encoder, encoder_weights, folder)
-    encoder.to(pick_device(device)).eval()
-    return Trained(run.recipe, run.info, encoder, weights, run.metrics())
+    set_weights(built, encoder_weights, folder)
+    built.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, built, weights, run.metrics())
 
 
 @steady_threads()

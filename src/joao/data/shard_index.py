@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from joao.data.packed import KINDS
+from joao.data.form import KINDS
 from joao.data.shard_facts import Facts
 from joao.errors import UserError, shortly
 
