@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from joao.data.base import Dataset, plain_label
+from joao.data.base import Dataset
+from joao.data.making import plain_label
 from joao.errors import UserError, shown
 from joao.estimator import JOAO
 from joao.finetuned import Finetuned

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joao.baselines.histogram import Histogram
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 
 

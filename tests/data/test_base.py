@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from joao.data import base
-from joao.data.base import make_dataset, plain_label
+from joao.data.making import make_dataset, plain_label
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from joao.data.base import Dataset, make_dataset
+from joao.data.base import Dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 from joao.randomness import numpy_generator
 
