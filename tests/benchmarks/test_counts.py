@@ -6,8 +6,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from joao.benchmarks.counts import num_weights, work_of_step
 from joao.benchmarks.floor import Floor, scattered
-from joao.benchmarks.steps import make_method, recipe_of
+from joao.benchmarks.steps import recipe_of
 from joao.benchmarks.workloads import Workload
+from joao.building import build_method
 from joao.training.views import View
 
 
@@ -18,7 +19,7 @@ def workload(mutag):
 
 def test_products_of_matrices_are_counted_as_torch_counts_them(workload):
     store = workload.store
-    method = scattered(make_method(recipe_of(workload, "graphcl", 0), store))
+    method = scattered(build_method(recipe_of(workload, "graphcl", 0), store))
     views = [View(store.batch(torch.arange(start, start + 8)), 0) for start in (0, 8)]
     floor = Floor(method, 0.01, torch.device("cpu"))
     with FlopCounterMode(display=False) as counter:
@@ -40,6 +41,6 @@ def test_bytes_by_hand(make_batch):
 @pytest.mark.parametrize(("width", "layers"), [(4, 1), (16, 3)])
 def test_weights_are_those_of_the_model(mutag, width, layers):
     workload = Workload("MUTAG", mutag, "bundled", width, layers, batch_size=8)
-    method = make_method(recipe_of(workload, "joao", 0), mutag)
+    method = build_method(recipe_of(workload, "joao", 0), mutag)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     assert num_weights(mutag.num_features, width, layers) == sum(each.numel() for each in parameters)

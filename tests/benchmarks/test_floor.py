@@ -8,8 +8,9 @@ import torch
 
 from joao.augmentations import AUGMENTATIONS
 from joao.benchmarks.floor import Floor, ViewsOf, sample_of, scattered
-from joao.benchmarks.steps import epoch_task, make_method, make_training, recipe_of
+from joao.benchmarks.steps import epoch_task, make_training, recipe_of
 from joao.benchmarks.workloads import Workload, part
+from joao.building import build_method
 from joao.graphs import GraphBatch, GraphStore
 from joao.randomness import torch_generator
 from joao.training.model import project
@@ -30,7 +31,7 @@ def views(workload):
 
 
 def floor_of(workload, *, scatter=False):
-    method = make_method(recipe_of(workload, "graphcl", 0), workload.store)
+    method = build_method(recipe_of(workload, "graphcl", 0), workload.store)
     return Floor(scattered(method) if scatter else method, 0.01, CPU)
 
 
@@ -67,7 +68,7 @@ def test_a_step_of_the_floor_is_a_step_of_training(workload):
 
 
 def test_gradients_do_not_add_up_over_steps(workload, views):
-    method = make_method(recipe_of(workload, "graphcl", 0), workload.store)
+    method = build_method(recipe_of(workload, "graphcl", 0), workload.store)
     floor = Floor(method, 1e-12, CPU)  # so small a rate leaves the weights where they are
     gradients = []
     for _ in range(2):

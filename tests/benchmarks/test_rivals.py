@@ -10,8 +10,9 @@ import torch
 from joao.benchmarks import rivals
 from joao.benchmarks.plain_geometric import GeometricGin, PlainTraining, TwoViews, data_list, node_drop, subgraph
 from joao.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of
-from joao.benchmarks.steps import make_method, recipe_of
+from joao.benchmarks.steps import recipe_of
 from joao.benchmarks.workloads import Workload
+from joao.building import build_method
 from joao.objectives import NtXent
 from joao.training.model import ContrastiveModel, project
 from joao.training.views import View
@@ -85,7 +86,7 @@ def test_both_transforms_make_views(graphs, generator):
 def test_with_the_same_weights_it_projects_graphs_as_our_model_does(workload, graphs):
     from torch_geometric.data import Batch
 
-    method = make_method(recipe_of(workload, "graphcl", 0), workload.store)
+    method = build_method(recipe_of(workload, "graphcl", 0), workload.store)
     ours = ContrastiveModel(method.encoder, method.heads)
     theirs = GeometricGin(workload.store.num_features, workload.width, workload.layers)
     weights, others = list(ours.parameters()), list(theirs.parameters())
