@@ -19,7 +19,7 @@ from torch import nn
 from joao.building import OwnParts
 from joao.data.base import Dataset, shown
 from joao.errors import UserError
-from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
+from joao.estimator import JOAO, fast_of, graphs_of, tell, warn_of_unknown_labels
 from joao.finetuning import Finetuned, finetune, load_finetuned
 from joao.recipe import Recipe, checked, checked_options, make_recipe
 from joao.shipped import model_path
@@ -148,6 +148,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             random_state=info.seed,
             device=device,
             precision=info.precision,
+            fast=fast_of(info.fast, info.machine),
             **cls._more_params(how),
         )
         loaded._keep(finetuned, None)

@@ -39,7 +39,7 @@ def follow(
     output: Output, what: str, number: int, done: Iterable[Work], in_words: Callable[[Work], str], said: str = "done"
 ) -> None:
     """Goes through ``done``, which computes ``number`` of ``what`` on the way, and tells each of them."""
-    with output.progress(what, number) as bar:
+    with output.progress(what, number, in_lines=False) as bar:
         for work in done:
             bar.advance(in_words(work))
             output.log(f"{said}: {in_words(work)}")

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import torch
 
+from joao.training.device import lightning
+
 Work = TypeVar("Work")
 
 
@@ -34,7 +36,7 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             torch.set_num_threads(threads)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         with _deaf_children():
             tasks = {pool.submit(compute, work): work for work in works}
         try:
@@ -47,6 +49,12 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """What a new process does first."""
+    torch.set_num_threads(1)
+    lightning.setLevel("WARNING")  # it has advice for every process
 
 
 @contextmanager
