@@ -260,7 +260,7 @@ def main() -> None:
     for work in done_one_by_one(partial(compute, folder=given.folder, device=given.device), left, given.jobs):
         print(work.dataset, work.features, work.seed, *work.names, flush=True)
     records = [read_record(path) for path in sorted(given.folder.glob("*/*.json"))]
-    write_file(given.page, page(records, {name: each.words for name, each in CANDIDATES.items()}))
+    write_file(given.page, page(records, {name: each.words for name, each in CANDIDATES.items()}, given.folder.name))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ Records = Sequence[Mapping[str, Any]]
 CRITERIA = ("held-out loss", "alignment", "uniformity", "effective rank")
 INTRODUCTION = """# Candidates for the defaults
 
-Made from the records in `defaults` by `python studies/defaults.py`; not to be edited. Accuracy % of an SVM on frozen embeddings, on
+Made from the records in `{folder}` by `python studies/defaults.py`; not to be edited. Accuracy % of an SVM on frozen embeddings, on
 development sets: no set of the paper's table is among them. The seed is that of pre-training and partition. Each set is used with its node
 labels and, in place of sets that have none, with one-hot degrees and with a constant. A line says what differs from the present default.
 Log: the signed log of the embedding, taken afterwards, or inside the encoder, so that it is there in pre-training. All readouts: beside the
@@ -23,7 +23,7 @@ sums of every layer their means and maxima, and the sums of the input. Calibrate
 are. Seeds: embeddings of several encoders side by side. An untrained encoder is always calibrated."""
 
 
-def page(records: Records, words: Mapping[str, str]) -> str:
+def page(records: Records, words: Mapping[str, str], folder: str = "defaults") -> str:
     """Differences to the default, on average and for each set; then what can be said without labels, and what it costs."""
     places = sorted({record["cell"]["dataset"] for record in records})
     rules = [rule for rule in ("labels", "degree", "constant") if any(parted(place)[1] == rule for place in places)]
@@ -33,7 +33,12 @@ def page(records: Records, words: Mapping[str, str]) -> str:
         for name in words
         if (gain := gain_between(records, place, name, "default")) is not None
     }
-    sections = [INTRODUCTION, how_many(records), "## Difference to the default", means(gains, places, rules, words)]
+    sections = [
+        INTRODUCTION.format(folder=folder),
+        how_many(records),
+        "## Difference to the default",
+        means(gains, places, rules, words),
+    ]
     for rule in rules:
         here = [place for place in places if parted(place)[1] == rule]
         sections += [f"## Features: {rule}", of_sets(records, gains, here, words)]

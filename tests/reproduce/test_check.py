@@ -80,8 +80,20 @@ def test_a_fresh_record_holds_bit_for_bit_and_a_forged_one_does_not(made_data, t
     assert finding.what == "mean accuracy"
 
 
-def test_a_record_of_the_repository_holds():
-    findings = check_record(RECORDS / "uniform-0.json", data_root=None, device="cpu")
+def test_a_gpu_draws_other_numbers_so_its_first_loss_may_differ_as_later_ones_do():
+    def on(device, losses):
+        return {**RECORD, "losses": losses, "machine": {"device": device}}
+
+    for device, first, holds in (("cuda", 2.19, True), ("cuda", 2.21, False), ("cpu", 2.19, False)):
+        findings = compared(on("cpu", [2.0, -1.0, 0.5]), on(device, [first, -1.0, 0.5]))
+        assert next(each for each in findings if each.what == "loss, epoch 1").holds == holds
+
+
+@pytest.mark.parametrize(("name", "device"), [("uniform-0", "cuda"), ("infograph-0", "cpu")])
+def test_a_record_of_the_repository_holds(name, device):
+    path = RECORDS / f"{name}.json"
+    assert json.loads(path.read_text())["machine"]["device"] == device
+    findings = check_record(path, data_root=None, device="cpu")
     assert all(each.holds for each in findings), [each for each in findings if not each.holds]
 
 
