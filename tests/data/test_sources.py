@@ -157,7 +157,7 @@ def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
         ("note.txt", r"note.txt: no such file or folder. Did you mean notes.txt\?$"),
         ("sets/TINI", r"sets/TINI: no such file or folder.$"),
         ("tests_mine", r"tests_mine: no such data set .* Did you mean test_mine\?"),
-        ("sets", r"sets: a folder without NAME_A.txt or .graphml files. Give one of the folders in it: TINY.$"),
+        ("sets", r"sets: a folder without NAME_A.txt or .graphml files. Give one of the folders in it: sets/TINY.$"),
         ("sets/TINY/TINY_A.txt", r"TINY_A.txt: one of several files of a data set. Give their folder: sets/TINY$"),
         ("roots", r"roots: a folder without .* To read one of TINY, give its name and this folder as root"),
         ("other.zip", r"other.zip: expected one file NAME_A.txt of a TU data set, found TINY_B.txt"),

@@ -307,7 +307,7 @@ def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
 
 def _data_inside(folder: Path) -> str:
     """What can be read among the entries of a folder that cannot, in a sentence."""
-    folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and holds_tu(entry))
+    folders = sorted(str(entry) for entry in folder.iterdir() if entry.is_dir() and holds_tu(entry))
     if folders:
         return f" Give one of the folders in it: {', '.join(folders)}."
     zips = sorted(entry.stem for entry in folder.glob("*.zip"))
