@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from joao.comparison.work import Piece, Task, pieces, reason_of
-from joao.training.device import lightning
+from joao.training.device import silence_lightning
 
 
 class Done(NamedTuple):
@@ -94,7 +94,7 @@ def _without_interrupts() -> Iterator[None]:
 def _work(task: Task, parent: Connection) -> None:
     """Sends every piece; at the end, None or why it failed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
-    lightning.setLevel("WARNING")  # it has advice for every process
+    silence_lightning()
     try:
         for piece in pieces(task):
             parent.send(piece)

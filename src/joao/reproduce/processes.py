@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from joao.training.device import lightning
+from joao.training.device import silence_lightning
 
 Work = TypeVar("Work")
 
@@ -54,7 +54,7 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
 def _begin() -> None:
     """What a new process does first."""
     torch.set_num_threads(1)
-    lightning.setLevel("WARNING")  # it has advice for every process
+    silence_lightning()
 
 
 @contextmanager
