@@ -9,8 +9,7 @@ TINY = ("bench", "molecules", "--quick", "--repeats", 1, "--width", 2, "--layers
 
 def test_a_record_and_a_table(joao, tmp_path):
     outcome = joao(*TINY, "--scaling", "--out", "bench.json")
-    assert outcome.code == 0
-    assert all(line.startswith("joao: measuring: ") for line in outcome.err.splitlines())  # if it takes its time
+    assert (outcome.code, outcome.err) == (0, "")
     record = json.loads((tmp_path / "bench.json").read_text())
     assert record["command"].startswith("joao bench molecules --quick")
     workload = record["settings"][0]["workloads"][0]

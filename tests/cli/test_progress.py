@@ -6,10 +6,14 @@ from joao.cli import _shared
 from joao.cli._shared import Output
 
 
+SECONDS = _shared.SECONDS_BETWEEN_LINES
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still unless it is set."""
     now = [100.0]
+    monkeypatch.setattr(_shared, "SECONDS_BETWEEN_LINES", SECONDS)
     monkeypatch.setattr(_shared.time, "monotonic", lambda: now[0])
     return now
 
