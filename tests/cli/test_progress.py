@@ -5,7 +5,6 @@ import pytest
 from joao.cli import _shared
 from joao.cli._shared import Output
 
-
 SECONDS = _shared.SECONDS_BETWEEN_LINES
 
 
