@@ -77,3 +77,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     guess = f"Did you mean '{by_lower[close[0]]}'? " if close else ""
     return f"{guess}Known: {', '.join(names)}."
+
+
+def shown(value: object) -> str:
+    """A value for a message: on one line, and short."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def shortly(error: object) -> str:
+    """What another program says of an error, likewise."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

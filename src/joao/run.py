@@ -6,7 +6,7 @@
 ``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
-``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
+``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuned`
 ``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 

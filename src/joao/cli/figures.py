@@ -29,13 +29,14 @@ def figure_2(
     from joao.files import make_folder, write_file
     from joao.reporting.paper_figures import draw_figure_2, gamma_markdown
     from joao.reproduce.gamma import cells, compute_missing, is_done, read_record
+    from joao.reproduce.records import Where
 
     output = Output(quiet, as_json)
     silence_lightning()
     wanted = cells(names(only))
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "pre-trainings", len(missing), f"Records: {out}"))
-    done = compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores())
+    done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
     follow(
         output,
         "pre-trainings",

@@ -25,7 +25,7 @@ from joao.cli._shared import (
 from joao.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.finetuning import Finetuned
+    from joao.finetuned import Finetuned
     from joao.training.finetune import FitEpoch
 
 

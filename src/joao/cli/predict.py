@@ -23,7 +23,7 @@ from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.finetuning import Finetuned
+    from joao.finetuned import Finetuned
 
 
 def predict(
@@ -51,7 +51,7 @@ def predict(
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .csv or .npz.")
     check_new(out)
     output = Output(quiet, as_json)
-    from joao.finetuning import load_finetuned
+    from joao.finetuned import load_finetuned
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)

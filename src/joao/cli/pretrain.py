@@ -133,8 +133,9 @@ def pretrain(
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
     from joao.epoch_logs import check_loggers
-    from joao.recipe import make_recipe, read_table, with_settings
+    from joao.recipe import make_recipe, read_table
     from joao.run import check_new_folder
+    from joao.settings import with_settings
 
     check_loggers(logs or (), out)
 

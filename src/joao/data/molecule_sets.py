@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from joao.data._text import table_rows
-from joao.data.base import Dataset, shown
+from joao.data._text import column_names
+from joao.data.base import Dataset
 from joao.data.edge_list import NEEDED
 from joao.data.molecules import featurise, featuriser
 from joao.data.smiles import SMILES_NAMES, MoleculeTable, read_smiles, smiles_pieces
-from joao.errors import UserError
+from joao.errors import UserError, shown
 
 # Starting a process takes as long as reading that many molecules.
 _WORTH_A_PROCESS = 4096
@@ -123,7 +123,7 @@ def holds_molecules(path: Path, columns: Columns) -> bool:
     """Whether a file of text, by its name or its first line, is a table of molecules; otherwise it is an edge list."""
     if ".csv" not in path.name.lower() or columns != Columns():
         return True
-    header = [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+    header = column_names(path)
     if {*NEEDED} <= {*header}:
         return False
     if {*SMILES_NAMES} & {cell.casefold() for cell in header}:

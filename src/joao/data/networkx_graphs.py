@@ -31,8 +31,9 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.base import Array, Dataset, make_dataset, plain_label, shown
-from joao.errors import UserError
+from joao.data.base import Array, Dataset
+from joao.data.making import make_dataset, plain_label
+from joao.errors import UserError, shown
 
 MOST_TAG = 1 << 22  # bytes
 _AT_ONCE = 1 << 18

@@ -35,8 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.data._text import base_name, table_rows, text_lines
-from joao.data.base import shown
-from joao.errors import UserError, nearest
+from joao.errors import UserError, nearest, shown
 
 # In the order of preference.
 SMILES_NAMES = (

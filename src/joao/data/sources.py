@@ -38,7 +38,7 @@ from typing import Any
 from joao.data import _download, _ogb_files
 from joao.data._objects import from_objects
 from joao.data._ogb_files import holds_ogb
-from joao.data._text import table_rows
+from joao.data._text import column_names
 from joao.data.base import Dataset
 from joao.data.cache import SMALLEST_TABLE, kept
 from joao.data.edge_list import read_edge_list
@@ -151,7 +151,7 @@ def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[s
     path = path_of(source, root)
     if not (suffix_of(path) or "").startswith(".csv") or not path.is_file():
         return []
-    return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+    return column_names(path)
 
 
 def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.finetuning import Finetuned
+from joao.finetuned import Finetuned
 from joao.recipe import Part
 from joao.reporting.tables import markdown
 from joao.toml_text import toml_value

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from joao.errors import ProcessLost, UserError
+from joao.errors import ProcessLost, UserError, shortly
 from joao.training.place import Place
 
 try:
@@ -110,8 +110,7 @@ def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabr
     try:
         fabric.launch()
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise ProcessLost(f"the processes did not find each other ({line[:120]}).") from error
+        raise ProcessLost(f"the processes did not find each other ({shortly(error)}).") from error
     finally:
         lightning.setLevel(level)
     return fabric

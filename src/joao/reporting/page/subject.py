@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from joao.data.base import Dataset
 from joao.errors import UserError
-from joao.finetuning import FILE as FINETUNED
+from joao.finetuned import FILE as FINETUNED
 from joao.randomness import numpy_generator
 from joao.recipe import METHODS, Recipe
 from joao.reporting.page.embedding_map import EmbeddingMap, embedding_map
