@@ -220,6 +220,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             random_state=recipe.training.seed,
             device=device,
             precision=trained.info.precision,
+            fast=fast_of(trained.info.fast, trained.info.machine),
         )
         loaded.trained_ = trained
         return loaded
@@ -313,6 +314,15 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise UserError(f"JOAO: augmentations: two members are the same: {name}.")
             pool[name] = member
         return pool
+
+
+def fast_of(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
+    """The parameter ``fast`` of a training, by the path it took; None for the one that its device takes by itself.
+
+    >>> fast_of(False, {"device": "cuda"}), fast_of(False, {"device": "cpu"})
+    (False, None)
+    """
+    return None if is_fast == (machine.get("device") == "cuda") else is_fast
 
 
 def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:

@@ -18,7 +18,7 @@ from torch import nn
 
 from joao.data.base import Dataset
 from joao.errors import UserError, shown
-from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
+from joao.estimator import JOAO, fast_of, graphs_of, tell, warn_of_unknown_labels
 from joao.finetuned import Finetuned, load_finetuned
 from joao.finetuning import finetune
 from joao.options import checked, checked_options
@@ -149,6 +149,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             random_state=info.seed,
             device=device,
             precision=info.precision,
+            fast=fast_of(info.fast, info.machine),
             **cls._more_params(how),
         )
         loaded._keep(finetuned, None)

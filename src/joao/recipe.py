@@ -295,6 +295,8 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mappi
     """The member that ``value`` names; options it leaves out are the ``usual`` ones of that name, or the defaults."""
     if isinstance(value, str):
         value = {"name": value}
+    if isinstance(value, type):
+        raise UserError(f"{place}: {value.__name__} is a class. Give an object of it: {value.__name__}().")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         raise UserError(f"{place}: must be a name or a table with a name, got {value!r}.")
     name = value["name"]

@@ -60,6 +60,8 @@ def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
 
     third = joao(*arguments)
     assert f"{len(names)} cells, {len(names)} done before." in third.out
+    assert "Nothing is left to compute; with another --out it is computed anew." in third.out
+    assert "Nothing is left" not in first.out
 
 
 def test_variants_have_records_and_a_page_of_their_own(joao, short, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, silence_lightning
-from joao.cli._tables import Jobs, Records, follow, names
+from joao.cli._tables import Jobs, Records, follow, names, to_do
 
 Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="those of the paper's figure")]
 Pictures = Annotated[Path, typer.Option("--figures", help="Folder of the pictures: PDF, SVG and PNG.")]
@@ -35,7 +35,7 @@ def figure_2(
     silence_lightning()
     wanted = cells(names(only))
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} pre-trainings, {len(wanted) - len(missing)} done before. Records: {out}")
+    output.say(to_do(len(wanted), "pre-trainings", len(missing), f"Records: {out}"))
     done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
     follow(
         output,

@@ -15,6 +15,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    blank_rows,
     columns_of,
     read_data,
 )
@@ -99,9 +100,8 @@ def _report(
             )
     else:
         result |= {"blank": len(dataset.failures), "scores": scores}
-        blank = f", {len(dataset.failures)} blank rows" if dataset.failures else ""
         tasks = "1 task" if len(finetuned.tasks) == 1 else f"{len(finetuned.tasks)} tasks"
-        output.say(f"{out}: {len(dataset)} {dataset.kind}, {tasks}{blank}.")
+        output.say(f"{out}: {len(dataset)} {dataset.kind}, {tasks}{blank_rows(dataset)}.")
     output.result({**result, "fine_tuned_on": fitted_on})
     if scores is not None:
         optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""

@@ -106,6 +106,7 @@ def pretrain(
         from joao.run import Run
 
         run = Run.open(resume)
+        run.check_unfinished()
         process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
         output = _voice(process, quiet, as_json)
         _tell_threads(run, output)

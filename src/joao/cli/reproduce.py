@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, TwinsTogether, all_cores
-from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show
+from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show, to_do
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.cli.reproduce_all import everything
@@ -93,7 +93,7 @@ def _frozen(
     from joao.reproduce.unsupervised import compute_missing, is_done, read_record
 
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
     done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
     records = [read_record(cell.path(out)) for cell in wanted]
@@ -189,7 +189,7 @@ def _few_labels(
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
     done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores()))
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
@@ -234,7 +234,7 @@ def transfer(
     check_precision(device, precision)
     wanted = cells(names(only), names(methods))
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
     where = Where(out, data_root, device, precision, jobs or all_cores(), encoders)
     needed = list(dict.fromkeys(cell.method for cell in missing))
     trained = pretrain_missing(needed, corpus, where)
@@ -285,7 +285,7 @@ def ogb(
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
     done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores(), encoders))
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]

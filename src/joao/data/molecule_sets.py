@@ -74,7 +74,7 @@ def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
         targets=table.labels[rows] if table.tasks else None,
         target_names=table.tasks,
         failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
-        notices=tuple(notices),
+        notices=(*notices, *dataset.notices),
     )
 
 
@@ -105,7 +105,18 @@ def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), 
         row_of_graph=made.row if made.failures else None,
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in made.failures),
         featuriser=featuriser() or "",
+        notices=_text_behind(name, of_graphs(smiles)),
     )
+
+
+def _text_behind(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
+    """A notice of what RDKit takes for the names of molecules, which stand behind a blank; extensions are read."""
+    rests = ((text, text.split(None, 1)[1:]) for text in smiles)
+    named = [text for text, rest in rests if rest and not rest[0].startswith("|")]
+    if not named:
+        return ()
+    which = f"{len(named)} of {len(smiles)} molecules, the first {shown(named[0])}"
+    return (f"{name}: text behind the SMILES and a blank is left out ({which}).",)
 
 
 def holds_molecules(path: Path, columns: Columns) -> bool:

@@ -99,7 +99,10 @@ def _graphml(path: Path) -> list[Any]:
         TypeError,
         AttributeError,
     ) as error:
-        raise UserError(f"{path}: cannot be read as GraphML ({error}).") from error
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be read as GraphML ({reason}).") from error
     for graph in graphs:
         for what, rows in (("node_default", graph.nodes(data=True)), ("edge_default", graph.edges(data=True))):
             for *_, data in rows:

@@ -251,12 +251,13 @@ def with_interval(gain: Gain | None) -> str:
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown.
+    r"""A table as Markdown; a bar in a cell is no end of it.
 
-    >>> print(markdown(["a", "b"], [["1", "2"]]))
+    >>> print(markdown(["a", "b"], [["1", "2|3"]]))
     | a | b |
     | --- | --- |
-    | 1 | 2 |
+    | 1 | 2\|3 |
     """
     marks = ["---"] * len(header)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, marks, *lines])
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in [header, marks, *lines])
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import torch
 
+from joao.training.device import silence_lightning
+
 Work = TypeVar("Work")
 
 
@@ -33,7 +35,7 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             torch.set_num_threads(threads)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         with without_interrupts():
             tasks = {pool.submit(compute, work): work for work in works}
         try:
@@ -46,6 +48,12 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """What a new process does first."""
+    torch.set_num_threads(1)
+    silence_lightning()
 
 
 @contextmanager

@@ -88,6 +88,11 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
+def silence_lightning() -> None:
+    """Keeps Lightning's advice on devices and precision out of what this process prints."""
+    lightning.setLevel("WARNING")
+
+
 def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabric:
     """Lightning's handle on one device, or on that of this process, which then joins the others."""
     check_precision(device, precision)
