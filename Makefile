@@ -28,8 +28,9 @@ help:
 	@echo "Setting up a virtual environment in .venv (a few minutes the first time) ..."
 	@$(PYTHON) -c "import sys; sys.exit('joao needs Python 3.11 or 3.12, this is ' + sys.version.split()[0] + '. Use: make PYTHON=python3.12') if not (3, 11) <= sys.version_info[:2] <= (3, 12) else None"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,molecules,baselines]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev,molecules,baselines]'
 	@touch .venv/installed
+	@echo "Set up. The program is .venv/bin/joao; after 'source .venv/bin/activate' it is joao."
 
 setup: .venv/installed
 

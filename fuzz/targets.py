@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from joao.data import packed
+from joao.data import form, packed
 from joao.data.base import Dataset
 from joao.data.pieces import rows_of
 from joao.data.shard_writer import ShardWriter
@@ -64,7 +64,7 @@ def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
 def check(source: Dataset | Shards) -> None:
     """What a reader gives must be what a data set promises."""
     for piece in [source] if isinstance(source, Dataset) else [source.whole(), source[: min(len(source), 8)]]:
-        packed.check(piece)
+        form.check_form(piece)
         assert len(piece.fingerprint) == 16
 
 

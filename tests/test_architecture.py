@@ -1,6 +1,7 @@
 """The layers of the package, and what none of its files may do."""
 
 import ast
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,18 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Members of one line do not import one another.
 LAYERS = (
     ("errors", "catalogue", "atoms", "ogb_codes"),
-    ("graphs", "randomness", "files", "pair_table", "memory", "provenance", "shipped", "strengths", "toml_text"),
+    (
+        "graphs",
+        "randomness",
+        "files",
+        "pair_table",
+        "memory",
+        "options",
+        "provenance",
+        "shipped",
+        "strengths",
+        "toml_text",
+    ),
     ("padded",),
     ("kernels",),
     ("data", "padded_store"),
@@ -22,10 +34,10 @@ LAYERS = (
     ("training",),
     ("evaluation",),
     ("recipe", "tensor_files", "epoch_lines"),
-    ("building", "run"),
+    ("building", "run", "settings"),
     ("trained",),
     ("keeping", "epoch_logs"),
-    ("experiment",),
+    ("experiment", "finetuned"),
     ("finetuning",),
     ("scoring", "estimator"),
     ("finetuned_estimator",),
@@ -86,6 +98,15 @@ def ids(paths):
 
 def test_every_block_has_a_layer():
     assert {block_of(name_of(path)) for path in FILES} - ENTRY_POINTS - {"recipes"} == set(LEVEL)
+
+
+def test_the_drawing_has_every_block_below_what_it_may_import():
+    text = (ROOT.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    drawn = [line[:74].split() for line in text.split("```")[1].splitlines()]  # words of explanation stand behind
+    line_of = {name: number for number, names in enumerate(drawn) for name in names if name not in "│→"}
+    assert set(line_of) == set(LEVEL)
+    for own, other in product(LEVEL, LEVEL):
+        assert LEVEL[own] >= LEVEL[other] or line_of[own] <= line_of[other], f"{own} is drawn below {other}"
 
 
 INSIDE = [path for path in FILES if block_of(name_of(path)) in LEVEL]

@@ -23,7 +23,8 @@ with warnings.catch_warnings():
 
 import joao
 from joao.data.synthetic import random_graphs
-from joao.finetuning import finetune, load_finetuned
+from joao.finetuned import load_finetuned
+from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.trained import initial
 from joao.training.finetune import Finetune

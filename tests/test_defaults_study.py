@@ -18,7 +18,7 @@ from joao.encoders import Gin
 from joao.errors import UserError
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.pretrain import Pretraining
 
 
@@ -211,7 +211,7 @@ def test_records_are_those_of_the_estimator_and_are_written_once(defaults, data,
         "default": one,
         "log": np.sign(one) * np.log(1 + np.abs(one)),
         "two_seeds": np.hstack([one, other]),
-        "untrained": untrained(recipe, data, Features.fixed_on(data, "constant"), device="cpu").numpy(),
+        "untrained": initial(recipe, data, Features.fixed_on(data, "constant"), device="cpu").embed(data).numpy(),
     }
     for name, rows in by_hand.items():
         scores = evaluate_embeddings(rows, data.classes, partitions=[0]).to_json()

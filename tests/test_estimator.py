@@ -1,6 +1,7 @@
 """JOAO behaves like any scikit-learn transformer, on lists of graphs."""
 
 import dataclasses
+import json
 import pickle
 import subprocess
 import sys
@@ -227,6 +228,7 @@ def test_strengths_reach_the_recipe():
         ({"augmentations": []}, "JOAO: augmentations: must be a list such as"),
         ({"augmentations": ["nodedrop"]}, "Did you mean 'node_drop'"),
         ({"augmentations": ["node_drop", Double()]}, "augmentations are all names or all objects; 'node_drop' is not"),
+        ({"augmentations": [Double]}, "augmentations: Double is a class. Give an object of it: Double()."),
         ({"augmentations": [Double(), Double(), Double()]}, "two members are the same"),
         ({"encoder": "gat"}, "unknown encoder 'gat'"),
         ({"policy": 3}, "policy: must be a name or a table"),
@@ -411,6 +413,18 @@ def test_loading_keeps_every_setting(tmp_path):
     loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
     assert (loaded.method, loaded.max_degree, loaded.training) == ("graphcl", 3, settings)
     assert clone(loaded)._recipe() == model.trained_.recipe
+
+
+@pytest.mark.parametrize(
+    ("device", "is_fast", "fast"),
+    [("cpu", False, None), ("cpu", True, True), ("cuda", True, None), ("cuda", False, False)],
+)
+def test_loading_keeps_the_path_that_was_asked_for(fitted, tmp_path, device, is_fast, fast):
+    fitted.save(tmp_path / "run")
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    info["machine"]["device"], info["fast"] = device, is_fast
+    (tmp_path / "run" / "run.json").write_text(json.dumps(info))
+    assert joao.JOAO.load(tmp_path / "run", device="cpu").fast is fast
 
 
 def test_a_loaded_model_does_not_fit_again_without_its_own_augmentations(tmp_path):

@@ -23,7 +23,7 @@ from joao.graphs import GraphBatch, GraphStore
 from joao.objectives import OBJECTIVES, NtXent, PairObjective
 from joao.recipe import METHODS, make_recipe
 from joao.run import Run
-from joao.trained import load_run, untrained
+from joao.trained import initial, load_run
 from joao.training import pretrain as training_module
 from joao.training.model import embed
 from joao.training.order import Order
@@ -401,13 +401,13 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
         x = (hidden - mean) / torch.sqrt(variance + 1e-5)
         pooled.append(torch.zeros(len(store), x.shape[1]).index_add(0, batch.graph_of_node, x))
 
-    calibrated = untrained(recipe, GRAPHS, features, device="cpu")
+    calibrated = initial(recipe, GRAPHS, features, device="cpu").embed(GRAPHS)
     torch.testing.assert_close(calibrated, torch.cat(pooled, dim=1).detach(), atol=1e-4, rtol=1e-4)
     straw_man = embed(encoder, store)
-    assert torch.equal(untrained(recipe, GRAPHS, features, calibrated=False, device="cpu"), straw_man)
+    assert torch.equal(initial(recipe, GRAPHS, features, calibrated=False, device="cpu").embed(GRAPHS), straw_man)
     assert not torch.allclose(calibrated, straw_man, atol=1e-2)
     in_small_batches = make_recipe({"training": {"batch_size": 5}})
-    assert not torch.equal(untrained(in_small_batches, GRAPHS, features, device="cpu"), calibrated)
+    assert not torch.equal(initial(in_small_batches, GRAPHS, features, device="cpu").embed(GRAPHS), calibrated)
 
 
 def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
@@ -421,7 +421,9 @@ def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
 def test_untrained_does_not_depend_on_the_pretraining():
     features = Features.fixed_on(GRAPHS)
     first, second = (
-        untrained(make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu")
+        initial(make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu").embed(
+            GRAPHS
+        )
         for method, epochs in (("joao", 1), ("joaov2", 9))
     )
     assert torch.equal(first, second)
@@ -490,10 +492,10 @@ def test_own_encoder_is_needed_at_load(tmp_path):
     trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
     with pytest.raises(UserError, match=r"trained with its owner's encoder\. Load it in Python"):
         load_run(tmp_path / "run", device="cpu")
-    loaded = load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=NodeSum(4)))
+    loaded = load_run(tmp_path / "run", device="cpu", encoder=NodeSum(4))
     assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
     with pytest.raises(UserError, match="its weights do not fit"):
-        load_run(tmp_path / "run", device="cpu", own=OwnParts(encoder=Gin(4)))
+        load_run(tmp_path / "run", device="cpu", encoder=Gin(4))
 
 
 def test_own_augmentations_are_not_needed_at_load(tmp_path):

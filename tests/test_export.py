@@ -22,7 +22,8 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.experiment import pretrain
 from joao.export import export
-from joao.finetuning import finetune, load_finetuned
+from joao.finetuned import load_finetuned
+from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.run import FILE_FORMAT, Run
 from joao.shipped import shipped, shipped_names

@@ -11,15 +11,16 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from joao.building import OwnParts
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import hold_out
 from joao.experiment import pretrain
-from joao.finetuning import FILE, FORMAT, finetune, load_finetuned
+from joao.finetuned import FILE, FORMAT, load_finetuned
+from joao.finetuning import finetune
 from joao.randomness import numpy_generator, torch_generator
 from joao.recipe import make_recipe
-from joao.trained import initial, load_run, untrained
+from joao.trained import initial, load_run
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
 
@@ -128,7 +129,7 @@ def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
     assert same(copied(first.classifier), copied(second.classifier))
     assert not same(copied(tuned(trained).classifier), copied(tuned(blank).classifier))
     frozen = tuned(trained, from_scratch=True, how=dataclasses.replace(HOW, frozen=True))
-    expected = untrained(RECIPE, GRAPHS, trained.info.features, device="cpu")
+    expected = initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS)
     torch.testing.assert_close(frozen.trained.embed(GRAPHS), expected, rtol=0, atol=0)
 
 
@@ -270,7 +271,7 @@ def test_an_encoder_of_ones_own(tmp_path):
     found.save(tmp_path / "tuned")
     with pytest.raises(UserError, match="Load it in Python"):
         load_finetuned(tmp_path / "tuned", device="cpu")
-    loaded = load_finetuned(tmp_path / "tuned", device="cpu", own=OwnParts(encoder=NodeSum()))
+    loaded = load_finetuned(tmp_path / "tuned", device="cpu", encoder=NodeSum())
     assert torch.equal(loaded.predict_logits(UNSEEN), found.predict_logits(UNSEEN))
     with pytest.raises(UserError, match="the encoder is its owner's, and how it was before training is not known"):
         tuned(trained, from_scratch=True)

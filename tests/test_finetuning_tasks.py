@@ -12,7 +12,8 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.splits import split_graphs
 from joao.experiment import pretrain
-from joao.finetuning import FILE, finetune, load_finetuned
+from joao.finetuned import FILE, load_finetuned
+from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.training.finetune import Finetune
 
@@ -87,7 +88,7 @@ def test_scores_are_those_of_the_held_out_graphs(found):
                 expected = {"rmse": np.sqrt((errors**2).mean()), "mae": np.abs(errors).mean(), "rmse_of_mean": of_mean}
             assert figures == pytest.approx({**expected, "labels": int(measured.sum())}, rel=1e-4)
     info = found.info
-    assert (info.num_train, info.num_validation, info.num_test) == tuple(map(len, vars(split).values()))
+    assert (info.num_train, info.num_validation, info.num_test) == tuple(map(len, split))
     assert (info.split, info.validation_share, info.test_share) == ("random", 0.2, 0.2)
 
 

@@ -32,7 +32,7 @@ from joao.padded_store import PaddedStore
 from joao.randomness import seeded
 from joao.recipe import make_recipe
 from joao.run import Run
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
@@ -524,7 +524,7 @@ def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
 def test_machines_side_by_side_score_as_libsvm_does(dataset):
     classes = np.asarray(dataset.classes)
     recipe = make_recipe({"data": "MUTAG"})
-    embeddings = untrained(recipe, dataset, Features.fixed_on(dataset), device="cpu").numpy()
+    embeddings = initial(recipe, dataset, Features.fixed_on(dataset), device="cpu").embed(dataset).numpy()
     for kernel in ("rbf", "linear"):
         one_by_one, together = (
             evaluate_embeddings(embeddings, classes, partitions=[0], kernel=kernel, device=device)

@@ -1,10 +1,12 @@
 """Oracle: memory of known size, taken and given back."""
 
+import time
+
 import numpy as np
 import pytest
 
 from joao import memory
-from joao.memory import how_measured, peak_memory
+from joao.memory import how_measured, measured, peak_memory
 
 
 @pytest.mark.skipif(peak_memory(lambda: None, "cpu") is None, reason="this system does not tell a peak")
@@ -22,3 +24,7 @@ def test_where_the_mark_cannot_be_set_back_nothing_is_claimed(monkeypatch, tmp_p
     monkeypatch.setattr(memory, "_RESET", tmp_path / "nowhere" / "clear_refs")
     assert peak_memory(lambda: None, "cpu") is None
     assert how_measured("cpu").startswith("not measured")
+    done = []
+    made, seconds, said = measured(lambda: done.append("once") or time.sleep(0.05) or "made", "cpu")
+    assert (made, done, said["peak bytes"]) == ("made", ["once"], None)
+    assert 0.05 <= seconds < 5

@@ -296,6 +296,19 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     assert contents(tmp_path / "run") == {"mine.txt": b"precious"}
 
 
+def test_an_unfinished_run_in_the_way_can_be_gone_on_with(unfinished):
+    with pytest.raises(UserError) as told:
+        check_new_folder(unfinished.folder)
+    assert str(told.value).endswith(
+        f"It is a run that is not finished. Go on: joao pretrain --resume {unfinished.folder}"
+    )
+
+
+def test_a_finished_run_in_the_way_cannot(finished):
+    with pytest.raises(UserError, match=r"exists already. Choose another name or remove it first.$"):
+        check_new_folder(finished.folder)
+
+
 def test_a_run_is_not_overwritten(finished):
     before = contents(finished.folder)
     with pytest.raises(UserError, match="exists already"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from joao.baselines.histogram import histogram
+from joao.baselines import Histogram
 from joao.building import OwnParts
 from joao.data import read
 from joao.data.sources import BUNDLED
@@ -20,7 +20,7 @@ from joao.experiment import pretrain
 from joao.finetuning import finetune
 from joao.recipe import make_recipe
 from joao.scoring import REFERENCES, evaluate
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
@@ -76,8 +76,8 @@ def test_all_are_scored_on_the_shared_folds(record):
 def test_each_score_is_that_of_its_own_vectors(trained, record):
     vectors = {
         "run": trained.embed(GRAPHS).numpy(),
-        "untrained": untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").numpy(),
-        "histogram": histogram(GRAPHS),
+        "untrained": initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
+        "histogram": Histogram().fit_transform(GRAPHS),
     }
     for name, embeddings in vectors.items():
         assert record[name] == evaluate_embeddings(embeddings, GRAPHS.classes, **SETTINGS).to_json()
@@ -149,5 +149,5 @@ def test_shuffled_labels_score_like_chance(monkeypatch):
 def test_twins_together(trained):
     twice, together = GRAPHS[np.r_[0:24, 0:24]], np.r_[0:24, 0:24]
     record = evaluate(trained, twice, **SETTINGS, twins_together=True, device="cpu")
-    for name, rows in (("histogram", histogram(twice)), ("run", trained.embed(twice).numpy())):
+    for name, rows in (("histogram", Histogram().fit_transform(twice)), ("run", trained.embed(twice).numpy())):
         assert record[name] == evaluate_embeddings(rows, twice.classes, **SETTINGS, groups=together).to_json()

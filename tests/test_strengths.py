@@ -10,7 +10,8 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.experiment import pretrain
 from joao.pair_table import PairTable
-from joao.recipe import METHODS, POOL, make_recipe, pool_name, with_settings
+from joao.recipe import METHODS, POOL, make_recipe, pool_name
+from joao.settings import with_settings
 from joao.strengths import at_every_strength, strength_law
 
 LEARNED = make_recipe({"method": "joao_strengths", "strengths": {0.1: 1, 0.2: 2, 0.4: 5}})

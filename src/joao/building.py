@@ -69,8 +69,8 @@ def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
     }
 
 
-def build_objective(recipe: Recipe, own: OwnParts | None) -> Objective:
-    if own is not None and own.objective is not None:
+def build_objective(recipe: Recipe, own: OwnParts) -> Objective:
+    if own.objective is not None:
         return own.objective
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from joao.data.base import Dataset, plain_label, shown
-from joao.errors import UserError
+from joao.data.base import Dataset
+from joao.data.making import plain_label
+from joao.errors import UserError, shown
 from joao.estimator import JOAO
+from joao.finetuned import Finetuned
 from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, as_numbers, is_gap, task_names
-from joao.finetuning import Finetuned
 from joao.training.finetune import Finetune
 
 
@@ -49,7 +50,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.finetuning.Finetuned`.
+        finetuned_: all of it, see :class:`joao.finetuned.Finetuned`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")

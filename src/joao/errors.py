@@ -87,3 +87,14 @@ def plain(text: str) -> str:
     """
     is_shown = text.isprintable()
     return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def shown(value: object) -> str:
+    """A value for a message: on one line, and short."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def shortly(error: object) -> str:
+    """What another program says of an error, likewise."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import inspect
 import os
@@ -24,7 +23,7 @@ from joao.augmentations import Augmentation
 from joao.building import OwnParts
 from joao.catalogue import snake_case
 from joao.data import listing, read, read_whole
-from joao.data.base import Dataset, offsets_of, shown
+from joao.data.base import Dataset, offsets_of
 from joao.data.features import Features
 from joao.data.molecules import featurise, featuriser
 from joao.data.shard_index import holds_shards
@@ -33,7 +32,7 @@ from joao.data.smiles import SMILES_NAMES
 from joao.data.sources import WELL_KNOWN
 from joao.encoders import ENCODERS, Encoder
 from joao.epoch_logs import Logger
-from joao.errors import JoaoNotice, UserError
+from joao.errors import JoaoNotice, UserError, shown
 from joao.experiment import pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable
@@ -140,9 +139,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
         pipelines, is not looked at."""
-        dataset = _shards_of(X) or dataclasses.replace(
-            graphs_of(X), classes=None, class_names=(), targets=None, target_names=()
-        )
+        dataset = _shards_of(X) or graphs_of(X).without_labels()
         self.trained_ = pretrain(
             self._recipe(dataset.kind),
             dataset,
@@ -203,7 +200,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
         """A fitted transformer from a run folder; ``encoder`` is needed where the run had one of its owner's."""
-        trained = load_run(Path(folder), device=device, own=OwnParts(encoder=encoder))
+        trained = load_run(Path(folder), device=device, encoder=encoder)
         recipe = trained.recipe
         loaded = cls(
             _method_of(recipe),
@@ -223,6 +220,7 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             random_state=recipe.training.seed,
             device=device,
             precision=trained.info.precision,
+            fast=fast_of(trained.info.fast, trained.info.machine),
         )
         loaded.trained_ = trained
         return loaded
@@ -316,6 +314,15 @@ class JOAO(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise UserError(f"JOAO: augmentations: two members are the same: {name}.")
             pool[name] = member
         return pool
+
+
+def fast_of(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
+    """The parameter ``fast`` of a training, by the path it took; None for the one that its device takes by itself.
+
+    >>> fast_of(False, {"device": "cuda"}), fast_of(False, {"device": "cpu"})
+    (False, None)
+    """
+    return None if is_fast == (machine.get("device") == "cuda") else is_fast
 
 
 def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:

@@ -86,17 +86,18 @@ def pretrain(
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
     check_loggers(loggers, folder)
+    own = own or OwnParts()
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
         loggers = list(dict.fromkeys([*loggers, *logs_of(run.folder)]))
         fast = run.info.fast if fast is None else fast
-        _check_same(run, recipe, dataset, own or OwnParts(), fast, precision)
+        _check_same(run, recipe, dataset, own, fast, precision)
     place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
     if not place.started:
         check_several(build_objective(recipe, own), fast)
         options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
-        pool = list((own or OwnParts()).augmentations or build_pool(recipe))
+        pool = list(own.augmentations or build_pool(recipe))
         with telling(on_epoch, loggers, pool, folder) as tell:
             return _in_own_processes(place, recipe, dataset, folder, own, tell, options)
     fabric = make_fabric(device, precision, place)
@@ -114,7 +115,7 @@ def pretrain(
         fast=training.is_fast,
         devices=place.devices,
         num_nodes=place.num_nodes,
-        own=(own or OwnParts()).described(),
+        own=own.described(),
     )
     with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
         metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
@@ -182,7 +183,7 @@ def _in_own_processes(
     recipe: Recipe,
     dataset: Dataset | Shards,
     folder: Path | None,
-    own: OwnParts | None,
+    own: OwnParts,
     on_epoch: OnEpoch,
     options: Mapping[str, Any],
 ) -> Trained:
@@ -192,7 +193,7 @@ def _in_own_processes(
         arguments = recipe, dataset, further, Path(handed_over) / "run"
         for epoch in in_processes(_one_process, arguments, place):
             on_epoch(epoch)
-        return load_run(arguments[-1], device=options["device"], own=own)
+        return load_run(arguments[-1], device=options["device"], encoder=own.encoder)
 
 
 def _one_process(

@@ -24,7 +24,7 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.estimator import JOAO
 from joao.files import check_new, write_file
-from joao.finetuning import FILE, kind_predicted, load_finetuned
+from joao.finetuned import FILE, kind_predicted, load_finetuned
 from joao.graphs import GraphStore
 from joao.provenance import shortened
 from joao.randomness import numpy_generator

@@ -16,12 +16,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from joao.building import OwnParts
-from joao.data.base import Dataset, shown
-from joao.errors import UserError
-from joao.estimator import JOAO, graphs_of, tell, warn_of_unknown_labels
-from joao.finetuning import Finetuned, finetune, load_finetuned
-from joao.recipe import Recipe, checked, checked_options, make_recipe
+from joao.data.base import Dataset
+from joao.errors import UserError, shown
+from joao.estimator import JOAO, fast_of, graphs_of, tell, warn_of_unknown_labels
+from joao.finetuned import Finetuned, load_finetuned
+from joao.finetuning import finetune
+from joao.options import checked, checked_options
+from joao.recipe import Recipe, make_recipe
 from joao.shipped import model_path
 from joao.trained import Trained, initial, load_run
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
@@ -37,7 +38,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
 
     Attributes:
-        kinds: of labels that it predicts, see :mod:`joao.finetuning`.
+        kinds: of labels that it predicts, see :mod:`joao.finetuned`.
         y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
@@ -130,7 +131,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
         """A fitted estimator from its folder; ``encoder`` is needed where the run had one of its owner's."""
-        finetuned = load_finetuned(Path(folder), device=device, own=OwnParts(encoder=encoder))
+        finetuned = load_finetuned(Path(folder), device=device, encoder=encoder)
         if finetuned.kind not in cls.kinds:
             other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
             raise UserError(f"{folder}: predicts {finetuned.kind}, not {cls.kinds[0]}. Load it with {other}.load.")
@@ -148,6 +149,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             random_state=info.seed,
             device=device,
             precision=info.precision,
+            fast=fast_of(info.fast, info.machine),
             **cls._more_params(how),
         )
         loaded._keep(finetuned, None)
@@ -190,7 +192,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Further arguments of the constructor, as a loaded one was fine-tuned."""
 
     def _predicted(self, X: Any) -> NDArray[np.float32]:
-        """``(G, C)`` see :meth:`joao.finetuning.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
+        """``(G, C)`` see :meth:`joao.finetuned.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
         check_is_fitted(self)
         dataset = graphs_of(X, may_be_empty=True)
         predicted = self._predicted_of(dataset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -107,6 +107,11 @@ class GraphBatch:
     def edge_index(self) -> Tensor:
         """``(2, E)``, as torch-geometric's convolutions take it."""
         return torch.stack([self.source, self.target])
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """What it is made of, for a model in the hands of what knows tensors and no batch of graphs."""
+        return self.x, self.source, self.target, self.graph_of_node, self.num_graphs, self.edge_attr
 
     @cached_property
     def nodes_per_graph(self) -> Tensor:

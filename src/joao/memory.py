@@ -1,14 +1,18 @@
-"""The most memory that something takes while it runs."""
+"""The time, and the most memory, that something takes while it runs."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+
+Made = TypeVar("Made")
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -30,12 +34,28 @@ def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | 
         torch.cuda.synchronize(device)
         return int(torch.cuda.max_memory_allocated(device) - before)
     if not _can_reset():
+        run()
         return None
     _return_freed()
     _RESET.write_text("5")
     before = _resident("VmRSS")
     run()
     return max(0, _resident("VmHWM") - before)
+
+
+def measured(make: Callable[[], Made], device: torch.device | str) -> tuple[Made, float, dict[str, Any]]:
+    """What ``make`` makes, the seconds it took, and what records say of its memory."""
+    made: list[Made] = []
+    seconds = 0.0
+
+    def timed() -> None:
+        nonlocal seconds
+        started = time.perf_counter()
+        made.append(make())
+        seconds = time.perf_counter() - started
+
+    peak = peak_memory(timed, device)
+    return made[0], seconds, {"peak bytes": peak, "memory": how_measured(device)}
 
 
 def how_measured(device: torch.device | str) -> str:

@@ -23,16 +23,11 @@ three members of the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` giv
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import math
 import tomllib
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
 from joao.data.features import CODES, CODES_OF_KIND, RULES
@@ -40,6 +35,7 @@ from joao.encoders import ENCODERS
 from joao.errors import UserError, nearest
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
+from joao.options import checked, checked_options
 from joao.policies import POLICIES
 from joao.strengths import at_every_strength, strength_law
 from joao.toml_text import toml_value
@@ -56,7 +52,7 @@ CATALOGUES: dict[str, dict[str, type[Any]]] = {
 POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
 # Objectives of nodes look at graphs as they are, unless a recipe says otherwise.
-_ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
+ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
 
 METHODS: dict[str, dict[str, Any]] = {
     "joao": {"objective": "nt_xent", "policy": "min_max", "heads": "shared_head"},
@@ -69,13 +65,13 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "graphcl": {"objective": "nt_xent", "policy": "rule_pool", "heads": "shared_head"},
     "uniform": {"objective": "nt_xent", "policy": "uniform", "heads": "shared_head"},
-    "gae": {"objective": "edge_reconstruction", **_ONE_VIEW},
-    "edge_pred": {"objective": "edge_reconstruction", **_ONE_VIEW},
-    "infomax": {"objective": "infomax", **_ONE_VIEW},
-    "infograph": {"objective": "info_graph", **_ONE_VIEW},
-    "mvgrl": {"objective": "multi_view", **_ONE_VIEW},
-    "context_pred": {"objective": "context_prediction", **_ONE_VIEW},
-    "attr_masking": {"objective": "attribute_masking", **_ONE_VIEW},
+    "gae": {"objective": "edge_reconstruction", **ONE_VIEW},
+    "edge_pred": {"objective": "edge_reconstruction", **ONE_VIEW},
+    "infomax": {"objective": "infomax", **ONE_VIEW},
+    "infograph": {"objective": "info_graph", **ONE_VIEW},
+    "mvgrl": {"objective": "multi_view", **ONE_VIEW},
+    "context_pred": {"objective": "context_prediction", **ONE_VIEW},
+    "attr_masking": {"objective": "attribute_masking", **ONE_VIEW},
 }
 
 _OF_OGB = {
@@ -103,8 +99,6 @@ _SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
 
 # Layers of an encoder, and members of a pool.
 MOST = 256
-# Given by the experiment, not by the recipe.
-_GIVEN = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
 
 
 @dataclass(frozen=True)
@@ -193,91 +187,6 @@ def parsed_table(text: str, place: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: is not TOML ({error}).") from error
-
-
-def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """A copy of ``table`` with ``key=value`` settings, dots reaching into parts.
-
-    A part that gets another name loses its options, and a method renames its parts.
-
-    >>> with_settings({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
-    {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
-    >>> with_settings({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
-    {'policy': {'name': 'uniform'}, 'method': 'uniform'}
-    """
-    result = dict(table)
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals or not key:
-            raise UserError(f"--set {setting}: must have the form key=value, for example training.epochs=5.")
-        value = _parsed(text)
-        first, dot, second = key.partition(".")
-        if not dot:
-            if first == "method" and isinstance(value, str):
-                result = _with_method(result, value)
-            result[first] = value
-            continue
-        part = result.get(first, {})
-        if isinstance(part, str):
-            part = {"name": part}
-        if not isinstance(part, Mapping):
-            raise UserError(f"--set {setting}: '{first}' has no keys inside it. Set it whole: {first}=[...].")
-        result[first] = _renamed(part, value) if second == "name" else {**part, second: value}
-    return result
-
-
-def _with_method(table: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """A copy of ``table`` whose parts, where it says any, are those of ``method``."""
-    chosen, result = METHODS.get(method, {}), dict(table)
-    for key in chosen.keys() & table.keys() - {"strengths"}:
-        result[key] = list(chosen[key]) if key == "augmentations" else _renamed(table[key], chosen[key])
-    if chosen and "augmentations" not in chosen and _has_one_view(table):
-        result.pop("augmentations", None)
-    if chosen and ("strengths" in chosen) != _learns_strengths(table) and _is_pool(result.get("augmentations")):
-        result["augmentations"] = _without_strengths(result["augmentations"])
-    return result
-
-
-def _has_one_view(table: Mapping[str, Any]) -> bool:
-    """Whether the pool of ``table`` is the one that its objective of nodes brought along."""
-    pool = table.get("augmentations")
-    if not _is_pool(pool) or tuple(map(_name, pool)) != _ONE_VIEW["augmentations"]:
-        return False
-    objective = _name(table.get("objective", METHODS.get(str(table.get("method")), {}).get("objective")))
-    return any(parts["objective"] == objective for parts in METHODS.values() if "augmentations" in parts)
-
-
-def _learns_strengths(table: Mapping[str, Any]) -> bool:
-    """Whether the pool of ``table`` is one that a method which learns strengths made."""
-    pool, policy = table.get("augmentations"), _name(table.get("policy"))
-    learning = any(parts["policy"] == policy for parts in METHODS.values() if "strengths" in parts)
-    return learning and _is_pool(pool) and len(set(map(_name, pool))) < len(pool)
-
-
-def _without_strengths(pool: Sequence[Any]) -> list[Any]:
-    """The members of a pool, each name once and without its strength, which a method is to choose anew."""
-    first = {_name(part): part for part in reversed(pool)}
-    members = [first[name] for name in dict.fromkeys(map(_name, pool))]
-    return [_without(part, "strength") if isinstance(part, Mapping) else part for part in members]
-
-
-def _without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if name != key}
-
-
-def _name(part: Any) -> Any:
-    return part.get("name") if isinstance(part, Mapping) else part
-
-
-def _is_pool(value: Any) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, list | tuple) and all(isinstance(_name(part), str) for part in value)
-
-
-def _renamed(part: Any, name: Any) -> Any:
-    """The part under another name; options that were another member's are left out."""
-    if not isinstance(part, Mapping) or part.get("name", name) != name:
-        return {"name": name}
-    return {**part, "name": name}
 
 
 def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "graphs") -> Recipe:
@@ -397,6 +306,8 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mappi
     """The member that ``value`` names; options it leaves out are the ``usual`` ones of that name, or the defaults."""
     if isinstance(value, str):
         value = {"name": value}
+    if isinstance(value, type):
+        raise UserError(f"{place}: {value.__name__} is a class. Give an object of it: {value.__name__}().")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         raise UserError(f"{place}: must be a name or a table with a name, got {value!r}.")
     name = value["name"]
@@ -405,52 +316,3 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mappi
         raise UserError(f"{place}: unknown {family} '{name}'. {nearest(name, members)}")
     options = {**usual.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
     return Part(name, checked_options(members[name], options, f"{place}: {name}"))
-
-
-def checked_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
-    """The complete options of a class: those given, checked, and the defaults of the others."""
-    if not isinstance(given, Mapping):
-        raise UserError(f"{place}: must be a table, got {given!r}.")
-    parameters = {
-        name: parameter for name, parameter in inspect.signature(member).parameters.items() if name not in _GIVEN
-    }
-    for key in given:
-        if key not in parameters:
-            raise UserError(f"{place}: unknown key '{key}'. {nearest(key, parameters) if parameters else ''}".rstrip())
-    hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
-    return {
-        name: checked(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
-        for name, parameter in parameters.items()
-    }
-
-
-def checked(value: Any, hint: Any, place: str) -> Any:
-    """``value`` as the type that ``hint`` wants, or a complaint."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
-        if value is None and len(choices) < len(typing.get_args(hint)):
-            return None
-        is_list = isinstance(value, list | tuple)
-        hint = next((choice for choice in choices if (choice in (str, float, int, bool)) != is_list), choices[0])
-    if hint is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
-        if abs(int(value)) >= 2**63:
-            raise UserError(f"{place} must have 64 bits at most, got {value}.")
-        return int(value)
-    if hint is str and isinstance(value, str) and any(0xD800 <= ord(character) < 0xE000 for character in value):
-        raise UserError(f"{place} must be text in UTF-8, got {value!r}. Rename the file.")
-    if hint in (bool, str) and isinstance(value, hint):
-        return value
-    if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
-        inside = typing.get_args(hint)[0]
-        return [checked(each, inside, place) for each in value]
-    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, "a list")
-    raise UserError(f"{place} must be {wanted}, got {value!r}.")
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text

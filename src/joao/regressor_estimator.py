@@ -12,8 +12,8 @@ from sklearn.metrics import r2_score
 
 from joao.data.base import Dataset
 from joao.errors import UserError
+from joao.finetuned import Finetuned
 from joao.finetuned_estimator import FinetunedEstimator, as_numbers, task_names
-from joao.finetuning import Finetuned
 from joao.training.finetune import Finetune
 
 
@@ -42,7 +42,7 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.finetuning.Finetuned`.
+        finetuned_: all of it, see :class:`joao.finetuned.Finetuned`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")

@@ -6,7 +6,7 @@
 ``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
-``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuning`
+``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.finetuned`
 ``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.epoch_logs`
 =========================  =========================================================================================
 
@@ -184,6 +184,11 @@ class Run:
         except OSError as error:
             raise NotWritten(f"{path}: cannot be written ({error.strerror}).") from error
 
+    def check_unfinished(self) -> None:
+        """Refuses to go on with what is complete."""
+        if self.info.finished:
+            raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
+
     def checkpoints(self) -> list[Path]:
         """The files of its checkpoints, newest first."""
         return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
@@ -201,8 +206,7 @@ class Run:
         A damaged checkpoint is passed over, with a notice, if there is an older one; it is then removed, as is what
         a process that was killed left half written.
         """
-        if self.info.finished:
-            raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
+        self.check_unfinished()
         damaged: dict[Path, str] = {}
         for path in self.checkpoints():
             try:
@@ -276,10 +280,19 @@ def read_text(run: Path, name: str) -> str | None:
 def check_new_folder(folder: Path) -> None:
     """Refuses a folder with something in it, and a place that cannot be written to, before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists already. Choose another name or remove it first.")
+        raise UserError(f"{folder}: exists already. Choose another name or remove it first.{_unfinished(folder)}")
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+
+
+def _unfinished(folder: Path) -> str:
+    """How to go on with what is in the way, if it is a run that is not finished."""
+    try:
+        run = Run.open(folder)
+    except UserError:
+        return ""
+    return "" if run.info.finished else f" It is a run that is not finished. {run.how_to_go_on()}"
 
 
 def _check_info(info: RunInfo) -> None:

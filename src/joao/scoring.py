@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.histogram import histogram
+from joao.baselines import Histogram
 from joao.data.base import Dataset
 from joao.data.twins import twins
 from joao.errors import UserError
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.unsupervised import Scores, evaluate_embeddings, shuffled
 from joao.provenance import command, machine, versions
-from joao.trained import Trained, untrained
+from joao.trained import Trained, initial
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")
@@ -79,9 +79,9 @@ def evaluate(
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     vectors = {
-        "histogram": histogram(dataset),
-        "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device=device).numpy(),
-        "untrained": untrained(recipe, dataset, features, device=device).numpy(),
+        "histogram": Histogram().fit_transform(dataset),
+        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device=device).embed(dataset).numpy(),
+        "untrained": initial(recipe, dataset, features, device=device).embed(dataset).numpy(),
         "run": trained.embed(dataset).numpy(),
     }
     scores: dict[str, Scores] = {}

@@ -12,8 +12,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from joao.data.base import as_bytes
-from joao.data.packed import shortly
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 from joao.files import write_file
 
 CHECKSUM_KEY = "joao.checksum"

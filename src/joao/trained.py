@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.building import OwnParts, build_encoder, calibrate_by_recipe, check_input
+from joao.building import build_encoder, calibrate_by_recipe, check_input
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
 from joao.data.shards import Shards
 from joao.encoders import Encoder
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 from joao.files import write_json
 from joao.graphs import GraphStore, Store
 from joao.pair_table import PairTable
@@ -105,8 +105,10 @@ class Trained:
         return run.finish(self.weights)
 
 
-def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None) -> Trained:
+def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Trained:
     """A finished run, from its folder or the file it was exported to, ready to embed graphs.
+
+    ``encoder`` is needed where the run had one of its owner's.
 
     >>> import joao, tempfile
     >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
@@ -118,59 +120,56 @@ def load_run(folder: Path, *, device: str = "auto", own: OwnParts | None = None)
     """
     run = Run.open(folder)
     weights = run.weights()
-    if "encoder" in run.info.own and (own is None or own.encoder is None):
+    if "encoder" in run.info.own and encoder is None:
         raise UserError(
             f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
             "JOAOClassifier.load likewise."
         )
-    if own is None or own.encoder is None:
+    if encoder is None:
         _check_size(run, weights)
-    encoder = build_encoder(run.recipe, _example_store(run.info), own.encoder if own else None)
+    built = build_encoder(run.recipe, _example_store(run.info), encoder)
     encoder_weights = {
         name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
     }
-    set_weights(encoder, encoder_weights, folder)
-    encoder.to(pick_device(device)).eval()
-    return Trained(run.recipe, run.info, encoder, weights, run.metrics())
+    set_weights(built, encoder_weights, folder)
+    built.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, built, weights, run.metrics())
 
 
 @steady_threads()
-def untrained(
-    recipe: Recipe, dataset: Dataset, features: Features, *, calibrated: bool = True, device: str = "auto"
-) -> Tensor:
-    """Embeddings by the recipe's encoder with its initial weights.
-
-    Its normalisation is calibrated on the graphs, in one pass without labels, or left as initialised.
-    """
-    store = make_store(dataset, features)
-    encoder = build_encoder(recipe, store)
-    check_input(encoder, features)
-    store, encoder = store.to(pick_device(device)), encoder.to(pick_device(device))
-    if calibrated:
-        calibrate_by_recipe(encoder, store, recipe)
-    return embed(encoder, store)
-
-
-@steady_threads()
-def initial(recipe: Recipe, dataset: Dataset, features: Features | None = None, *, device: str = "auto") -> Trained:
-    """The recipe's encoder with its initial weights, as if it were trained: where fine-tuning from scratch begins.
-
-    Its normalisation is calibrated on the graphs, in one pass without labels.
+def initial(
+    recipe: Recipe,
+    dataset: Dataset,
+    features: Features | None = None,
+    *,
+    calibrated: bool = True,
+    device: str = "auto",
+) -> Trained:
+    """The recipe's encoder with its initial weights, as if it were trained: what training must beat, and where
+    fine-tuning from scratch begins.
 
     Args:
         recipe: of the encoder and, where ``features`` are not given, of them.
         dataset: the graphs.
         features: how ``x`` is made.
+        calibrated: whether its normalisation is calibrated on the graphs, in one pass without labels, or left as
+            initialised.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
     features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))
     encoder = build_encoder(recipe, store).to(store.device)
     check_input(encoder, features)
-    calibrate_by_recipe(encoder, store, recipe)
+    if calibrated:
+        calibrate_by_recipe(encoder, store, recipe)
     weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     info = replace(run_info(dataset, features, store, store.device), pretrained=False)
     return Trained(recipe, info, encoder.eval(), weights, ())
+
+
+def untrained(recipe: Recipe, dataset: Dataset, features: Features, *, device: str = "auto") -> Tensor:
+    """``(G, d)`` embeddings by the encoder of :func:`initial`."""
+    return initial(recipe, dataset, features, device=device).embed(dataset)
 
 
 def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
@@ -195,8 +194,7 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"{folder}: its weights do not fit its recipe ({line[:200]}).") from error
+        raise UserError(f"{folder}: its weights do not fit its recipe ({shortly(error)}).") from error
 
 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
@@ -207,8 +205,7 @@ def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
     except UserError:
         return  # some convolutions cannot be tried out without numbers; other reasons come up again
     except (RuntimeError, TypeError, ValueError) as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({line[:200]}).") from error
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({shortly(error)}).") from error
     wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
     if wanted > found:
         raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from joao.baselines import BASELINES
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import DGK, WL
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 

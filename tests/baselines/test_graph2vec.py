@@ -9,7 +9,7 @@ import pytest
 from joao.baselines import Graph2vec
 from joao.baselines._gensim import gensim_seed, order_of_reading
 from joao.baselines._paragraphs import LONGEST_DOCUMENT, _pieces
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 

@@ -6,7 +6,7 @@ import pytest
 
 from joao.baselines import LDP
 from joao.baselines.ldp import degree_profiles
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 
 

@@ -9,7 +9,7 @@ from joao.baselines import Node2vec
 from joao.baselines._gensim import WordOptions, gensim_seed, word_vectors
 from joao.baselines._walks import neighbours_in
 from joao.baselines.node2vec import _Walks
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 
 pytest.importorskip("gensim")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import Sub2vec
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 
 pytest.importorskip("gensim")

@@ -7,7 +7,7 @@ import pytest
 
 from joao.baselines import WL
 from joao.data import read
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.refinement import different, places, refined_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs

@@ -3,13 +3,14 @@
 import contextlib
 import io
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from joao.cli import evaluate, main, quickstart, reproduce
+from joao.cli import _shared, evaluate, main, quickstart, reproduce
 from joao.data import _download
 from joao.evaluation import svm
 
@@ -36,10 +37,11 @@ def run_joao(*arguments):
 
 
 def make_quick(patch):
-    """One process, and two values of C to choose from instead of seven: the path is the same."""
+    """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
     for module in (evaluate, quickstart, reproduce):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
+    patch.setattr(_shared, "SECONDS_BETWEEN_LINES", math.inf)
     patch.delenv("JOAO_DATA", raising=False)
     patch.delenv("JOAO_CACHE", raising=False)
     patch.setenv("COLUMNS", "200")

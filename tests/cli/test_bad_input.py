@@ -239,7 +239,9 @@ def test_runs(joao, mutag_run, tmp_path, kind, command):
 def test_resume(joao, mutag_run, tmp_path, run, message):
     shutil.copytree(mutag_run, tmp_path / "run")
     before = tree(tmp_path)
-    refused(joao("pretrain", "--resume", run), message, tmp_path, before)
+    outcome = joao("pretrain", "--resume", run)
+    refused(outcome, message, tmp_path, before)
+    assert outcome.out == ""
 
 
 def class_sizes(*sizes):

@@ -20,7 +20,7 @@ def test_table_verdict_record_and_going_on(joao, labelled, tmp_path):
     outcome = joao("compare", labelled, "--methods", "joao, ldp", *HEAD, "--out", "record.json")
     assert outcome.code == 0
     for line in outcome.err.splitlines():
-        assert re.match("joao: (note: compared as well|done: )", line)
+        assert re.match("joao: (note: compared as well|comparing joao, ldp, |done: )", line)
     record = json.loads((tmp_path / "record.json").read_text())
     shown = re.findall(r"^│ (\w+) +│ +([\d.]+)", outcome.out, re.MULTILINE)
     assert [name for name, _ in shown] == ["joao", "ldp", "untrained", "wl", "histogram", "chance"]
@@ -32,6 +32,7 @@ def test_table_verdict_record_and_going_on(joao, labelled, tmp_path):
     again = joao("compare", labelled, "--methods", "joao,ldp", *HEAD, "--out", "record.json", "--json")
     assert again.code == 0
     assert "done: " not in again.err
+    assert "comparing" not in again.err
     assert json.loads(again.out)["rows"] == record["rows"]
     assert outcome.out.splitlines()[-1] == "Next: joao pretrain labelled.jsonl --out runs/mine"
 

@@ -12,7 +12,7 @@ from joao.data.sources import BUNDLED
 def test_listing(joao):
     outcome = joao("data")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.splitlines() == ["MUTAG", "Describe one: joao data MUTAG"]
+    assert outcome.out.splitlines() == ["MUTAG", "Describe one, or a file or folder of your own: joao data MUTAG"]
     assert json.loads(joao("data", "--json").out) == {"data": ["MUTAG"], "packed": {"files": 0, "bytes": 0}}
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.finetuning import finetune, load_finetuned
+from joao.finetuned import load_finetuned
+from joao.finetuning import finetune
 from joao.trained import load_run
 from joao.training.finetune import Finetune
 

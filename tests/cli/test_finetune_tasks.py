@@ -12,9 +12,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from joao.data import read
-from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.scaffolds import filled, scaffolds
 from joao.evaluation.splits import split_graphs
-from joao.finetuning import load_finetuned
+from joao.finetuned import load_finetuned
 
 pytest.importorskip("rdkit")
 ROOT = os.environ.get("JOAO_DATA")
@@ -69,7 +69,7 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     assert (outcome.code, outcome.err) == (0, "")
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     labelled = [n for n in range(60) if n % 7 != 3]  # both columns have their gaps in the same rows
-    split = scaffold_split([SMILES[n] for n in labelled])
+    split = filled(scaffolds([SMILES[n] for n in labelled]))
     sizes = [len(part) for part in split]
     said = outcome.out.splitlines()
     assert said[0] == "mine: 51 molecules with labels of 2 tasks (odd, third), from the pre-trained encoder."
@@ -254,7 +254,7 @@ def test_predictions_do_not_need_all_columns_to_be_numbers(joao, run):
 
 
 def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
-    last = scaffold_split(SMILES).test
+    last = filled(scaffolds(SMILES)).test
     odd = ["1" if n in last else str(n % 2) for n in range(60)]
     write_table("mine.csv", odd=odd)
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
@@ -315,7 +315,7 @@ def test_bace(joao, run, tmp_path):
     assert outcome.code == 0, outcome.err
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     smiles, classes = zip(*(line.rsplit(",", 1) for line in lines[::7]), strict=True)
-    split = scaffold_split(smiles)
+    split = filled(scaffolds(smiles))
     predicted = found.predict(read([smiles[n] for n in split.test])).numpy()[:, 0]
     area = roc_auc_score([int(classes[n]) for n in split.test], predicted)
     assert figures(outcome.out.splitlines()[3])[0] == pytest.approx(area, abs=6e-4)

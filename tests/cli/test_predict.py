@@ -8,7 +8,7 @@ import pytest
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.finetuning import load_finetuned
+from joao.finetuned import load_finetuned
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
 

@@ -16,6 +16,15 @@ def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
     assert (tmp_path / "report.html").read_bytes() == before  # no chance, no date
 
 
+def test_only_a_page_is_replaced(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    (tmp_path / "notes.html").write_text("<p>precious</p>")
+    refused = joao("report", "run", "--out", "notes.html")
+    told = "notes.html: exists already and is no page of 'joao report'. Choose another name or remove it first."
+    assert (refused.code, refused.out, refused.err) == (2, "", f"joao: {told}\n")
+    assert (tmp_path / "notes.html").read_text() == "<p>precious</p>"
+
+
 def test_pictures(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2, "--method", "infomax")
     outcome = joao("report", "run", "--figures", "figures", "--map", "tsne")

@@ -16,6 +16,7 @@ from joao.reporting import results, tables
 from joao.reporting.semi_supervised import HEADER
 from joao.reproduce import semi_supervised as few_labels
 from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.records import Where
 from joao.reproduce.unsupervised import Cell, compute_missing
 
 TABLE = copy.deepcopy(reproduce.grid())
@@ -59,6 +60,8 @@ def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
 
     third = joao(*arguments)
     assert f"{len(names)} cells, {len(names)} done before." in third.out
+    assert "Nothing is left to compute; with another --out it is computed anew." in third.out
+    assert "Nothing is left" not in first.out
 
 
 def test_variants_have_records_and_a_page_of_their_own(joao, short, tmp_path, monkeypatch):
@@ -309,7 +312,7 @@ def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_t
 def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
     root = made_data("MUTAG", num_graphs=40)
     cell = Cell("MUTAG", "histogram", 0)
-    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu")))
     path = cell.path(tmp_path)
     held = joao("reproduce", "check", path, "--data-root", root)
     assert (held.code, held.err, held.out.splitlines()[-1]) == (0, "", "The record holds, bit for bit.")

@@ -13,7 +13,7 @@ from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.experiment import pretrain
 from joao.recipe import METHODS, make_recipe
-from joao.trained import untrained
+from joao.trained import initial
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_rows_are_those_of_the_method_itself(graphs):
     found = make_rows("joaov2", graphs, seed=3, epochs=1, device="cpu")
     np.testing.assert_array_equal(found, trained.embed(graphs).numpy())
     recipe = make_recipe({"training": {"seed": 3}})
-    expected = untrained(recipe, graphs, Features.fixed_on(graphs), device="cpu").numpy()
+    expected = initial(recipe, graphs, Features.fixed_on(graphs), device="cpu").embed(graphs).numpy()
     np.testing.assert_array_equal(make_rows("untrained", graphs, seed=3, device="cpu"), expected)
     histogram = BASELINES["histogram"]().fit_transform(graphs)
     np.testing.assert_array_equal(make_rows("histogram", graphs, seed=3), histogram)

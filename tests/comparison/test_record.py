@@ -244,14 +244,16 @@ def test_what_a_process_sends(monkeypatch, graphs, error, last):
         if error is not None:
             raise error
 
-    sent = []
+    sent, silenced = [], []
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(processes, "pieces", some_pieces)
+    monkeypatch.setattr(processes, "silence_lightning", lambda: silenced.append("lightning"))
     try:
         processes._work(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
     finally:
         signal.signal(signal.SIGINT, before)
     assert sent == [{"seed": 0}, last]
+    assert silenced == ["lightning"]  # whose advice would be told by every process
 
 
 def test_a_fault_in_a_process_is_told_whole(monkeypatch):

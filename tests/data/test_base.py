@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from joao.data import base
-from joao.data.base import make_dataset, plain_label
+from joao.data.making import make_dataset, plain_label
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 
@@ -191,3 +191,11 @@ def test_degrees_are_those_of_a_plain_count(monkeypatch):
     assert dataset.degrees.tolist() == counted
     monkeypatch.setattr(base, "GRAPHS_AT_ONCE", 3)
     assert replace(dataset).degrees.tolist() == counted
+
+
+def test_without_labels_the_graphs_are_the_same_and_nothing_tells_their_labels():
+    labelled = make_dataset("pair", np.array([2, 1]), (np.array([0]), np.array([1])), graph_labels=["a", "b"])
+    labelled = replace(labelled, targets=np.ones((2, 1), np.float32), target_names=("t",))
+    bare = labelled.without_labels()
+    assert bare.fingerprint == labelled.fingerprint
+    assert (bare.classes, bare.class_names, bare.targets, bare.target_names) == (None, (), None, ())

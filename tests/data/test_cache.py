@@ -21,7 +21,7 @@ from hypothesis import strategies as some
 
 from joao import atoms
 from joao.data import Features, cache, make_store, read, sources
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
 from joao.data.tu import read_tu
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from joao.data import Features, batch_of, read
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 
 ROOT = os.environ.get("JOAO_DATA")

@@ -99,4 +99,19 @@ def test_without_rdkit_it_says_what_to_install(tmp_path):
     (tmp_path / "a.smi").write_text("C\n")
     program = f"import sys; sys.modules['rdkit'] = None; import joao; joao.read({str(tmp_path / 'a.smi')!r})"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert told.stderr.strip().endswith("UserError: rdkit is not installed: pip install '.[molecules]'")
+    assert told.stderr.strip().endswith("UserError: rdkit is not installed: pip install rdkit")
+
+
+def test_text_behind_a_smiles_is_told_and_an_extension_is_none():
+    dataset = read(["CCO ethanol", "c1ccccc1", "CC\tethane, too", "C |^1:0|", "no molecule"])
+    assert np.diff(dataset.first_node).tolist() == [3, 6, 2, 1]
+    told = "molecules: text behind the SMILES and a blank is left out (2 of 4 molecules, the first 'CCO ethanol')."
+    assert dataset.notices == (told,)
+    assert read(["CCO", " CC "]).notices == ()
+
+
+def test_text_behind_a_smiles_of_a_table_is_told_beside_its_other_notices(tmp_path):
+    (tmp_path / "m.csv").write_text("id,smiles,y\na,CCO ethanol,1\n,CC,x\n")
+    dataset = read(tmp_path / "m.csv")
+    assert [notice.split(":")[1][:16] for notice in dataset.notices] == [" column 'y' is l", " text behind the"]
+    assert dataset.graph_names == ("a", "line 3")

@@ -147,6 +147,14 @@ def test_a_file_that_is_not_graphml_is_told(tmp_path, content):
     assert "\n" not in str(told.value)
 
 
+def test_a_fault_names_its_file_once(tmp_path):
+    (tmp_path / "odd.graphml").write_text('<!DOCTYPE graphml [<!ENTITY a "b">]><graphml/>')
+    with pytest.raises(UserError) as told:
+        read(tmp_path / "odd.graphml")
+    fault = "declares XML entities, which GraphML does not need. Write them out."
+    assert str(told.value) == f"{tmp_path / 'odd.graphml'}: {fault}"
+
+
 def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
     begin, end = GRAPHML.split("<edge source", 1)
     (tmp_path / "text.graphml").write_text(GRAPHML.replace(">3<", f">{' ' * 3_000_000}3<"))

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 from safetensors import safe_open
 
-from joao.data import packed, read
+from joao.data import form, packed, read
 from joao.data.base import Dataset, Failure
 from joao.data.packed import read_packed, without_texts, write_packed
 from joao.data.synthetic import random_graphs
@@ -289,7 +289,7 @@ def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkey
     molecules = replace(molecules, edge_attr=np.zeros((len(dataset.source), 2), np.uint8))
     path = tmp_path / "a.safetensors"
     for at_once in (1, 3, 7, 100):
-        monkeypatch.setattr(packed, "GRAPHS_AT_ONCE", at_once)
+        monkeypatch.setattr(form, "GRAPHS_AT_ONCE", at_once)
         write_packed(path, molecules)
         assert_equal(read(path), molecules)
         with_edges = np.flatnonzero(np.diff(dataset.first_edge))

@@ -5,8 +5,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from joao.data.base import make_dataset
 from joao.data.features import CODES, RULES, Features
+from joao.data.making import make_dataset
 from joao.data.shard_facts import ColumnFacts, Facts
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError

@@ -8,7 +8,8 @@ import pytest
 
 from joao.data import Dataset, Shards, read, read_whole, shard_rows
 from joao.data import shards as shards_module
-from joao.data.base import Failure, make_dataset
+from joao.data.base import Failure
+from joao.data.making import make_dataset
 from joao.data.shard_index import INDEX, OFFSETS
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError

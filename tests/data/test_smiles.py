@@ -48,7 +48,7 @@ def test_a_table_with_everything(write, name):
     table = read_smiles(write(TABLE, name))
     assert (table.name, len(table)) == ("tox", 3)
     assert table.smiles == ("CCO", "c1ccccc1", "[Na+].[Cl-]")
-    assert table.identifiers == ("ethanol", "benzene", "")
+    assert table.identifiers == ("ethanol", "benzene", "line 4")  # whose cell is empty
     assert table.tasks == ("toxic", "logP")
     assert table.labels.dtype == np.float32
     assert cells(table) == [[0, -0.31], [None, 2.13], [1, None]]
@@ -121,9 +121,9 @@ def test_random_labels_agree_with_a_plain_loop(write):
         ("CCO\nc1ccccc1\n", ()),
         ("smiles\nCCO\nc1ccccc1\n", ()),
         ("CCO ethyl alcohol\n\nc1ccccc1\tbenzene\n", ("ethyl alcohol", "benzene")),
-        ("CCO\nc1ccccc1 benzene\n", ("", "benzene")),
+        ("CCO\nc1ccccc1 benzene\n", ("line 1", "benzene")),
         ("SMILES zinc_id\nCCO Z1\nc1ccccc1 Z2\n", ("Z1", "Z2")),
-        ("smiles\tname\nCCO\tethyl alcohol\nc1ccccc1\t\n", ("ethyl alcohol", "")),
+        ("smiles\tname\nCCO\tethyl alcohol\nc1ccccc1\t\n", ("ethyl alcohol", "line 3")),
         ("smiles name\nCCO ethyl alcohol\nc1ccccc1 b\n", ("ethyl alcohol", "b")),
     ],
 )

@@ -153,6 +153,12 @@ def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
         ("notes.txt", r"notes.txt: unknown kind of file. Known: .zip, .graphml, .csv"),
         ("notes", r"notes: unknown kind of file"),
         ("empty", r"empty: a folder without NAME_A.txt or .graphml files.$"),
+        ("absend.zip", r"absend.zip: no such file or folder.$"),
+        ("note.txt", r"note.txt: no such file or folder. Did you mean notes.txt\?$"),
+        ("sets/TINI", r"sets/TINI: no such file or folder.$"),
+        ("tests_mine", r"tests_mine: no such data set .* Did you mean test_mine\?"),
+        ("sets", r"sets: a folder without NAME_A.txt or .graphml files. Give one of the folders in it: sets/TINY.$"),
+        ("sets/TINY/TINY_A.txt", r"TINY_A.txt: one of several files of a data set. Give their folder: sets/TINY$"),
         ("roots", r"roots: a folder without .* To read one of TINY, give its name and this folder as root"),
         ("other.zip", r"other.zip: expected one file NAME_A.txt of a TU data set, found TINY_B.txt"),
     ],
@@ -162,6 +168,8 @@ def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, message):
     for file in ("notes.txt", "notes"):
         Path(file).write_text("hello")
     Path("empty").mkdir()
+    Path("test_mine").mkdir()
+    write_tu(parts(2), "folder", under=tmp_path / "sets")
     write_tu(parts(2), "zip", under=tmp_path / "roots")
     write_tu({"B": "1"}, "zip").rename("other.zip")
     with pytest.raises(UserError, match=message):

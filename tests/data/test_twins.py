@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.strategies import as_networkx, graph_lists
 
 from joao.data import read
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.data.networkx_graphs import from_networkx
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs

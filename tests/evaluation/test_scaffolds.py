@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joao.errors import UserError
-from joao.evaluation.scaffolds import filled, scaffold_numbers, scaffold_split, scaffolds
+from joao.evaluation.scaffolds import filled, scaffold_numbers, scaffolds
 
 ROOT = os.environ.get("JOAO_DATA")
 
@@ -98,7 +98,7 @@ def test_processes_do_not_change_the_scaffolds():
 def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
     pytest.importorskip("rdkit")
     with pytest.raises(UserError) as told:
-        scaffold_split(["CCO", text])
+        filled(scaffolds(["CCO", text]))
     assert str(told.value) == f"scaffolds: molecule 1, '{text}', cannot be read by RDKit. Leave it out."
     assert capfd.readouterr() == ("", "")
 
@@ -117,7 +117,7 @@ def test_official_splits_are_found_again(name, sizes):
         official = [
             sorted(int(row[0]) for row in table(f"scaffold/{part}.csv.gz")) for part in ("train", "valid", "test")
         ]
-    split = scaffold_split([row[header.index("smiles")] for row in rows])
+    split = filled(scaffolds([row[header.index("smiles")] for row in rows]))
     assert [len(part) for part in split] == sizes
     assert [part.tolist() for part in split] == official
 

@@ -11,7 +11,7 @@ from joao.data import read
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.evaluation.labels import hold_out
-from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.scaffolds import filled, scaffolds
 from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
 from joao.randomness import numpy_generator
 
@@ -82,7 +82,7 @@ def test_the_usual_shares_are_those_of_the_protocol():
     pytest.importorskip("rdkit")
     dataset = read("bace", ROOT)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
-    for part, expected in zip(parts(split), scaffold_split(dataset.smiles), strict=True):
+    for part, expected in zip(parts(split), filled(scaffolds(dataset.smiles)), strict=True):
         np.testing.assert_array_equal(part, expected)
 
 

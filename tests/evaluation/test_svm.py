@@ -11,14 +11,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from joao.baselines.histogram import histogram
+from joao.baselines import Histogram
 from joao.data import Features, read
 from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import kernel_matrix, score_folds
 from joao.recipe import make_recipe
-from joao.trained import untrained
+from joao.trained import initial
 
 ROOT = os.environ.get("JOAO_DATA")
 GRID = [10.0**power for power in range(-3, 4)]
@@ -95,7 +95,9 @@ def test_libsvm_takes_the_very_steps_of_a_plain_grid_search(monkeypatch, seed):
 )
 def test_real_embeddings_are_scored_as_by_a_plain_grid_search(name, num_measured, standardise):
     dataset = read(name, root=ROOT)
-    embeddings = untrained(make_recipe({}), dataset, Features.fixed_on(dataset, "labels"), device="cpu").numpy()
+    embeddings = (
+        initial(make_recipe({}), dataset, Features.fixed_on(dataset, "labels"), device="cpu").embed(dataset).numpy()
+    )
     parts = folds(dataset.classes, 0)[:num_measured]
     ours = score_folds(embeddings, dataset.classes, parts, standardise=standardise)
     plain = plain_grid_search(embeddings.astype(np.float64), dataset.classes, parts, standardise)
@@ -106,7 +108,7 @@ def test_real_embeddings_are_scored_as_by_a_plain_grid_search(name, num_measured
 def test_equal_histograms_of_real_graphs_are_scored_as_by_a_plain_grid_search():
     """Of MUTAG's 188 histograms, 140 occur more than once."""
     dataset = read("MUTAG", root=ROOT)
-    x, parts = histogram(dataset), folds(dataset.classes, 1)[:3]
+    x, parts = Histogram().fit_transform(dataset), folds(dataset.classes, 1)[:3]
     ours = score_folds(x, dataset.classes, parts)
     assert (ours.accuracies, ours.chosen_c) == plain_grid_search(x, dataset.classes, parts, True)
 

@@ -9,6 +9,7 @@ import pytest
 
 from joao.errors import UserError
 from joao.reproduce.check import check_record, compared
+from joao.reproduce.records import Where
 from joao.reproduce.unsupervised import Cell, compute_missing
 
 RECORDS = Path(__file__).parents[2] / "results" / "unsupervised" / "MUTAG"
@@ -70,7 +71,7 @@ def test_what_is_allowed_by_hand():
 
 def test_a_fresh_record_holds_bit_for_bit_and_a_forged_one_does_not(made_data, tmp_path):
     root, cell = str(made_data("MUTAG", num_graphs=40)), Cell("MUTAG", "histogram", 0)
-    list(compute_missing([cell], tmp_path, data_root=root, device="cpu"))
+    list(compute_missing([cell], Where(tmp_path, data_root=root, device="cpu")))
     path = cell.path(tmp_path)
     assert all(each.difference == 0 for each in check_record(path, data_root=root, device="cpu"))
     record = json.loads(path.read_text())

@@ -29,6 +29,7 @@ from joao.reproduce.ogb import (
     works,
 )
 from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
+from joao.reproduce.records import Where
 from joao.trained import load_run
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.targets import BinaryTargets
@@ -112,12 +113,12 @@ def test_the_whole_protocol_and_that_it_goes_on(dataset, short, root, tmp_path):
     records, encoders = tmp_path / "records", tmp_path / "encoders"
     wanted = cells([dataset])
     where = {"data_root": root, "device": "cpu"}
-    assert len(list(compute_missing(wanted[:4], records, encoders, **where))) == 2
+    assert len(list(compute_missing(wanted[:4], Where(records, encoders=encoders, **where)))) == 2
     (records / dataset / "graphcl-50.json").unlink()
     weights = (encoders / dataset / "graphcl" / "weights.safetensors").stat().st_mtime_ns
     missing = [cell for cell in wanted if not is_done(cell, records)]
     assert len(missing) == 5
-    assert len(list(compute_missing(missing, records, encoders, **where))) == 3
+    assert len(list(compute_missing(missing, Where(records, encoders=encoders, **where)))) == 3
     assert (encoders / dataset / "graphcl" / "weights.safetensors").stat().st_mtime_ns == weights  # not made again
     found = {cell: read_record(cell.path(records)) for cell in wanted}
     for rate in (10, 50):
@@ -153,7 +154,8 @@ def test_pre_training_sees_neither_labels_nor_other_parts(short, root, tmp_path)
     weights = []
     for number, graphs in enumerate((benchmark.graphs, other)):
         work = Work("ogbg-molbbbp", "joao", (50,))
-        compute(work, Benchmark(graphs, benchmark.split), tmp_path / str(number), device="cpu")
+        where = Where(tmp_path, device="cpu", encoders=tmp_path / str(number))
+        compute(work, Benchmark(graphs, benchmark.split), where)
         weights.append(load_run(tmp_path / str(number) / "ogbg-molbbbp" / "joao", device="cpu").weights)
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -161,7 +163,8 @@ def test_pre_training_sees_neither_labels_nor_other_parts(short, root, tmp_path)
 def test_a_score_step_by_step(short, root, tmp_path):
     """The recorded score of a seed, by the same steps done by hand and scikit-learn's ROC-AUC."""
     benchmark = benchmark_of("ogbg-molbbbp", root)
-    (record,) = compute(Work("ogbg-molbbbp", "graphcl", (50,)), benchmark, tmp_path, device="cpu")
+    where = Where(tmp_path, device="cpu", encoders=tmp_path)
+    (record,) = compute(Work("ogbg-molbbbp", "graphcl", (50,)), benchmark, where).values()
     trained = load_run(tmp_path / "ogbg-molbbbp" / "graphcl", device="cpu")
     split = labelled_part(benchmark.split, 0.5, 1, benchmark.graphs.targets[:, 0].astype(np.int64))
     trained.encoder.layers.dropout = 0.5
@@ -188,13 +191,13 @@ def test_words_that_can_be_predicted_are_those_of_labelled_graphs(short, root):
 
 def test_a_record_or_run_of_another_recipe_is_told(short, root, tmp_path):
     cell = Cell("ogbg-molbbbp", "joao", 50)
-    list(compute_missing([cell], tmp_path / "r", tmp_path / "e", data_root=root, device="cpu"))
+    list(compute_missing([cell], Where(tmp_path / "r", encoders=tmp_path / "e", data_root=root, device="cpu")))
     short["families"]["molecules"]["finetuning"]["epochs"] = 3
     with pytest.raises(UserError, match="was made by another recipe than joao on ogbg-molbbbp has now"):
         is_done(cell, tmp_path / "r")
     short["families"]["molecules"]["training"]["epochs"] = 2
     with pytest.raises(UserError, match=r"was pre-trained by another recipe or on other graphs. Remove it"):
-        list(compute_missing([cell], tmp_path / "other", tmp_path / "e", data_root=root, device="cpu"))
+        list(compute_missing([cell], Where(tmp_path / "other", encoders=tmp_path / "e", data_root=root, device="cpu")))
     (tmp_path / "r" / "ogbg-molbbbp" / "joao-50.json").write_text(json.dumps({"cell": {}}))
     with pytest.raises(UserError, match="is not a record"):
         is_done(cell, tmp_path / "r")

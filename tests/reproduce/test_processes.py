@@ -39,6 +39,15 @@ def test_threads_are_given_back(tmp_path, ends):
     assert seen == [(1, 1.0)]
 
 
+def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
+    advice = "from lightning_fabric.utilities.rank_zero import rank_zero_info, rank_zero_warn\n"
+    works = [f"{advice}rank_zero_info('advice')", f"{advice}rank_zero_warn('danger')"]
+    assert set(done_one_by_one(exec, works, jobs=2)) == set(works)
+    told = capfd.readouterr().err
+    assert "danger" in told
+    assert "advice" not in told
+
+
 def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
     paths = [tmp_path / name for name in ("a", "b", "c", "wrong")]
     works = [

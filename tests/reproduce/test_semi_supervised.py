@@ -21,6 +21,7 @@ from joao.randomness import torch_generator
 from joao.recipe import METHODS, POOL, make_recipe
 from joao.reproduce import semi_supervised as reproduce
 from joao.reproduce.processes import done_one_by_one
+from joao.reproduce.records import Where
 from joao.reproduce.semi_supervised import (
     PAIRS,
     Cell,
@@ -76,7 +77,7 @@ def untimed(record):
 
 
 def compute_all(missing, records, root, **options):
-    return list(compute_missing(missing, records, data_root=root, device="cpu", **options))
+    return list(compute_missing(missing, Where(records, data_root=root, device="cpu", **options)))
 
 
 # The grid.
@@ -395,7 +396,7 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted, records = cells("semi_supervised", ["NCI1"], ["joao"]), tmp_path / "new" / "records"
     pretrainings = works(wanted)
     assert [work.label_rates for work in pretrainings] == [(20, 50)] * 4
-    computing = compute_missing(wanted, records, data_root=root, device="cpu")
+    computing = compute_missing(wanted, Where(records, data_root=root, device="cpu"))
     assert [next(computing), next(computing)] == pretrainings[:2]
     computing.close()
     first = {cell.path(records) for work in pretrainings[:2] for cell in work.cells()}
@@ -474,7 +475,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
     with pytest.raises(UserError, match="cannot be made"):
-        next(compute_missing(cells("prior"), tmp_path / "file", data_root=None))
+        next(compute_missing(cells("prior"), Where(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -486,7 +487,7 @@ def test_processes_do_not_change_the_result(root, short, tmp_path):
             "from joao.reproduce import semi_supervised as reproduce\n"
             f"reproduce.grid = lambda: {short!r}\n"
             f"work, place = [reproduce.{cell!r}], Path({str(tmp_path / str(jobs))!r})\n"
-            f"list(reproduce.compute_missing(work, place, data_root={root!r}, device='cpu'))\n"
+            f"list(reproduce.compute_missing(work, reproduce.Where(place, data_root={root!r}, device='cpu')))\n"
         )
         assert list(done_one_by_one(exec, [code], jobs)) == [code]
     one, two = (untimed(read_record(cell.path(tmp_path / str(jobs)))) for jobs in (1, 2))

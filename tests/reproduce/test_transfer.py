@@ -13,10 +13,10 @@ from joao.data.features import Features, make_store
 from joao.errors import UserError
 from joao.evaluation.fingerprints import fingerprints
 from joao.evaluation.forest import forest_score
-from joao.evaluation.labels import Split
-from joao.evaluation.scaffolds import scaffold_split
+from joao.evaluation.scaffolds import filled, scaffolds
 from joao.randomness import derived_seed
 from joao.reproduce import transfer as reproduce
+from joao.reproduce.records import Where
 from joao.reproduce.transfer import (
     Cell,
     cell_recipe,
@@ -106,10 +106,14 @@ def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
 def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
     records, encoders = tmp_path / "records", tmp_path / "encoders"
     wanted = cells(["bace"], ["none", "joao", "attr_masking", "ecfp", "joao_ecfp"])
-    made = list(pretrain_missing([cell.method for cell in wanted], encoders, source=None, data_root=root, device="cpu"))
+    made = list(
+        pretrain_missing(
+            [cell.method for cell in wanted], None, Where(encoders, encoders=encoders, data_root=root, device="cpu")
+        )
+    )
     assert made == ["joao", "attr_masking"]
-    assert not list(pretrain_missing(["joao"], encoders, source=None, data_root=root, device="cpu"))
-    done = list(compute_missing(wanted, records, encoders, data_root=root, device="cpu"))
+    assert not list(pretrain_missing(["joao"], None, Where(encoders, encoders=encoders, data_root=root, device="cpu")))
+    done = list(compute_missing(wanted, Where(records, encoders=encoders, data_root=root, device="cpu")))
     assert done == wanted
     assert all(is_done(cell, records) for cell in wanted)
     found = {cell.method: read_record(cell.path(records)) for cell in wanted}
@@ -127,7 +131,7 @@ def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
 def by_hand(short, root, start_of):
     """The scores of seeds 0 and 1 on bace, fitted one by one; ``start_of`` makes the encoder of a seed."""
     dataset = read("bace", root)
-    parts = [torch.from_numpy(part) for part in scaffold_split(dataset.smiles)]
+    parts = [torch.from_numpy(part) for part in filled(scaffolds(dataset.smiles))]
     scores = {"validation": [], "test": [], "last_test": [], "epoch": []}
     for seed in (0, 1):
         encoder = start_of(seed, dataset.subset(np.sort(torch.cat(parts[:2]).numpy())))
@@ -145,8 +149,10 @@ def by_hand(short, root, start_of):
 
 
 def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
-    list(pretrain_missing(["joao"], tmp_path, source=None, data_root=root, device="cpu"))
-    (done,) = compute_missing([Cell("bace", "joao")], tmp_path / "records", tmp_path, data_root=root, device="cpu")
+    list(pretrain_missing(["joao"], None, Where(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
+    (done,) = compute_missing(
+        [Cell("bace", "joao")], Where(tmp_path / "records", encoders=tmp_path, data_root=root, device="cpu")
+    )
     record = read_record(done.path(tmp_path / "records"))
     expected = by_hand(short, root, lambda seed, known: load_run(tmp_path / "joao", device="cpu").encoder)
     assert {name: record["scores"][name] for name in expected} == expected
@@ -166,9 +172,9 @@ def test_a_cell_without_pre_training_by_hand(short, root):
 
 
 def test_the_forests_by_hand(short, root, tmp_path):
-    list(pretrain_missing(["joao_ecfp"], tmp_path, source=None, data_root=root, device="cpu"))
+    list(pretrain_missing(["joao_ecfp"], None, Where(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
-    split = Split(*scaffold_split(dataset.smiles))
+    split = filled(scaffolds(dataset.smiles))
     counts = fingerprints(dataset.smiles).astype(np.float32)
     both = np.concatenate([counts, trained.embed(dataset).numpy()], axis=1)
     for method, columns, given in (("ecfp", counts, None), ("joao_ecfp", both, trained)):
@@ -178,7 +184,11 @@ def test_the_forests_by_hand(short, root, tmp_path):
 
 def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(short, root, tmp_path, monkeypatch):
     def pretrained(source=None):
-        return list(pretrain_missing(["infomax"], tmp_path / "e", source=source, data_root=root, device="cpu"))
+        return list(
+            pretrain_missing(
+                ["infomax"], source, Where(tmp_path / "e", encoders=tmp_path / "e", data_root=root, device="cpu")
+            )
+        )
 
     def die(run, weights):
         raise KeyboardInterrupt
@@ -195,8 +205,14 @@ def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(s
 
 def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path):
     cell = Cell("bbbp", "none")
-    list(compute_missing([cell], tmp_path, tmp_path, data_root=root, device="cpu"))
-    list(pretrain_missing(["infomax"], tmp_path / "encoders", source=None, data_root=root, device="cpu"))
+    list(compute_missing([cell], Where(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
+    list(
+        pretrain_missing(
+            ["infomax"],
+            None,
+            Where(tmp_path / "encoders", encoders=tmp_path / "encoders", data_root=root, device="cpu"),
+        )
+    )
     short["finetuning"]["dropout"] = 0.1
     short["recipe"]["training"]["epochs"] = 3
     with pytest.raises(UserError, match="was made by another recipe than none on bbbp has now"):
@@ -207,7 +223,13 @@ def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path)
         is_done(cell, tmp_path)
     short["recipe"]["encoder"]["width"] = 8
     with pytest.raises(UserError, match="was pre-trained by another recipe than infomax has now"):
-        list(pretrain_missing(["infomax"], tmp_path / "encoders", source=None, data_root=root, device="cpu"))
+        list(
+            pretrain_missing(
+                ["infomax"],
+                None,
+                Where(tmp_path / "encoders", encoders=tmp_path / "encoders", data_root=root, device="cpu"),
+            )
+        )
 
 
 def test_labels_of_a_file_are_those_that_are_scored(short, root, tmp_path):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.baselines import BASELINES
-from joao.baselines.histogram import histogram
+from joao.baselines import BASELINES, Histogram
 from joao.data.sources import read
 from joao.errors import UserError
 from joao.evaluation import svm
@@ -20,6 +19,7 @@ from joao.evaluation.svm import score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
 from joao.reproduce import unsupervised as reproduce
+from joao.reproduce.records import Where
 from joao.reproduce.unsupervised import (
     REFERENCES,
     Cell,
@@ -33,7 +33,7 @@ from joao.reproduce.unsupervised import (
     rows_of,
     why_not,
 )
-from joao.trained import untrained
+from joao.trained import initial
 
 GRID = reproduce.grid()
 
@@ -201,9 +201,9 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
     recipe = cell_recipe(Cell("MUTAG", "untrained", 1))
     features = pretrain(recipe, dataset, device="cpu").info.features
     vectors = {
-        "histogram": histogram(dataset),
-        "untrained_initial": untrained(recipe, dataset, features, calibrated=False, device="cpu").numpy(),
-        "untrained": untrained(recipe, dataset, features, device="cpu").numpy(),
+        "histogram": Histogram().fit_transform(dataset),
+        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device="cpu").embed(dataset).numpy(),
+        "untrained": initial(recipe, dataset, features, device="cpu").embed(dataset).numpy(),
     }
     assert set(vectors) == set(REFERENCES)
     for method, embeddings in vectors.items():
@@ -246,7 +246,7 @@ def test_twins_together(pairs, short, method, kernel):
     """Also of rows that have no encoder; a graph and its copy are 24 apart."""
     cell = Cell("MUTAG", method, 1, twins_together=True)
     record = compute(cell, pairs, device="cpu")
-    rows = histogram(pairs) if method == "histogram" else BASELINES["wl"]().fit_transform(pairs)
+    rows = Histogram().fit_transform(pairs) if method == "histogram" else BASELINES["wl"]().fit_transform(pairs)
     together = np.r_[0:24, 0:24]
     parts = folds(pairs.classes, 1, groups=together)
     assert all(set(test) == {(graph + 24) % 48 for graph in test} for _, test in parts)
@@ -280,7 +280,7 @@ def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
 
 def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tmp_path):
     cell = Cell("MUTAG", "histogram", 0)
-    list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu"))
+    list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu")))
     path = cell.path(tmp_path)
     record = read_record(path)
     assert record["cell"].pop("twins_together") is False
@@ -294,14 +294,14 @@ def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tm
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
     assert len(wanted) == 2 * len([*REFERENCES, "uniform"])
-    computing = compute_missing(wanted, tmp_path / "new" / "records", data_root=str(root), device="cpu")
+    computing = compute_missing(wanted, Where(tmp_path / "new" / "records", data_root=str(root), device="cpu"))
     assert [next(computing), next(computing)] == wanted[:2]
     computing.close()
     records = tmp_path / "new" / "records"
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in records.glob("*/*.json")}
     assert set(before) == {cell.path(records) for cell in wanted[:2]}
     missing = [cell for cell in wanted if not cell.path(records).exists()]
-    assert list(compute_missing(missing, records, data_root=str(root), device="cpu")) == wanted[2:]
+    assert list(compute_missing(missing, Where(records, data_root=str(root), device="cpu"))) == wanted[2:]
     assert all((path.stat().st_mtime_ns, path.read_bytes()) == value for path, value in before.items())
     for cell in wanted:
         record = read_record(cell.path(records))
@@ -311,7 +311,7 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
 def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)
     assert not is_done(cell, tmp_path)
-    assert list(compute_missing([cell], tmp_path, data_root=str(root), device="cpu")) == [cell]
+    assert list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu"))) == [cell]
     assert is_done(cell, tmp_path)
     shutil.copy(cell.path(tmp_path), Cell("MUTAG", "uniform", 1).path(tmp_path))
     with pytest.raises(UserError, match=r"uniform-1\.json: was made by another recipe than uniform on MUTAG"):
@@ -324,7 +324,7 @@ def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, t
 def test_processes_do_not_change_the_result(root, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)  # one, for every process loads torch anew
     for jobs in (1, 2):
-        done = compute_missing([cell], tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs)
+        done = compute_missing([cell], Where(tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs))
         assert list(done) == [cell]
     one, two = (untimed(read_record(cell.path(tmp_path / str(jobs)))) for jobs in (1, 2))
     assert one == two
@@ -335,7 +335,7 @@ def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        list(compute_missing([Cell("MUTAG", "histogram", 0)], tmp_path, data_root=str(root), device="cpu"))
+        list(compute_missing([Cell("MUTAG", "histogram", 0)], Where(tmp_path, data_root=str(root), device="cpu")))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
@@ -346,7 +346,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
     with pytest.raises(UserError, match="cannot be made"):
-        next(compute_missing(cells(["MUTAG"]), tmp_path / "file", data_root=None))
+        next(compute_missing(cells(["MUTAG"]), Where(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "precious"
 
 

@@ -14,7 +14,7 @@ def test_logits_are_a_linear_map_of_the_embeddings_as_they_are(classifier, store
     s = store.batch(torch.arange(6))
     embeddings, linear = classifier.encoder(s), classifier.linear
     expected = torch.stack([linear.weight @ row + linear.bias for row in embeddings])
-    torch.testing.assert_close(classifier(s.num_graphs, s.x, s.source, s.target, s.graph_of_node, None), expected)
+    torch.testing.assert_close(classifier(*s.fields), expected)
 
 
 def test_embeddings_are_shifted_and_then_scaled(classifier):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self, TypeAlias
@@ -34,6 +35,11 @@ class Baseline(ABC):
     def missing_package(cls) -> str | None:
         """The package that it needs and this computer does not have."""
         return cls.needs if cls.needs is not None and find_spec(cls.needs) is None else None
+
+    @classmethod
+    def settings(cls) -> dict[str, Any]:
+        """What its constructor takes, with the defaults."""
+        return {each.name: each.default for each in inspect.signature(cls).parameters.values()}
 
     @abstractmethod
     def fit(self, graphs: Dataset, y: Any = None) -> Self:

@@ -43,11 +43,6 @@ class Histogram(Baseline):
         return np.concatenate([*parts, _counts(graphs, degrees, np.arange(self.max_degree + 1))], axis=1)
 
 
-def histogram(dataset: Dataset, max_degree: int = 64) -> NDArray[np.float64]:
-    """The rows of :class:`Histogram` with the labels that ``dataset`` itself has."""
-    return Histogram(max_degree=max_degree).fit(dataset).transform(dataset)
-
-
 def _label_columns(graphs: Dataset) -> list[Array]:
     return [] if graphs.node_labels is None else list(graphs.node_labels.T)
 

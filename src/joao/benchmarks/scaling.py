@@ -11,9 +11,10 @@ import torch
 
 from joao.benchmarks.fits import fitted
 from joao.benchmarks.floor import Floor, ViewsOf
-from joao.benchmarks.steps import epoch_task, make_method, make_training, part_tasks, recipe_of
+from joao.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
 from joao.benchmarks.timing import Seconds, Task, always, interleaved
 from joao.benchmarks.workloads import Workload
+from joao.building import build_method
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.graphs import GraphStore
@@ -124,7 +125,7 @@ def _tasks(point: Workload, measures: tuple[str, ...], device: torch.device, see
         tasks["GraphCL, an epoch"] = epoch_task(training)
         tasks["JOAO, an epoch"] = epoch_task(make_training(point, "joao", device, seed))
     if "parts" in measures:
-        method = make_method(recipe_of(point, "graphcl", seed), point.store)
+        method = build_method(recipe_of(point, "graphcl", seed), point.store)
         floor = Floor(method, training.schedule.learning_rate, device)
         tasks |= part_tasks(training, floor, views)
         tasks.pop("optimiser's step")  # depends on the model alone

@@ -12,9 +12,10 @@ from joao.benchmarks.counts import Work, work_of_step
 from joao.benchmarks.floor import Floor, ViewsOf, scattered
 from joao.benchmarks.plan import Plan
 from joao.benchmarks.rivals import MAKERS, rivals_of
-from joao.benchmarks.steps import epoch_task, make_method, make_training, part_tasks, recipe_of
+from joao.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
 from joao.benchmarks.timing import Spread, Task, always, interleaved, paired_ratio
 from joao.benchmarks.workloads import Workload
+from joao.building import build_method
 from joao.errors import UserError
 from joao.memory import peak_memory
 from joao.randomness import torch_generator
@@ -140,7 +141,7 @@ def _floor_row(
     recipe = recipe_of(workload, method, plan.seed)
 
     def make() -> Floor:
-        made = make_method(recipe, workload.store)
+        made = build_method(recipe, workload.store)
         return Floor(scattered(made) if scatter else made, recipe.training.learning_rate, device)
 
     task = make().task((lambda: views.views) if scatter else views.remake)
@@ -150,7 +151,7 @@ def _floor_row(
 def _parts(workload: Workload, plan: Plan, device: torch.device) -> dict[str, Any]:
     """Of a JOAO step, with views by the pairs that it starts with."""
     training = make_training(workload, "joao", device, plan.seed)
-    method = make_method(recipe_of(workload, "joao", plan.seed), workload.store)
+    method = build_method(recipe_of(workload, "joao", plan.seed), workload.store)
     views = ViewsOf(training, 1, torch_generator(plan.seed, "views of the parts", device))
     floor = Floor(method, training.schedule.learning_rate, device)
     seconds = interleaved(part_tasks(training, floor, views), 2 * plan.repeats, device)

@@ -12,12 +12,11 @@ from joao.benchmarks.floor import Floor, ViewsOf
 from joao.benchmarks.timing import Task, always
 from joao.benchmarks.workloads import Workload
 from joao.building import build_method
-from joao.graphs import GraphStore
 from joao.recipe import Recipe, make_recipe
 from joao.training.device import make_fabric
 from joao.training.lower_level import pair_losses
 from joao.training.model import project
-from joao.training.pretrain import Method, Pretraining
+from joao.training.pretrain import Pretraining
 from joao.training.share import Share
 from joao.training.views import View, view_by_one
 
@@ -36,7 +35,7 @@ def make_training(
     """A pre-training, batch by batch or on the fast path."""
     recipe = recipe_of(workload, method, seed)
     fabric = make_fabric(device.type, workload.precision)
-    return Pretraining(workload.store, make_method(recipe, workload.store), recipe.training, fabric, fast=fast)
+    return Pretraining(workload.store, build_method(recipe, workload.store), recipe.training, fabric, fast=fast)
 
 
 def recipe_of(workload: Workload, method: str, seed: int) -> Recipe:
@@ -44,10 +43,6 @@ def recipe_of(workload: Workload, method: str, seed: int) -> Recipe:
     encoder = {"name": "gin", "width": workload.width, "layers": workload.layers}
     training = {"epochs": MOST_EPOCHS, "batch_size": workload.batch_size, "seed": seed}
     return make_recipe({**METHODS[method], "encoder": encoder, "training": training})
-
-
-def make_method(recipe: Recipe, store: GraphStore) -> Method:
-    return build_method(recipe, store)
 
 
 def epoch_task(training: Pretraining, views: ViewsOf | None = None) -> Task:

@@ -14,7 +14,7 @@ class Told(NamedTuple):
 
 
 def told(scores: Mapping[str, Any]) -> Told:
-    """The scores of :meth:`joao.finetuning.Finetuned.score` in words."""
+    """The scores of :meth:`joao.finetuned.Finetuned.score` in words."""
     if "accuracy" in scores:
         return Told("accuracy", f"{100 * scores['accuracy']:.1f} %")
     tasks = scores["tasks"]

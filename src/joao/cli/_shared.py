@@ -7,7 +7,8 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from joao.data import Dataset, Shards
+
+SECONDS_BETWEEN_LINES = 5.0
 
 DataRoot = Annotated[
     str | None,
@@ -88,8 +91,11 @@ class Output:
         Console(width=None if sys.stdout.isatty() else 200, markup=False).print(shown)
 
     @contextmanager
-    def progress(self, what: str, total: int | None) -> Iterator[Bar]:
-        """A bar with time left, on standard error, where that is a terminal; without ``total``, once that is known."""
+    def progress(self, what: str, total: int | None, in_lines: bool = True) -> Iterator[Bar]:
+        """A bar with time left, on standard error, where that is a terminal; without ``total``, once that is known.
+
+        Elsewhere it is a line every five seconds at most, unless the caller has lines of its own.
+        """
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -102,21 +108,33 @@ class Output:
         )
         console = Console(stderr=True)
         with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
-            yield Bar(progress, progress.add_task(plain(what), total=total, visible=total is not None, note=""))
+            task = progress.add_task(plain(what), total=total, visible=total is not None, note="")
+            yield Bar(progress, task, self.log if in_lines else None)
 
 
 class Bar:
-    """One line of progress."""
+    """One line of progress; ``log`` is told now and then how far it is."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress, self._task = progress, task
+    def __init__(self, progress: Progress, task: TaskID, log: Callable[[str], None] | None = None) -> None:
+        self._progress, self._task, self._log = progress, task, log
+        self._logged_at = time.monotonic()
 
     def advance(self, note: str = "") -> None:
         self._progress.update(self._task, advance=1, note=note)
+        self._say(note)
 
     def add(self, done: int, total: int) -> None:
         """Of ``total``, so many more are done."""
         self._progress.update(self._task, advance=done, total=total, visible=True)
+        self._say()
+
+    def _say(self, note: str = "") -> None:
+        if self._log is None or time.monotonic() - self._logged_at < SECONDS_BETWEEN_LINES:
+            return
+        self._logged_at = time.monotonic()
+        state = self._progress.tasks[self._task]
+        so_far = f"{state.description}: {state.completed:.0f} of {state.total:.0f}"
+        self._log(f"{so_far}, {note}" if note else so_far)
 
 
 def silence_lightning() -> None:
@@ -205,6 +223,12 @@ def open_run_data(
         return open_data(source, data_root, output, columns)
     except UserError as error:
         raise UserError(f"{run}: its graphs: {error}") from error
+
+
+def blank_rows(dataset: Dataset) -> str:
+    """How many rows an output has for what is no molecule, behind a comma."""
+    count = len(dataset.failures)
+    return f", {count} blank row{'s' if count > 1 else ''}" if count else ""
 
 
 def free_path(path: Path) -> Path:

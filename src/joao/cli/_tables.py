@@ -35,11 +35,21 @@ def rates(text: str) -> list[int]:
     return [int(name) for name in given]
 
 
+def to_do(wanted: int, what: str, missing: int, places: str) -> str:
+    """How much is there already, and how it is computed again where all is.
+
+    >>> to_do(20, "cells", 0, "Records: results")
+    '20 cells, 20 done before. Records: results. Nothing is left to compute; with another --out it is computed anew.'
+    """
+    nothing = "" if missing else ". Nothing is left to compute; with another --out it is computed anew."
+    return f"{wanted} {what}, {wanted - missing} done before. {places}{nothing}"
+
+
 def follow(
     output: Output, what: str, number: int, done: Iterable[Work], in_words: Callable[[Work], str], said: str = "done"
 ) -> None:
     """Goes through ``done``, which computes ``number`` of ``what`` on the way, and tells each of them."""
-    with output.progress(what, number) as bar:
+    with output.progress(what, number, in_lines=False) as bar:
         for work in done:
             bar.advance(in_words(work))
             output.log(f"{said}: {in_words(work)}")

@@ -64,7 +64,9 @@ def compare(
         output.notice(notice)
     plan = Plan(choice.names, partitions, folds, epochs, device, jobs or all_cores(), twins_together)
     missing = sum(len(seeds) for seeds in missing_seeds(begin(dataset, plan, out)).values())
-    with output.progress("comparing", missing) as bar:
+    if missing:
+        output.log(f"comparing {', '.join(plan.methods)} on {dataset.name}, each with {partitions} seeds")
+    with output.progress("comparing", missing, in_lines=False) as bar:
 
         def on_done(done: Done) -> None:
             if done.piece is None:

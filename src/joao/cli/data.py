@@ -65,7 +65,7 @@ def data(
         output.say("\n".join(names))
         if packed:
             output.say(f"Packed copies for a quick start: {held}. Remove them: joao data --clear-cache")
-        output.say(f"Describe one: joao data {names[0]}")
+        output.say(f"Describe one, or a file or folder of your own: joao data {names[0]}")
         return
     import numpy as np
 

@@ -14,6 +14,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    blank_rows,
     column_words,
     columns_of,
     free_path,
@@ -66,13 +67,11 @@ def embed(
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
     result: dict[str, Any] = {"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]}
-    blank = ""
     if dataset.failures:
         write_file(failures, failures_csv(dataset))
         result |= {"blank": len(dataset.failures), "failures": str(failures)}
-        blank = f", {len(dataset.failures)} blank rows"
     output.result(result)
-    output.say(f"{out}: {embeddings.shape[0]} {dataset.kind}, {embeddings.shape[1]} dimensions{blank}.")
+    output.say(f"{out}: {embeddings.shape[0]} {dataset.kind}, {embeddings.shape[1]} dimensions{blank_rows(dataset)}.")
     words = f"{quoted(source)}{column_words(smiles, identifiers)}"
     if pretrained is None and trained.info.finetuned_on:
         output.say(f"Next: joao predict {quoted(run)} {words} --out {free_path(Path('predictions.csv'))}")

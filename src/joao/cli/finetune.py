@@ -25,7 +25,7 @@ from joao.cli._shared import (
 from joao.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.finetuning import Finetuned
+    from joao.finetuned import Finetuned
     from joao.training.finetune import FitEpoch
 
 
@@ -97,7 +97,7 @@ def finetune(
     """Fine-tune a run's encoder, with a linear layer behind it, on graphs that have labels.
 
     Labels are classes or, in a table of molecules, columns of numbers; empty cells are not measured. Columns of 0 and 1
-    alone are learned as yes and no.
+    alone are learned as yes and no. Nothing is written before the end: there is no --resume.
     """
     from joao.run import check_new_folder
 

@@ -123,7 +123,7 @@ def _pack_shards(
     named = Columns(columns.get("smiles"), columns.get("identifiers"), _tuple(columns.get("tasks")))
     pieces = [Pieces(source, data_root, named, Work(all_cores())) for source in sources]
     try:
-        with output.progress("packing", None) as bar:
+        with output.progress("packing", None, in_lines=False) as bar:
 
             def on_shard(shards: int, graphs: int) -> None:
                 bar.add(1, shards + 1)

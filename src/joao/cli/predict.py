@@ -15,6 +15,7 @@ from joao.cli._shared import (
     Quiet,
     SmilesColumn,
     Tasks,
+    blank_rows,
     columns_of,
     read_data,
 )
@@ -22,7 +23,7 @@ from joao.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.finetuning import Finetuned
+    from joao.finetuned import Finetuned
 
 
 def predict(
@@ -50,7 +51,7 @@ def predict(
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .csv or .npz.")
     check_new(out)
     output = Output(quiet, as_json)
-    from joao.finetuning import load_finetuned
+    from joao.finetuned import load_finetuned
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
@@ -99,9 +100,8 @@ def _report(
             )
     else:
         result |= {"blank": len(dataset.failures), "scores": scores}
-        blank = f", {len(dataset.failures)} blank rows" if dataset.failures else ""
         tasks = "1 task" if len(finetuned.tasks) == 1 else f"{len(finetuned.tasks)} tasks"
-        output.say(f"{out}: {len(dataset)} {dataset.kind}, {tasks}{blank}.")
+        output.say(f"{out}: {len(dataset)} {dataset.kind}, {tasks}{blank_rows(dataset)}.")
     output.result({**result, "fine_tuned_on": fitted_on})
     if scores is not None:
         optimistic = " It was fine-tuned on these graphs: new ones may do worse." if fitted_on else ""

@@ -106,6 +106,7 @@ def pretrain(
         from joao.run import Run
 
         run = Run.open(resume)
+        run.check_unfinished()
         process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
         output = _voice(process, quiet, as_json)
         _tell_threads(run, output)
@@ -132,8 +133,9 @@ def pretrain(
     if out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
     from joao.epoch_logs import check_loggers
-    from joao.recipe import make_recipe, read_table, with_settings
+    from joao.recipe import make_recipe, read_table
     from joao.run import check_new_folder
+    from joao.settings import with_settings
 
     check_loggers(logs or (), out)
 

@@ -18,7 +18,7 @@ def quickstart(
 ) -> None:
     """Do everything once, on the data set inside the package: pre-train, score, embed, draw.
 
-    MUTAG, 188 molecules; no download; about a minute on two cores.
+    MUTAG, 188 molecules; no download; less than a minute on two cores.
     """
     from joao.cli._training import summary, train
     from joao.cli.evaluate import score

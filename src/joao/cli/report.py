@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or their exports, to be compared.")],
-    out: Annotated[Path, typer.Option(help="The page to write; one that is there is replaced.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page to write; an older page of this command is replaced.")] = Path(
+        "report.html"
+    ),
     kind: Annotated[
         str, typer.Option("--map", help="Of the embeddings: pca (at once), tsne, or umap (needs umap-learn).")
     ] = "pca",
@@ -30,13 +32,13 @@ def report(
     The page needs no network. Without the graphs of a run it has no map and no drawings, and says so.
     """
     output = Output(quiet)
-    from joao.files import check_folder, write_file
+    from joao.files import write_file
     from joao.reporting.page.embedding_map import check_kind
-    from joao.reporting.page.rendering import render
+    from joao.reporting.page.rendering import check_replaceable, render
     from joao.reporting.page.subject import names_of, open_subject
 
     check_kind(kind)
-    check_folder(out)
+    check_replaceable(out)
 
     def read(run: Run) -> Dataset:
         return read_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, TwinsTogether, all_cores
-from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show
+from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show, to_do
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.cli.reproduce_all import everything
@@ -89,11 +89,12 @@ def _frozen(
 ) -> list[dict[str, Any]]:
     """The records of cells of the unsupervised protocol, computed where there are none; writes their tables."""
     from joao.reporting.results import write_tables
+    from joao.reproduce.records import Where
     from joao.reproduce.unsupervised import compute_missing, is_done, read_record
 
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
-    done = compute_missing(missing, out, data_root=data_root, device=device, jobs=jobs or all_cores())
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
+    done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
     records = [read_record(cell.path(out)) for cell in wanted]
     write_tables("unsupervised", out)
@@ -176,6 +177,7 @@ def _few_labels(
     from joao.cli._shared import silence_lightning
     from joao.reporting.results import write_tables
     from joao.reporting.semi_supervised import HEADER, cells_of, rows
+    from joao.reproduce.records import Where
     from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, left_out, read_record, works
     from joao.training.device import check_precision
 
@@ -187,9 +189,8 @@ def _few_labels(
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}")
-    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
-    done = compute_missing(missing, out, **where, jobs=jobs or all_cores())
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
+    done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores()))
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
     show(output, HEADER, [cells_of(row) for row in summary], "Accuracy after fine-tuning with few labels, five seeds")
@@ -224,6 +225,7 @@ def transfer(
     from joao.cli._shared import silence_lightning
     from joao.reporting.results import write_tables
     from joao.reporting.transfer import HEADER, cells_of, rows
+    from joao.reproduce.records import Where
     from joao.reproduce.transfer import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
     from joao.training.device import check_precision
 
@@ -232,17 +234,16 @@ def transfer(
     check_precision(device, precision)
     wanted = cells(names(only), names(methods))
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
-    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
-    where["jobs"] = jobs or all_cores()
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
+    where = Where(out, data_root, device, precision, jobs or all_cores(), encoders)
     needed = list(dict.fromkeys(cell.method for cell in missing))
-    trained = pretrain_missing(needed, encoders, source=corpus, **where)
+    trained = pretrain_missing(needed, corpus, where)
     number = len({encoder_of(method) for method in needed} - {None})
     follow(output, "pre-trainings", number, trained, str, "pre-trained")
     if pretrain_only:
         output.say("Next: the same command without --pretrain-only.")
         return
-    done = compute_missing(missing, out, encoders, **where)
+    done = compute_missing(missing, where)
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
     table = rows([read_record(cell.path(out)) for cell in wanted])
     show(output, HEADER, [cells_of(row) for row in table], "Transfer: ROC-AUC after fine-tuning on a scaffold split")
@@ -274,6 +275,7 @@ def ogb(
     from joao.reporting.ogb import HEADER, cells_of, rows
     from joao.reporting.results import write_tables
     from joao.reproduce.ogb import at_hand, cells, compute_missing, is_done, read_record, works
+    from joao.reproduce.records import Where
     from joao.training.device import check_precision
 
     output = Output(quiet, as_json)
@@ -283,9 +285,8 @@ def ogb(
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(f"{len(wanted)} cells, {len(wanted) - len(missing)} done before. Records: {out}, encoders: {encoders}")
-    where: dict[str, Any] = {"data_root": data_root, "device": device, "precision": precision}
-    done = compute_missing(missing, out, encoders, **where, jobs=jobs or all_cores())
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
+    done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores(), encoders))
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
     show(output, HEADER, lines, "OGB: few labels of the official training part")

@@ -13,7 +13,10 @@ def results(
         Path, typer.Argument(metavar="RESULTS", help="Folder of the records of 'joao reproduce'.")
     ] = Path("results"),
     out: Annotated[
-        Path | None, typer.Option(help="Page of all tables to write: .md, .tex or .html.", show_default="none")
+        Path | None,
+        typer.Option(
+            help="Page of all tables to write: .md, .tex or .html; what is there is replaced.", show_default="none"
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

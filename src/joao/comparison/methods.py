@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
@@ -12,11 +10,10 @@ from scipy.sparse import csr_array
 
 from joao.baselines import BASELINES
 from joao.data.base import Dataset
-from joao.data.features import Features
 from joao.errors import UserError, nearest
 from joao.experiment import pretrain
 from joao.recipe import METHODS, Recipe, make_recipe
-from joao.trained import untrained
+from joao.trained import initial
 
 Rows: TypeAlias = NDArray[Any] | csr_array
 
@@ -98,7 +95,7 @@ def is_kernel(name: str) -> bool:
 
 def has_seed(name: str) -> bool:
     """Whether anything about it is random; what is not need not be made again for another seed."""
-    return name not in BASELINES or "seed" in inspect.signature(BASELINES[name]).parameters
+    return name not in BASELINES or "seed" in BASELINES[name].settings()
 
 
 def recipe_of(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
@@ -112,18 +109,16 @@ def settings_of(name: str, kind: str, epochs: int | None = None) -> dict[str, An
     """Everything that decides a method, but for its seed: its recipe, or a baseline's options."""
     if name not in BASELINES:
         return recipe_of(name, kind, epochs=epochs).table()
-    parameters = inspect.signature(BASELINES[name]).parameters.values()
-    return {each.name: each.default for each in parameters if each.name != "seed"}
+    return {option: default for option, default in BASELINES[name].settings().items() if option != "seed"}
 
 
 def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = None, device: str = "auto") -> Rows:
     """``(G, d)`` what a method makes of graphs, whose labels it does not see."""
-    dataset = replace(dataset, classes=None, class_names=(), targets=None, target_names=())
+    dataset = dataset.without_labels()
     if name in BASELINES:
         rows: Rows = BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
         return rows
     recipe = recipe_of(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
-        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        return untrained(recipe, dataset, features, device=device).numpy()
+        return initial(recipe, dataset, device=device).embed(dataset).numpy()
     return pretrain(recipe, dataset, device=device).embed(dataset).numpy()

@@ -6,12 +6,13 @@ import multiprocessing
 import signal
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from joao.comparison.work import Piece, Task, pieces, reason_of
+from joao.reproduce.processes import without_interrupts
+from joao.training.device import silence_lightning
 
 
 class Done(NamedTuple):
@@ -49,7 +50,7 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
                 task = waiting.pop(0)
                 here, there = context.Pipe(duplex=False)
                 process = context.Process(target=_work, args=(task, there), daemon=True)
-                with _without_interrupts():  # a new process takes this over, and leaves Ctrl-C to its parent
+                with without_interrupts():
                     process.start()
                 there.close()  # so that the end of the process is the end of the pipe
                 running[here] = process, task.method
@@ -77,22 +78,10 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
             process.join()
 
 
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C inside is heard of afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _work(task: Task, parent: Connection) -> None:
     """Sends every piece; at the end, None or why it failed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
+    silence_lightning()
     try:
         for piece in pieces(task):
             parent.send(piece)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from joao.comparison.methods import Rows, has_seed, is_kernel, make_rows
 from joao.data.base import Dataset
 from joao.errors import UserError, is_out_of_memory
 from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.memory import how_measured, peak_memory
+from joao.memory import measured
 from joao.scoring import classes_of
 from joao.training.device import pick_device
 
@@ -53,7 +54,9 @@ def pieces(task: Task) -> Iterator[Piece]:
     cost: dict[str, Any] = {}
     for seed in task.seeds:
         if rows is None or has_seed(task.method):
-            rows, cost = _measured(task, seed, device)
+            make = partial(make_rows, task.method, task.dataset, seed=seed, epochs=task.epochs, device=device)
+            rows, seconds, memory = measured(make, device)
+            cost = {"seconds": seconds, **memory}
         started = time.perf_counter()
         scores = evaluate_embeddings(
             rows,
@@ -68,20 +71,6 @@ def pieces(task: Task) -> Iterator[Piece]:
         )
         (partition,) = scores.to_json()["partitions"]
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}
-
-
-def _measured(task: Task, seed: int, device: str) -> tuple[Rows, dict[str, Any]]:
-    made: list[Rows] = []
-    seconds = 0.0
-
-    def make() -> None:
-        nonlocal seconds
-        started = time.perf_counter()
-        made.append(make_rows(task.method, task.dataset, seed=seed, epochs=task.epochs, device=device))
-        seconds = time.perf_counter() - started
-
-    peak = peak_memory(make, device)
-    return made[0], {"seconds": seconds, "peak bytes": peak, "memory": how_measured(device)}
 
 
 def reason_of(error: Exception) -> str | None:

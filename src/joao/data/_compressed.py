@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
-from joao.data.base import shown
-from joao.errors import UserError
+from joao.errors import UserError, shown
 
 MOST_GROWTH = 100
 ALWAYS_ALLOWED = 1 << 26  # bytes

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from joao.data.base import Dataset, shown
+from joao.data.base import Dataset
 from joao.data.joining import joined
 from joao.data.molecule_sets import Work, make_molecules
-from joao.errors import UserError
+from joao.errors import UserError, shown
 
 _EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
 

@@ -40,6 +40,11 @@ def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise UserError(f"{path}:{reader.line_num}: not a table with commas ({error}).") from error
 
 
+def column_names(path: Path) -> list[str]:
+    """The first row of a table with commas, which names its columns; none of an empty one."""
+    return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+
+
 def base_name(path: Path) -> str:
     """The file's name without its suffixes, by which messages and records call the data.
 

@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from joao.data._text import base_name, table_rows
-from joao.data.base import Dataset, make_dataset, shown
-from joao.errors import UserError
+from joao.data.base import Dataset
+from joao.data.making import make_dataset
+from joao.errors import UserError, shown
 
 NEEDED = ("graph", "source", "target")
 

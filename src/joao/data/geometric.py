@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from joao.data.base import Array, Dataset, make_dataset, plain_label
+from joao.data.base import Array, Dataset
+from joao.data.making import make_dataset, plain_label
 from joao.errors import UserError
 from joao.graphs import GraphBatch
 

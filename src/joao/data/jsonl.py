@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from joao.data._text import base_name, text_lines
-from joao.data.base import Array, Dataset, check_bare_nodes, make_dataset, plain_label, shown
-from joao.errors import UserError, nearest
+from joao.data.base import Array, Dataset
+from joao.data.making import check_bare_nodes, make_dataset, plain_label
+from joao.errors import UserError, nearest, shown
 
 _NODE_ROWS = ("node_labels", "node_attributes")
 _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from joao.data._text import table_rows
-from joao.data.base import Dataset, shown
+from joao.data._text import column_names
+from joao.data.base import Dataset
 from joao.data.edge_list import NEEDED
 from joao.data.molecules import featurise, featuriser
 from joao.data.smiles import SMILES_NAMES, MoleculeTable, read_smiles, smiles_pieces
-from joao.errors import UserError
+from joao.errors import UserError, shown
 
 # Starting a process takes as long as reading that many molecules.
 _WORTH_A_PROCESS = 4096
@@ -74,7 +74,7 @@ def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
         targets=table.labels[rows] if table.tasks else None,
         target_names=table.tasks,
         failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
-        notices=tuple(notices),
+        notices=(*notices, *dataset.notices),
     )
 
 
@@ -105,14 +105,25 @@ def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), 
         row_of_graph=made.row if made.failures else None,
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in made.failures),
         featuriser=featuriser() or "",
+        notices=_text_behind(name, of_graphs(smiles)),
     )
+
+
+def _text_behind(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
+    """A notice of what RDKit takes for the names of molecules, which stand behind a blank; extensions are read."""
+    rests = ((text, text.split(None, 1)[1:]) for text in smiles)
+    named = [text for text, rest in rests if rest and not rest[0].startswith("|")]
+    if not named:
+        return ()
+    which = f"{len(named)} of {len(smiles)} molecules, the first {shown(named[0])}"
+    return (f"{name}: text behind the SMILES and a blank is left out ({which}).",)
 
 
 def holds_molecules(path: Path, columns: Columns) -> bool:
     """Whether a file of text, by its name or its first line, is a table of molecules; otherwise it is an edge list."""
     if ".csv" not in path.name.lower() or columns != Columns():
         return True
-    header = [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+    header = column_names(path)
     if {*NEEDED} <= {*header}:
         return False
     if {*SMILES_NAMES} & {cell.casefold() for cell in header}:

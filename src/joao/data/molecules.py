@@ -80,7 +80,7 @@ def require_rdkit() -> None:
     try:
         import rdkit  # noqa: F401
     except ImportError as error:
-        raise UserError("rdkit is not installed: pip install '.[molecules]'") from error
+        raise UserError("rdkit is not installed: pip install rdkit") from error
 
 
 def featuriser() -> str | None:

@@ -31,8 +31,9 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.base import Array, Dataset, make_dataset, plain_label, shown
-from joao.errors import UserError
+from joao.data.base import Array, Dataset
+from joao.data.making import make_dataset, plain_label
+from joao.errors import UserError, shown
 
 MOST_TAG = 1 << 22  # bytes
 _AT_ONCE = 1 << 18
@@ -98,7 +99,10 @@ def _graphml(path: Path) -> list[Any]:
         TypeError,
         AttributeError,
     ) as error:
-        raise UserError(f"{path}: cannot be read as GraphML ({error}).") from error
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be read as GraphML ({reason}).") from error
     for graph in graphs:
         for what, rows in (("node_default", graph.nodes(data=True)), ("edge_default", graph.edges(data=True))):
             for *_, data in rows:

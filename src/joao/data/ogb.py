@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.data._ogb_files import SIZES, OgbFiles, Rows, ogb_files
-from joao.data.base import Dataset, check_bare_nodes, make_dataset, offsets_of, shown
-from joao.errors import UserError
+from joao.data.base import Dataset, offsets_of
+from joao.data.making import check_bare_nodes, make_dataset
+from joao.errors import UserError, shown
 from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
 _AT_ONCE = 1 << 17  # nodes and edges

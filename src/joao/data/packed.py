@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -34,20 +34,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data._compressed import open_file
-from joao.data.base import GRAPHS_AT_ONCE, Array, Dataset, Failure, as_bytes, offsets_of
-from joao.errors import UserError
+from joao.data.base import Array, Dataset, Failure, as_bytes, offsets_of
+from joao.data.form import check_form
+from joao.errors import UserError, shortly
 from joao.files import write_file
-from joao.ogb_codes import ATOMS, BONDS, SYNTAX_COLUMNS
 
 SUFFIXES = (".safetensors", ".safetensors.xz")
 FORMAT = 1
 _FORMAT_KEY = "joao.data"
 _TEXTS = ("graph_names", "smiles")
-# Columns of nodes and edges; encoders take any numbers in them.
-_OF_OGB = {"ogb_molecules": (len(ATOMS), len(BONDS)), "syntax_trees": (SYNTAX_COLUMNS, 1)}
-KINDS = ("graphs", "molecules", *_OF_OGB)
 _MOST_HEADER = 100_000_000  # bytes, as in safetensors
 _AT_ONCE = 1 << 24  # bytes
 # fmt: off
@@ -58,18 +54,6 @@ TYPES = {
 # fmt: on
 _CODES = {dtype: code for code, dtype in TYPES.items()}
 _TEXT_TYPE = re.compile(r"<U[0-9]{1,9}")
-# A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
-_FORMS = {
-    "source": ("edge", "iu", 1),
-    "target": ("edge", "iu", 1),
-    "node_labels": ("node", "iuU", 2),
-    "node_attributes": ("node", "f", 2),
-    "edge_attr": ("edge", "fu", 2),
-    "classes": ("graph", "i", 1),
-    "targets": ("graph", "f", 2),
-    "row_of_graph": ("graph", "i", 1),
-    "groups": ("graph", "i", 1),
-}
 
 
 def write_packed(path: Path, dataset: Dataset) -> None:
@@ -159,10 +143,6 @@ def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
             return _read(stream, metadata, entries) if extra.items() <= metadata.items() else None
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def shortly(error: object) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 def _compressed(pieces: list[bytes | memoryview]) -> Iterator[bytes]:
@@ -290,62 +270,10 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
         kind = type_in_memory(types[name])
         values[name] = from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
     dataset = Dataset(**values)
-    check(dataset)
+    check_form(dataset)
     if degrees is not None:
         vars(dataset)["degrees"] = degrees  # which would take a pass over all edges
     return dataset
-
-
-def check(dataset: Dataset) -> None:
-    """A file that somebody else made must be what a reader gives: kernels and splits rely on it."""
-    lists = (dataset.class_names, dataset.target_names, dataset.notices)
-    texts = (dataset.name, dataset.featuriser, *chain(*lists))
-    is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
-    if dataset.kind not in KINDS or not is_text:
-        raise ValueError("its kind or a name is not one")
-    lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
-    for name, (of, kinds, num_axes) in _FORMS.items():
-        array = getattr(dataset, name)
-        if array is None:
-            continue
-        is_known = array.dtype.isnative and array.dtype.kind in kinds and array.dtype not in (np.float16, np.float64)
-        if not is_known or array.ndim != num_axes or len(array) != lengths[of]:
-            raise ValueError(f"{name}: not of the form it should have")
-    if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
-        raise ValueError("as many names or SMILES as graphs it should have")
-    _check_edges(dataset)
-    if dataset.kind == "molecules":
-        check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
-        check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
-    elif dataset.kind in _OF_OGB:
-        columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
-        if columns != _OF_OGB[dataset.kind]:
-            raise ValueError("its nodes or edges have other columns than their kind has")
-    classes, num_classes = dataset.classes, len(dataset.class_names)
-    if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
-        raise ValueError("a class has no name")
-    if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
-        raise ValueError("as many names as tasks it should have")
-    _check_rows(dataset)
-
-
-def _check_edges(dataset: Dataset) -> None:
-    """Both ends are inside their graph and differ; sorted by target and then by source, no edge twice."""
-    for first in range(0, len(dataset), GRAPHS_AT_ONCE):  # so that no further list of all edges is made
-        nodes, edges = (
-            offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (dataset.first_node, dataset.first_edge)
-        )
-        source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
-        size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))
-        if any((ends >= size).any() or (ends < 0).any() for ends in (source, target)):
-            raise ValueError("an edge leaves its graph")
-        if (source == target).any():
-            raise ValueError("an edge is a loop")
-        is_behind = (target[1:] > target[:-1]) | ((target[1:] == target[:-1]) & (source[1:] > source[:-1]))
-        starts = edges[1:-1] - edges[0]
-        is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # edges of two graphs
-        if not is_behind.all():
-            raise ValueError("its edges are not in order")
 
 
 def type_in_memory(told: str) -> np.dtype[Any]:
@@ -353,21 +281,6 @@ def type_in_memory(told: str) -> np.dtype[Any]:
     if told not in _CODES and not _TEXT_TYPE.fullmatch(told):
         raise ValueError(f"{shortly(told)!r} is no type of an array")
     return np.dtype(told)
-
-
-def check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:
-    if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
-        raise ValueError("its atoms or bonds are not there")
-    if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(bounds)):
-        raise ValueError("its atoms or bonds are of no known kind")
-
-
-def _check_rows(dataset: Dataset) -> None:
-    """Every row of the source is a graph, in order, or a failure."""
-    rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
-    failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
-    if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
-        raise ValueError("its rows do not fit together")
 
 
 def _narrow(array: Array) -> Array:

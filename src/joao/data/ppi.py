@@ -29,7 +29,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from joao.data.base import Dataset, make_dataset
+from joao.data.base import Dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 
 FILE = Path("processed") / "geometric_data_processed.pt"

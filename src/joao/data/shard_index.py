@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from joao.data.packed import KINDS, shortly
+from joao.data.form import KINDS
 from joao.data.shard_facts import Facts
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
 FORMAT = 1

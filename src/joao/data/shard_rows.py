@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.packed import TYPES, from_code_points, read_header, shortly, type_in_memory
+from joao.data.packed import TYPES, from_code_points, read_header, type_in_memory
 from joao.data.shard_index import INDEX, OFFSETS, Index, ShardInfo, damage
-from joao.errors import UserError
+from joao.errors import UserError, shortly
 
 NODE_ROWS = ("degrees", "node_labels", "node_attributes")
 EDGE_ROWS = ("source", "edge_attr")

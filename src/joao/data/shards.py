@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data.base import Dataset, as_bytes, offsets_of
+from joao.data.form import check_codes
 from joao.data.joining import joined
-from joao.data.packed import check_codes, read_packed
+from joao.data.packed import read_packed
 from joao.data.shard_facts import Facts
 from joao.data.shard_index import INDEX, OFFSETS, Index, damage
 from joao.data.shard_rows import EDGE_ROWS, NODE_ROWS, MappedRows

@@ -35,8 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.data._text import base_name, table_rows, text_lines
-from joao.data.base import shown
-from joao.errors import UserError, nearest
+from joao.errors import UserError, nearest, shown
 
 # In the order of preference.
 SMILES_NAMES = (
@@ -61,7 +60,7 @@ class MoleculeTable:
     Attributes:
         name: how messages and records call it.
         smiles: ``M`` of them, as written; one may be empty or wrong.
-        identifiers: what the table calls its molecules; empty where it has no names.
+        identifiers: what the table calls its molecules, or ``line 7`` where a cell is empty; none where all are.
         tasks: the names of the columns of labels.
         labels: ``(M, T)``, NaN where not measured.
         lines: ``(M,)`` of the file, counted from 1, on which each molecule stands.
@@ -303,16 +302,23 @@ class _Reader:
         labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
         for place, number in enumerate(tasks):
             labels[:, place] = np.concatenate(self.labels.pop(number))
+        lines = np.concatenate(self.lines)
         return MoleculeTable(
             name=base_name(self.path),
             smiles=tuple(self.smiles),
-            identifiers=tuple(self.identifiers) if any(self.identifiers) else (),
+            identifiers=self._all_identifiers(lines),
             tasks=tuple(self.columns[number] for number in tasks),
             labels=labels,
-            lines=np.concatenate(self.lines),
+            lines=lines,
             ignored=tuple(self._named(number) for number in sorted({*self.ignored, *nothing})),
             spoiled=self.spoiled,
         )
+
+    def _all_identifiers(self, lines: NDArray[np.int64]) -> tuple[str, ...]:
+        """One for each row, by its line where the cell is empty; none where all are."""
+        if not any(self.identifiers):
+            return ()
+        return tuple(name or f"line {line}" for name, line in zip(self.identifiers, lines.tolist(), strict=True))
 
     def _named(self, number: int) -> str:
         return self.columns[number] or f"column {number + 1}"

@@ -31,13 +31,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from joao.data import _download, _ogb_files
 from joao.data._objects import from_objects
 from joao.data._ogb_files import holds_ogb
-from joao.data._text import table_rows
+from joao.data._text import column_names
 from joao.data.base import Dataset
 from joao.data.cache import SMALLEST_TABLE, kept
 from joao.data.edge_list import read_edge_list
@@ -150,7 +151,7 @@ def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[s
     path = path_of(source, root)
     if not (suffix_of(path) or "").startswith(".csv") or not path.is_file():
         return []
-    return [" ".join(cell.split()) for cell in next(table_rows(path), (1, []))[1]]
+    return column_names(path)
 
 
 def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | None:
@@ -252,7 +253,7 @@ def _downloaded(name: str, root: Path | None) -> Path:
         return _download.download(name)
     except UserError as error:
         looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
-        guess = f" Did you mean '{close}'?" if close else ""
+        guess = _nearest_beside(Path(name)) or (f" Did you mean '{close}'?" if close else "")
         raise UserError(
             f"{name}: no such data set {looked}, and {error}.{guess} "
             f"A copy can be put at ROOT/{name}.zip, with ROOT given by JOAO_DATA or --data-root."
@@ -288,13 +289,13 @@ def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
 
         if holds_ppi(path):
             return read_ppi(path).graphs
-        inside = sorted(entry.stem for entry in path.glob("*.zip"))
-        cure = f" To read one of {', '.join(inside)}, give its name and this folder as root." if inside else ""
-        raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{cure}")
+        raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{_data_inside(path)}")
     suffix = suffix_of(path)
     if not path.exists():
-        raise UserError(f"{path}: no such file or folder.")
+        raise UserError(f"{path}: no such file or folder.{_nearest_beside(path)}")
     if suffix is None:
+        if holds_tu(path.parent):
+            raise UserError(f"{path}: one of several files of a data set. Give their folder: {path.parent}")
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join((*READERS, *PACKED))}, and folders.")
     if suffix in PACKED:
         return read_packed(path)
@@ -302,6 +303,22 @@ def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
         reader = partial(read_molecules, columns=columns, work=work)
         return kept(path, reader, repr(columns), least=SMALLEST_TABLE)
     return kept(path, READERS[suffix])
+
+
+def _data_inside(folder: Path) -> str:
+    """What can be read among the entries of a folder that cannot, in a sentence."""
+    folders = sorted(str(entry) for entry in folder.iterdir() if entry.is_dir() and holds_tu(entry))
+    if folders:
+        return f" Give one of the folders in it: {', '.join(folders)}."
+    zips = sorted(entry.stem for entry in folder.glob("*.zip"))
+    return f" To read one of {', '.join(zips)}, give its name and this folder as root." if zips else ""
+
+
+def _nearest_beside(path: Path) -> str:
+    """The entry of its folder whose name is most like that of a path that is not there, as a question."""
+    names = [entry.name for entry in islice(path.parent.iterdir(), 1000)] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
+    return f" Did you mean {path.parent / close[0]}?" if close else ""
 
 
 def _nearest_name(name: str, root: Path | None) -> str | None:

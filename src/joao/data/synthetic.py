@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from joao.data.base import Dataset, make_dataset
+from joao.data.base import Dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 from joao.randomness import numpy_generator
 
@@ -61,7 +62,7 @@ def random_graphs(
 
 
 def molecule_like_graphs(
-    num_graphs: int = 1000, mean_nodes: float = 23.0, rings: float = 3.0, seed: int = 0, *, num_node_labels: int = 9
+    num_graphs: int = 1000, mean_nodes: float = 23.0, seed: int = 0, *, num_node_labels: int = 9
 ) -> Dataset:
     """Sparse graphs of the sizes of drug-like molecules: trees with a few rings, without classes.
 
@@ -77,7 +78,7 @@ def molecule_like_graphs(
     place = np.arange(num_nodes) - np.repeat(first, sizes)
     back = 1 + (random.random(num_nodes) * np.minimum(place, 3)).astype(np.int64)
     child = np.flatnonzero(place)
-    draws = random.poisson(rings, num_graphs)
+    draws = random.poisson(3.0, num_graphs)
     closing = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
     weights = 3.0 ** -np.arange(num_node_labels)
     return make_dataset(

@@ -30,7 +30,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from joao.data._compressed import UNREADABLE, open_zip
 from joao.data._numbers import number_chunks, read_numbers
-from joao.data.base import Array, Dataset, make_dataset
+from joao.data.base import Array, Dataset
+from joao.data.making import make_dataset
 from joao.errors import UserError
 
 _EDGES = "_A.txt"

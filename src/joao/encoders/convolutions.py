@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders.base import NodeEncoder, sum_nodes
-from joao.errors import UserError, nearest
+from joao.errors import UserError, nearest, shortly
 from joao.graphs import GraphBatch
 
 
@@ -83,9 +83,8 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
             module: nn.Module = kind(before, after, **options)
             found = _try_out(module, before, num_edge_features)
         except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
-            reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({reason}). Give a function."
+                f"Convolutions: {name} needs more than numbers of columns ({shortly(error)}). Give a function."
             ) from error
         if found != (2, after):
             raise UserError(

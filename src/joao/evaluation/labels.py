@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from joao.evaluation.folds import Indices, folds
 from joao.randomness import numpy_generator
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """A fold whose training part has few labels: graphs to learn from, to choose the epoch with, and to test on."""
+class Split(NamedTuple):
+    """Graphs to learn from, to choose the epoch with, and to test on."""
 
     train: Indices
     validation: Indices
@@ -71,7 +70,7 @@ def split_hash(splits: Sequence[Split]) -> str:
     """16 hexadecimal digits of all parts of all folds; scores with equal hashes may be paired."""
     digest = hashlib.sha256()
     for split in splits:
-        for part in (split.train, split.validation, split.test):
+        for part in split:
             digest.update(part.astype("<i8").tobytes() + b"/")
     return digest.hexdigest()[:16]
 

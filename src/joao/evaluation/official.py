@@ -60,7 +60,7 @@ def labelled_part(
 
 def score_seed(finetuning: Finetuning, split: Split, seed: int) -> OfficialScore:
     """Fine-tunes once; the test graphs are looked at once, when the epoch is chosen."""
-    train, validation, test = map(torch.from_numpy, (split.train, split.validation, split.test))
+    train, validation, test = map(torch.from_numpy, split)
     fit = finetuning.fit(train, validation, derived_seed(seed, "OGB"))
     kept = fit.epochs[fit.chosen - 1]
     return OfficialScore(seed, fit.chosen, kept.validation_score, finetuning.score(test))

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joao.data.chunks import in_chunks
 from joao.data.molecules import require_rdkit
 from joao.errors import UserError
-
-Indices = NDArray[np.int64]
-
-
-class ScaffoldSplit(NamedTuple):
-    """The molecules of each part, ascending."""
-
-    train: Indices
-    validation: Indices
-    test: Indices
+from joao.evaluation.folds import Indices
+from joao.evaluation.labels import Split
 
 
 def scaffolds(
@@ -48,22 +38,13 @@ def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable
     return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
 
 
-def scaffold_split(
-    smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None
-) -> ScaffoldSplit:
-    """80 % of the molecules for training, 10 % each for validation and test: a function of the SMILES alone.
-
-    Takes what :func:`scaffolds` takes. The official splits of ogbg-molbbbp and ogbg-molbace are the same.
-    """
-    return filled(scaffolds(smiles, jobs=jobs, on_chunk=on_chunk))
-
-
-def filled(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> ScaffoldSplit:
+def filled(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
     """Fills the three parts with whole sets of molecules that share a scaffold, largest set first.
 
     Of sets of one size, the one whose first molecule comes *last* is the first, as published. A set goes to the first
     part that has room: training has room for ``train`` of all molecules, training and validation together for
-    ``train + validation``, and the test part takes what is left. So validation may get more than its share.
+    ``train + validation``, and the test part takes what is left. So validation may get more than its share. With the
+    usual shares, the official splits of ogbg-molbbbp and ogbg-molbace are the same.
 
     Args:
         scaffolds: of each molecule, or their numbers; molecules without rings share the empty one.
@@ -82,7 +63,7 @@ def filled(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validat
             parts[1].extend(numbers)
         else:
             parts[2].extend(numbers)
-    return ScaffoldSplit(*(np.array(sorted(part), dtype=np.int64) for part in parts))
+    return Split(*(np.array(sorted(part), dtype=np.int64) for part in parts))
 
 
 def _scaffolds(smiles: Sequence[str]) -> list[str | None]:

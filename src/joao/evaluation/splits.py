@@ -52,7 +52,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
             f"{validation_share} for validation."
         )
     parts = (_by_scaffold if kind == "scaffold" else _at_random)(dataset, validation_share, test_share, seed)
-    sizes = [len(part) for part in (parts.train, parts.validation, parts.test)]
+    sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
         cure = "Label more, or split at random." if kind == "scaffold" else "Label more."
         raise UserError(
@@ -79,4 +79,4 @@ def _by_scaffold(dataset: Dataset, validation_share: float, test_share: float, s
     if not dataset.smiles and dataset.groups is None:
         raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which were left out. Split at random.")
     groups = scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
-    return Split(*filled(groups, 1 - validation_share - test_share, validation_share))
+    return filled(groups, 1 - validation_share - test_share, validation_share)

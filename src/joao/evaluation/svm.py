@@ -153,7 +153,7 @@ def _kernel_of(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Kern
 
 
 def _score_fold(
-    kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None = None
+    kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None
 ) -> tuple[float, float]:
     # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.data.base import Dataset, shown
-from joao.errors import UserError, nearest
+from joao.data.base import Dataset
+from joao.errors import UserError, nearest, shown
 from joao.training.targets import roc_auc
 
 Labels = NDArray[np.float32]

@@ -9,7 +9,6 @@ from joao.errors import UserError
 from joao.policies._simplex import project_onto_simplex
 from joao.policies.base import Policy, Prior, checked_losses, checked_prior
 
-
 MOST = 1e100  # beyond it, products of gamma, step and losses may overflow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.reporting.tables import OBJECTIVES, Row, gain_between, rows, with_deviation
+from joao.reporting.tables import OBJECTIVES, Row, gain_between, rows, with_deviation, with_interval
 
 HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain by JOAO (95 %)", "seeds"]
 
@@ -25,6 +25,5 @@ def objective_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def _figures(records: Sequence[Mapping[str, Any]], without: Row, learned: Row) -> list[str]:
     gain = gain_between(records, learned.dataset, learned.method, without.method)
-    interval = "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
     accuracies = [with_deviation(row.mean, row.std) for row in (without, learned)]
-    return [*accuracies, interval, str(min(without.num_seeds, learned.num_seeds))]
+    return [*accuracies, with_interval(gain), str(min(without.num_seeds, learned.num_seeds))]

@@ -11,7 +11,7 @@ import numpy as np
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.overview import Figure, Overview
 from joao.reporting.paper import Published, ogb
-from joao.reporting.tables import NAMES, figure_of, with_deviation
+from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
 
 HEADER = [
     *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 %)", "paper"),
@@ -80,12 +80,12 @@ def _gain(ours: Mapping[str, Any], baseline: Mapping[str, Any]) -> Gain | None:
 
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
-    gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
     paper = with_deviation(row.paper.mean, row.paper.std) if row.paper else ""
     difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
     labels = f"{row.label_rate} % ({row.labelled})"
     scores = [row.metric, with_deviation(row.mean, row.std), str(row.num_seeds)]
     name = NAMES.get(row.method, row.method)
+    gain = with_interval(row.gain)
     return [row.dataset, labels, name, *scores, gain, paper, difference, row.encoder, row.pretraining]
 
 

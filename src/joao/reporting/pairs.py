@@ -36,12 +36,15 @@ class Agreement:
     correlation: TableCorrelation
 
 
-def agreements(records: Sequence[Mapping[str, Any]], label_rate: int = 10) -> dict[str, Agreement]:
-    """By data set, over the seeds of which every pair, JOAO and no pre-training have a record; none without such."""
+def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
+    """By data set, with 10 % of the labels, over the seeds of which every pair, JOAO and no pre-training have a record.
+
+    None without such.
+    """
     by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
     for record in records:
         cell = record["cell"]
-        if cell["label_rate"] == label_rate:
+        if cell["label_rate"] == 10:
             by_seed.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})[cell["seed"]] = record
     found = {}
     for dataset, of_method in by_seed.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,10 +52,8 @@ def write_results(records: Path) -> Overview:
     It is the only way in which they come about. Variants of the protocol have a page of their own, ``variants.md``.
     Returns the overview.
     """
-    found = [read_record(path) for path in sorted(records.glob("*/*.json"))]
-    order = {name: number for number, name in enumerate([*grid()["datasets"], *REFERENCES, *grid()["methods"]])}
-    last = len(order)  # for what this version's recipe no longer has
-    found.sort(key=lambda record: [order.get(record["cell"][key], last) for key in ("dataset", "method")])
+    names = [*grid()["datasets"], *REFERENCES, *grid()["methods"]]
+    found = _in_order("unsupervised", records, names, ("dataset", "method"))
     variants = variants_markdown(found)
     if variants:
         heading = _heading("The unsupervised table under stricter protocols", "unsupervised")
@@ -89,19 +87,8 @@ def write_semi_supervised(records: Path) -> Overview | None:
     It is the only way in which they come about. Returns the overview; None where there are records of ablations only.
     """
     summary = None
-    found = [semi_supervised.read_record(path) for path in sorted(records.glob("*/*.json"))]
-    methods = list(semi_supervised.grid()["methods"])
-    sets = list(semi_supervised.grid()["datasets"])
-    by_order = {(each, "dataset"): number for number, each in enumerate(sets)}
-    by_order |= {(each, "method"): number for number, each in enumerate([*methods, *semi_supervised.PAIRS])}
-    last = len(by_order)  # for what this version's recipe no longer has
-
-    def place(record: Mapping[str, Any]) -> list[int]:
-        cell = record["cell"]
-        names = [by_order.get((cell[key], key), last) for key in ("dataset", "method")]
-        return [cell["label_rate"], *names, cell["seed"]]
-
-    found.sort(key=place)
+    names = [*semi_supervised.grid()["datasets"], *semi_supervised.grid()["methods"], *semi_supervised.PAIRS]
+    found = _in_order("semi-supervised", records, names, ("label_rate", "dataset", "method", "seed"))
     for table, title in SEMI_SUPERVISED.items():
         wanted = set(semi_supervised.cells(table))
         own = [record for record in found if semi_supervised.Cell(**record["cell"]) in wanted]
@@ -131,16 +118,10 @@ def write_transfer(records: Path) -> Overview:
 
     It is the only way in which they come about.
     """
-    found = [transfer.read_record(path) for path in sorted(records.glob("*/*.json"))]
-    order = {name: number for number, name in enumerate([*transfer.grid()["datasets"], *transfer.grid()["methods"]])}
-    found.sort(key=lambda record: [order.get(record["cell"][key], len(order)) for key in ("dataset", "method")])
-    table = of_transfer.rows(found)
-    summary = of_transfer.overview(table)
-    heading = _heading(summary.title, "transfer")
-    lines = [of_transfer.cells_of(row) for row in table]
-    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{markdown(of_transfer.HEADER, lines)}\n")
-    write_file(records / "overview.md", heading + body(summary))
-    return summary
+    names = [*transfer.grid()["datasets"], *transfer.grid()["methods"]]
+    table = of_transfer.rows(_in_order("transfer", records, names, ("dataset", "method")))
+    text = markdown(of_transfer.HEADER, [of_transfer.cells_of(row) for row in table])
+    return _table_and_overview("transfer", records, text, of_transfer.overview(table))
 
 
 def write_ogb(records: Path) -> Overview:
@@ -148,22 +129,11 @@ def write_ogb(records: Path) -> Overview:
 
     It is the only way in which they come about.
     """
-    found = [ogb.read_record(path) for path in sorted(records.glob("*/*.json"))]
-    order = {name: number for number, name in enumerate([*ogb.grid()["datasets"], *ogb.grid()["methods"]])}
-
-    def place(record: Mapping[str, Any]) -> list[int]:
-        cell = record["cell"]
-        names = [order.get(cell[key], len(order)) for key in ("dataset", "method")]
-        return [names[0], cell["label_rate"], names[1]]
-
-    table = of_ogb.rows(sorted(found, key=place))
+    names = [*ogb.grid()["datasets"], *ogb.grid()["methods"]]
+    table = of_ogb.rows(_in_order("ogb", records, names, ("dataset", "label_rate", "method")))
     in_paper = [(name, rate) for name in ("ogbg-ppa", "ogbg-code2") for rate in ogb.grid()["label_rates"]]
-    summary = of_ogb.overview(table, in_paper, list(ogb.grid()["methods"]))
-    heading = _heading(summary.title, "ogb")
-    lines = [of_ogb.cells_of(row) for row in table]
-    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{markdown(of_ogb.HEADER, lines)}\n")
-    write_file(records / "overview.md", heading + body(summary))
-    return summary
+    text = markdown(of_ogb.HEADER, [of_ogb.cells_of(row) for row in table])
+    return _table_and_overview("ogb", records, text, of_ogb.overview(table, in_paper, list(ogb.grid()["methods"])))
 
 
 WRITERS = {
@@ -226,6 +196,24 @@ def write_all(results: Path, page: Path | None = None) -> list[Section]:
             raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
         write_file(page, FORMATS[page.suffix](sections))
     return sections
+
+
+def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The records in a folder, sorted by ``keys`` of their cells: numbers, and ``names`` as they come there."""
+    place = {name: number for number, name in enumerate(names)}
+
+    def place_of(record: Mapping[str, Any]) -> list[int]:
+        values = [record["cell"][key] for key in keys]  # the last place is for what the recipe no longer has
+        return [value if isinstance(value, int) else place.get(value, len(place)) for value in values]
+
+    return sorted((READERS[protocol](path) for path in sorted(records.glob("*/*.json"))), key=place_of)
+
+
+def _table_and_overview(protocol: str, records: Path, table: str, summary: Overview) -> Overview:
+    heading = _heading(summary.title, protocol)
+    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{table}\n")
+    write_file(records / "overview.md", heading + body(summary))
+    return summary
 
 
 def _left_open() -> list[str]:

@@ -12,7 +12,7 @@ from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.overview import Overview
 from joao.reporting.paper import Published, semi_supervised, strength
-from joao.reporting.tables import NAMES, figure_of, with_deviation
+from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
@@ -100,11 +100,10 @@ def _of_strength(method: str, dataset: str) -> Published | None:
 
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
-    found = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
     paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
     difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
     accuracy = with_deviation(row.mean, row.std)
-    facts = [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), found]
+    facts = [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), with_interval(row.gain)]
     return [*facts, paper, difference, row.precision]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.reporting.tables import gain_between, rows, with_deviation
+from joao.reporting.tables import gain_between, rows, with_deviation, with_interval
 
 FIXED, LEARNED = "joao", "joao_strengths"
 HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 %)", "seeds"]
@@ -25,9 +25,8 @@ def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     for dataset in sets:
         fixed, learned = found[dataset, FIXED], found[dataset, LEARNED]
         gain = gain_between(records, dataset, LEARNED, FIXED)
-        interval = "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
         accuracies = [with_deviation(row.mean, row.std) for row in (fixed, learned)]
-        lines.append([dataset, *accuracies, interval, str(min(fixed.num_seeds, learned.num_seeds))])
+        lines.append([dataset, *accuracies, with_interval(gain), str(min(fixed.num_seeds, learned.num_seeds))])
     if lines:
         means = [float(np.mean([found[dataset, method].mean for dataset in sets])) for method in (FIXED, LEARNED)]
         lines.append([f"average of {len(sets)}", *(f"{each:.2f}" for each in means), f"{means[1] - means[0]:+.2f}", ""])

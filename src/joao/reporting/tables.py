@@ -143,10 +143,7 @@ def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
     paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
     difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
-    gains = [
-        f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" if (gain := row.gains.get(name)) else ""
-        for name in UNTRAINED
-    ]
+    gains = [with_interval(row.gains.get(name)) for name in UNTRAINED]
     return [row.dataset, row.name, with_deviation(row.mean, row.std), str(row.num_seeds), *gains, paper, difference]
 
 
@@ -237,21 +234,30 @@ def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
     return f"{ranks[method]:.1f}" + ("" if published is None else f" ({published:.1f})")
 
 
-def with_deviation(mean: float, std: float | None, digits: int = 2) -> str:
+def with_deviation(mean: float, std: float | None) -> str:
     """
     >>> with_deviation(87.346, 1.02)
     '87.35 ± 1.02'
     """
-    return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def with_interval(gain: Gain | None) -> str:
+    """
+    >>> with_interval(Gain(2.77, -1.66, 7.21))
+    '+2.77 (-1.66 to +7.21)'
+    """
+    return "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown.
+    r"""A table as Markdown; a bar in a cell is no end of it.
 
-    >>> print(markdown(["a", "b"], [["1", "2"]]))
+    >>> print(markdown(["a", "b"], [["1", "2|3"]]))
     | a | b |
     | --- | --- |
-    | 1 | 2 |
+    | 1 | 2\|3 |
     """
     marks = ["---"] * len(header)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, marks, *lines])
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in [header, marks, *lines])
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

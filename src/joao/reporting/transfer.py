@@ -12,7 +12,7 @@ from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.reporting.overview import Overview, average
 from joao.reporting.paper import Published, transfer
-from joao.reporting.tables import NAMES, figure_of, with_deviation
+from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
@@ -98,11 +98,10 @@ def _corpus(record: Mapping[str, Any]) -> str:
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
     last = "" if row.last_mean is None else with_deviation(row.last_mean, row.last_std)
-    gain = f"{row.gain.mean:+.2f} ({row.gain.low:+.2f} to {row.gain.high:+.2f})" if row.gain else ""
     paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
     difference = f"{row.last_mean - row.paper.mean:+.2f}" if row.paper and row.last_mean is not None else ""
     scores = [with_deviation(row.mean, row.std), last, str(row.num_seeds)]
-    return [row.dataset, row.name, *scores, gain, paper, difference, row.corpus]
+    return [row.dataset, row.name, *scores, with_interval(row.gain), paper, difference, row.corpus]
 
 
 SETTING = (

@@ -7,8 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from joao.evaluation.statistics import Gain, gain_over_seeds
-from joao.reporting.tables import NAMES, VARIANTS, Row, by_seed, gain_between, markdown, parted, rows, with_deviation
+from joao.evaluation.statistics import gain_over_seeds
+from joao.reporting.tables import (
+    NAMES,
+    VARIANTS,
+    Row,
+    by_seed,
+    gain_between,
+    markdown,
+    parted,
+    rows,
+    with_deviation,
+    with_interval,
+)
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -39,7 +50,7 @@ def variants_markdown(records: Records) -> str:
         lines.append([*name, _accuracy(usual), *(cell for pair in pairs for cell in pair)])
         if method != "untrained":
             gains.append(
-                [*name, *(_gain(row.gains.get("untrained")) if row else "" for row in [usual, *found.values()])]
+                [*name, *(with_interval(row.gains.get("untrained")) if row else "" for row in [usual, *found.values()])]
             )
     names = [VARIANTS[each] for each in variants]
     header = ["data", "method", "usual", *(cell for name in names for cell in (name, "difference (95 %)"))]
@@ -60,10 +71,6 @@ def _accuracy(row: Row | None) -> str:
     return with_deviation(row.mean, row.std) + ("" if row.num_seeds == 5 else f" [{row.num_seeds}]")
 
 
-def _gain(gain: Gain | None) -> str:
-    return "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
-
-
 def _difference(records: Records, row: Row | None, usual: str) -> str:
     if row is None:
         return ""
@@ -71,9 +78,9 @@ def _difference(records: Records, row: Row | None, usual: str) -> str:
     ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, usual), {})
     seeds = sorted(set(ours) & set(theirs))
     if all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds):
-        return _gain(gain_between(records, row.dataset, row.method, usual))
+        return with_interval(gain_between(records, row.dataset, row.method, usual))
     means = [[100 * float(np.mean(scores[seed]["accuracies"])) for seed in seeds] for scores in (ours, theirs)]
-    return _gain(gain_over_seeds(*means)) if len(seeds) > 1 else f"{means[0][0] - means[1][0]:+.2f}"
+    return with_interval(gain_over_seeds(*means)) if len(seeds) > 1 else f"{means[0][0] - means[1][0]:+.2f}"
 
 
 def _twins(records: Records) -> list[list[str]]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from joao.data.base import Dataset
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.recipe import Part, Recipe
 from joao.reproduce import unsupervised
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, dataset_of, has_record, read_checked, write
+from joao.reproduce.records import Record, Where, check_known, compute_and_write, dataset_of, has_record, read_checked
 from joao.scoring import describe_data, origin
 
 DATASETS = ("NCI1", "PROTEINS")
@@ -53,7 +50,7 @@ def cell_recipe(cell: Cell) -> Recipe:
     return dataclasses.replace(recipe, policy=Part(recipe.policy.name, {**recipe.policy.options, "gamma": cell.gamma}))
 
 
-def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, Any]:
+def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     """The record of a cell: what every epoch showed."""
     trained = pretrain(cell_recipe(cell), dataset, device=device)
     return {
@@ -68,17 +65,13 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
     }
 
 
-def compute_missing(
-    missing: Sequence[Cell], records: Path, *, data_root: str | None, device: str = "auto", jobs: int = 1
-) -> Iterator[Cell]:
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
     """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
-    make_folder(records)
-    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
-    yield from done_one_by_one(compute_one, missing, jobs)
+    return compute_and_write(_records_of, missing, where)
 
 
-def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
-    write(cell.path(records), compute(cell, dataset_of(cell.dataset, data_root), device=device))
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
 
 
 def is_done(cell: Cell, records: Path) -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,18 @@ from joao.errors import UserError
 from joao.evaluation.labels import Split, split_hash
 from joao.evaluation.official import OfficialScore, score_seed
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, has_record, learned, read_checked, recipe_of_table, write
+from joao.reproduce.records import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
 from joao.run import Run
 from joao.scoring import describe_data, origin
 from joao.trained import Trained, initial, load_run
@@ -122,14 +128,13 @@ def finetuning_of(dataset: str) -> dict[str, Any]:
     return {"seeds": grid()["seeds"], "metric": family["metric"], **family["finetuning"], **family.get("words", {})}
 
 
-def compute(
-    work: Work, benchmark: Benchmark, encoders: Path, *, device: str = "auto", precision: str = "32-true"
-) -> list[dict[str, Any]]:
+def compute(work: Work, benchmark: Benchmark, where: Where) -> dict[Cell, Record]:
     """The records of a work's cells: pre-trains once, and fine-tunes at every label rate from every seed."""
+    device, precision = where.device, where.precision
     recipe, unlabelled = cell_recipe(work.dataset, work.method), benchmark.unlabelled()
     trained = None
     if grid()["methods"][work.method]:
-        folder = encoders / work.dataset / work.method
+        folder = where.encoders / work.dataset / work.method
         trained = _pretrained(folder, recipe, unlabelled, device=device, precision=precision)
     fabric = make_fabric(device, precision)
     store = make_store(benchmark.graphs, Features.fixed_on(unlabelled, recipe.features)).to(fabric.device)
@@ -149,13 +154,13 @@ def compute(
         "pre-training": None if trained is None else _facts(trained),
         **origin(device),
     }
-    records = []
+    records = {}
     for cell in work.cells():
         begun = time.perf_counter()
         splits = [benchmark.labelled(cell.label_rate / 100, seed) for seed in settings["seeds"]]
         scores = [score(split, seed) for split, seed in zip(splits, settings["seeds"], strict=True)]
         took = {"seconds of fine-tuning": time.perf_counter() - begun}
-        records.append({**_described(cell, benchmark, splits, scores), **shared, **took})
+        records[cell] = {**_described(cell, benchmark, splits, scores), **shared, **took}
     return records
 
 
@@ -213,36 +218,13 @@ def _facts(trained: Trained) -> dict[str, Any]:
     }
 
 
-def compute_missing(
-    missing: Sequence[Cell],
-    records: Path,
-    encoders: Path,
-    *,
-    data_root: str | None,
-    device: str = "auto",
-    precision: str = "32-true",
-    jobs: int = 1,
-) -> Iterator[Work]:
-    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done.
-
-    Args:
-        missing: the cells.
-        records: the folder of records.
-        encoders: the folder of pre-trained encoders; one that was interrupted goes on.
-        data_root: where data sets lie.
-        device, precision: to train with.
-        jobs: processes, one thread each; they do not change the result.
-    """
-    make_folder(records)
-    where = {"records": records, "encoders": encoders, "data_root": data_root}
-    compute_one = partial(_compute_one, **where, device=device, precision=precision)  # type: ignore[arg-type]
-    yield from done_one_by_one(compute_one, works(missing), jobs)
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Work]:
+    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done."""
+    return compute_and_write(_records_of, works(missing), where)
 
 
-def _compute_one(work: Work, records: Path, encoders: Path, data_root: str | None, device: str, precision: str) -> None:
-    found = compute(work, benchmark_of(work.dataset, data_root), encoders, device=device, precision=precision)
-    for cell, record in zip(work.cells(), found, strict=True):
-        write(cell.path(records), record)
+def _records_of(work: Work, where: Where) -> dict[Cell, Record]:
+    return compute(work, benchmark_of(work.dataset, where.data_root), where)
 
 
 def is_done(cell: Cell, records: Path) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
+
+from joao.training.device import silence_lightning
 
 Work = TypeVar("Work")
 
@@ -34,8 +35,8 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             torch.set_num_threads(threads)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        with _deaf_children():
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
+        with without_interrupts():
             tasks = {pool.submit(compute, work): work for work in works}
         try:
             for task in as_completed(tasks):
@@ -49,14 +50,20 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             pool.shutdown(cancel_futures=True)
 
 
+def _begin() -> None:
+    """What a new process does first."""
+    torch.set_num_threads(1)
+    silence_lightning()
+
+
 @contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear Ctrl-C, which is for this one; they would each speak of it."""
-    if threading.current_thread() is not threading.main_thread():
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C inside is heard of afterwards, and not at all by processes that are started inside: it is for this one."""
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from joao.data import read_whole
 from joao.data.base import Dataset
 from joao.errors import UserError, nearest
 from joao.files import make_folder, write_json
+from joao.reproduce.processes import Work, done_one_by_one
 from joao.trained import Trained
+
+Record = dict[str, Any]
 
 
 @cache
@@ -36,6 +40,45 @@ def check_known(kind: str, given: Iterable[Any], known: Sequence[Any]) -> None:
 def dataset_of(name: str, data_root: str | None) -> Dataset:
     """The graphs of a cell; those of the last one are kept."""
     return read_whole(name, data_root)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the records, data and encoders of a table lie, and what to compute with.
+
+    Attributes:
+        records: the folder of records.
+        data_root: where data sets lie.
+        device, precision: to train with.
+        jobs: processes, one thread each; they do not change the result.
+        encoders: the folder of runs, for tables that keep their pre-trained encoders; one that was interrupted goes on.
+    """
+
+    records: Path
+    data_root: str | None = None
+    device: str = "auto"
+    precision: str = "32-true"
+    jobs: int = 1
+    encoders: Path = Path("runs")
+
+
+def compute_and_write(
+    compute: Callable[[Work, Where], Mapping[Any, Record]], works: Sequence[Work], where: Where
+) -> Iterator[Work]:
+    """Computes works and writes the records of their cells, each as soon as it is there; yields the work just done.
+
+    Args:
+        compute: gives the records of a work by cell; a function that other processes can import.
+        works: the pieces.
+        where: see :class:`Where`.
+    """
+    make_folder(where.records)
+    yield from done_one_by_one(partial(_compute_one, compute, where), works, where.jobs)
+
+
+def _compute_one(compute: Callable[[Work, Where], Mapping[Any, Record]], where: Where, work: Work) -> None:
+    for cell, record in compute(work, where).items():
+        write(cell.path(where.records), record)
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,22 @@ from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
 from joao.errors import UserError
-from joao.evaluation.labels import few_labels, split_hash
+from joao.evaluation.labels import Split, few_labels, split_hash
 from joao.evaluation.semi_supervised import score_splits
 from joao.evaluation.statistics import chance_level
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.recipe import POOL, Recipe, make_recipe
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
+from joao.reproduce.records import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
 from joao.scoring import classes_of, describe_data, origin
 from joao.trained import initial
 from joao.training.device import make_fabric
@@ -196,7 +203,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "protocol": PROTOCOL,
                 "data": describe_data(dataset),
                 "chance": chance_level(classes),
-                "graphs": {kind: [len(part[kind]) for part in map(vars, splits)] for kind in vars(splits[0])},
+                "graphs": {kind: [len(getattr(split, kind)) for split in splits] for kind in Split._fields},
                 "split_hash": split_hash(splits),
                 "scores": scores.to_json(),
                 "features": recipe.features,
@@ -224,33 +231,14 @@ def start_of(
     return trained.encoder, trained.info.features, {**learned(trained), "fast": trained.info.fast}
 
 
-def compute_missing(
-    missing: Sequence[Cell],
-    records: Path,
-    *,
-    data_root: str | None,
-    device: str = "auto",
-    precision: str = "32-true",
-    jobs: int = 1,
-) -> Iterator[Work]:
-    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done.
-
-    Args:
-        missing: the cells.
-        records: the folder of records.
-        data_root: where data sets lie.
-        device, precision: to train with.
-        jobs: processes, one thread each; they do not change the result.
-    """
-    make_folder(records)
-    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device, precision=precision)
-    yield from done_one_by_one(compute_one, works(missing), jobs)
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Work]:
+    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done."""
+    return compute_and_write(_records_of, works(missing), where)
 
 
-def _compute_one(work: Work, records: Path, data_root: str | None, device: str, precision: str) -> None:
-    found = compute(work, dataset_of(work.dataset, data_root), device=device, precision=precision)
-    for cell, record in zip(work.cells(), found, strict=True):
-        write(cell.path(records), record)
+def _records_of(work: Work, where: Where) -> dict[Cell, Record]:
+    dataset = dataset_of(work.dataset, where.data_root)
+    return dict(zip(work.cells(), compute(work, dataset, device=where.device, precision=where.precision), strict=True))
 
 
 def is_done(cell: Cell, records: Path) -> bool:

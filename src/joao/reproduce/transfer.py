@@ -27,10 +27,18 @@ from joao.evaluation.splits import SHARES, split_graphs
 from joao.evaluation.tasks import with_tasks
 from joao.evaluation.transfer import parts_of, score_seeds
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, dataset_of, has_record, read_checked, recipe_of_table, write
+from joao.reproduce.records import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    read_checked,
+    recipe_of_table,
+)
 from joao.run import Run
 from joao.scoring import describe_data, origin
 from joao.trained import Trained, initial, load_run
@@ -114,35 +122,21 @@ def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     return joined([read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
 
 
-def pretrain_missing(
-    methods: Sequence[str],
-    encoders: Path,
-    *,
-    source: str | None,
-    data_root: str | None,
-    device: str = "auto",
-    precision: str = "32-true",
-    jobs: int = 1,
-) -> Iterator[str]:
+def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -> Iterator[str]:
     """Pre-trains what the methods need and is not there, each into a run of its own; yields what is done.
 
     Args:
         methods: of the table.
-        encoders: the folder of the runs; one that was interrupted goes on.
         source: the molecules, see :func:`corpus`.
-        data_root: where data sets lie.
-        device, precision: to train with.
-        jobs: processes, one thread each.
+        where: its ``encoders`` are the folder of the runs.
     """
     needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
     if not needed:
         return
-    fingerprint = corpus(source, data_root, jobs).fingerprint  # read once, here; other processes find it in the cache
-    missing = [name for name in needed if not _is_pretrained(name, encoders, fingerprint)]
-    pretrain_one = partial(
-        _pretrain_one, encoders=encoders, source=source, data_root=data_root, device=device, precision=precision
-    )
-    yield from done_one_by_one(pretrain_one, missing, jobs)
+    # Read once, here: other processes find it in the cache.
+    fingerprint = corpus(source, where.data_root, where.jobs).fingerprint
+    missing = [name for name in needed if not _is_pretrained(name, where.encoders, fingerprint)]
+    yield from done_one_by_one(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
 
 
 def _is_pretrained(name: str, encoders: Path, fingerprint: str) -> bool:
@@ -157,58 +151,36 @@ def _is_pretrained(name: str, encoders: Path, fingerprint: str) -> bool:
     return run.info.finished
 
 
-def _pretrain_one(
-    name: str, encoders: Path, source: str | None, data_root: str | None, device: str, precision: str
-) -> None:
-    folder, recipe = encoders / name, cell_recipe(name)
+def _pretrain_one(name: str, source: str | None, where: Where) -> None:
+    folder, recipe = where.encoders / name, cell_recipe(name)
     pretrain(
         recipe if source is None else dataclasses.replace(recipe, data=source),
-        corpus(source, data_root),
+        corpus(source, where.data_root),
         folder=folder,
         resume=(folder / "run.json").exists(),
-        device=device,
-        precision=precision,
+        device=where.device,
+        precision=where.precision,
         checkpoint_every=1,
     )
 
 
-def compute_missing(
-    missing: Sequence[Cell],
-    records: Path,
-    encoders: Path,
-    *,
-    data_root: str | None,
-    device: str = "auto",
-    precision: str = "32-true",
-    jobs: int = 1,
-) -> Iterator[Cell]:
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
     """Computes cells and writes their records, each as soon as it is there; yields what is done.
 
-    Args:
-        missing: the cells.
-        records: the folder of records.
-        encoders: the runs that :func:`pretrain_missing` made.
-        data_root: where data sets lie.
-        device, precision: to fine-tune with.
-        jobs: processes, one thread each; they do not change the result.
+    Their encoders are those that :func:`pretrain_missing` made.
     """
-    make_folder(records)
-    compute_one = partial(
-        _compute_one, records=records, encoders=encoders, data_root=data_root, device=device, precision=precision
-    )
-    yield from done_one_by_one(compute_one, missing, jobs)
+    return compute_and_write(_records_of, missing, where)
 
 
-def _compute_one(cell: Cell, records: Path, encoders: Path, data_root: str | None, device: str, precision: str) -> None:
-    needed = encoder_of(cell.method)
-    trained = None if needed is None else load_run(encoders / needed, device=device)
-    dataset = dataset_of(cell.dataset, data_root)
-    write(cell.path(records), compute(cell, dataset, trained, device=device, precision=precision))
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    needed, dataset = encoder_of(cell.method), dataset_of(cell.dataset, where.data_root)
+    trained = None if needed is None else load_run(where.encoders / needed, device=where.device)
+    return {cell: compute(cell, dataset, trained, device=where.device, precision=where.precision)}
 
 
 def compute(
     cell: Cell, dataset: Dataset, trained: Trained | None, *, device: str = "auto", precision: str = "32-true"
-) -> dict[str, Any]:
+) -> Record:
     """The record of a cell; ``trained`` is the pre-training that :func:`encoder_of` names."""
     started = time.perf_counter()
     dataset = with_tasks(dataset)
@@ -222,7 +194,7 @@ def compute(
         "protocol": PROTOCOL,
         "data": describe_data(dataset),
         "tasks": len(dataset.target_names),
-        "molecules": {kind: len(part) for kind, part in vars(split).items()},
+        "molecules": {kind: len(part) for kind, part in split._asdict().items()},
         "split_hash": split_hash([split]),
         "scores": scores,
         "recipe": _recipe_table(cell.method),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,7 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
-from joao.baselines.histogram import histogram
 from joao.data.base import Dataset
-from joao.data.features import Features
 from joao.data.twins import count_twins, twins
 from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds
@@ -26,14 +22,22 @@ from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings
 from joao.experiment import pretrain
-from joao.files import make_folder
 from joao.kernels.svm_dual import can_be_solved
-from joao.memory import how_measured, peak_memory
+from joao.memory import measured
 from joao.recipe import METHODS, Recipe, make_recipe
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import check_known, dataset_of, has_record, learned, read_checked, recipe_of_table, write
+from joao.reproduce.records import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
 from joao.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
-from joao.trained import untrained
+from joao.trained import initial
 from joao.training.device import pick_device
 
 
@@ -139,7 +143,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
     return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
 
 
-def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, Any]:
+def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     """The record of a cell: pre-trains with its seed and scores on the partition of that number."""
     recipe = cell_recipe(cell)
     classes = classes_of(dataset)
@@ -150,7 +154,9 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> dict[str, 
         assert recipe is not None
         scores = _inductive_scores(recipe, dataset, classes, groups, device)
     else:
-        rows, facts = _measured(cell, recipe, dataset, device)
+        where = pick_device(device).type if has_encoder(cell.method) else "cpu"
+        (rows, learnt), seconds, memory = measured(lambda: _rows(cell, recipe, dataset, where), where)
+        facts = {**learnt, "seconds of pre-training": seconds, **memory}
         scores = evaluate_embeddings(
             rows,
             classes,
@@ -185,8 +191,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
     if "baseline" not in row:
         return {"recipe": None if recipe is None else recipe.table()}
-    parameters = inspect.signature(BASELINES[row["baseline"]]).parameters.values()
-    options = {each.name: each.default for each in parameters}
+    options = BASELINES[row["baseline"]].settings()
     seed = {"seed": cell.seed} if "seed" in options else {}
     return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
 
@@ -196,27 +201,15 @@ def _kernel(method: str) -> Kernel:
     return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
 
 
-def _measured(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
-    """The rows of a cell's graphs and, beside what else is known of them, the seconds and the memory they took."""
-    device = pick_device(device).type if has_encoder(cell.method) else "cpu"
-    made: list[tuple[Rows, dict[str, Any]]] = []
-    started = time.perf_counter()
-    peak = peak_memory(lambda: made.append(_rows(cell, recipe, dataset, device)), device)
-    seconds = time.perf_counter() - started
-    ((rows, facts),) = made
-    return rows, {**facts, "seconds of pre-training": seconds, "peak bytes": peak, "memory": how_measured(device)}
-
-
 def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+    """The rows of a cell's graphs, and what was learned on the way to them."""
     if recipe is None:
-        unlabelled = dataclasses.replace(dataset, classes=None, class_names=())
         options = dict(_settings(cell).get("baseline", {}))
-        name = options.pop("name", None)
-        return histogram(unlabelled) if name is None else BASELINES[name](**options).fit_transform(unlabelled), {}
+        name = options.pop("name", "histogram")
+        return BASELINES[name](**options).fit_transform(dataset.without_labels()), {}
     if cell.method in REFERENCES:
-        features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-        calibrated = cell.method == "untrained"
-        return untrained(recipe, dataset, features, calibrated=calibrated, device=device).numpy(), {}
+        start = initial(recipe, dataset, calibrated=cell.method == "untrained", device=device)
+        return start.embed(dataset).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
     return trained.embed(dataset).numpy(), learned(trained)
 
@@ -238,18 +231,8 @@ def _inductive_scores(
     return Scores((found,), side_by_side=can_be_solved(len(classes), where))
 
 
-def compute_missing(
-    missing: Sequence[Cell], records: Path, *, data_root: str | None, device: str = "auto", jobs: int = 1
-) -> Iterator[Cell]:
-    """Computes cells and writes their records, each as soon as it is there; yields the cell just done.
-
-    Args:
-        missing: the cells.
-        records: the folder of records.
-        data_root: where data sets lie.
-        device: to train on.
-        jobs: processes, one thread each; they do not change the result.
-    """
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
     for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
         baseline = grid()["methods"].get(method, {}).get("baseline")
         if baseline is not None and (package := BASELINES[baseline].missing_package()) is not None:
@@ -257,14 +240,11 @@ def compute_missing(
                 f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
                 "--methods."
             )
-    make_folder(records)
-    compute_one = partial(_compute_one, records=records, data_root=data_root, device=device)
-    yield from done_one_by_one(compute_one, missing, jobs)
+    yield from compute_and_write(_records_of, missing, where)
 
 
-def _compute_one(cell: Cell, records: Path, data_root: str | None, device: str) -> None:
-    record = compute(cell, dataset_of(cell.dataset, data_root), device=device)
-    write(cell.path(records), record)
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
 
 
 def is_done(cell: Cell, records: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -29,14 +31,6 @@ class Classifier(nn.Module):
         standardised = (embeddings - self.shift.unsqueeze(-2)) / self.scale.unsqueeze(-2)
         return standardised @ self.linear.weight.mT + self.linear.bias.unsqueeze(-2)
 
-    def forward(
-        self,
-        num_graphs: int,
-        x: Tensor,
-        source: Tensor,
-        target: Tensor,
-        graph_of_node: Tensor,
-        edge_attr: Tensor | None,
-    ) -> Tensor:
+    def forward(self, *fields: Any) -> Tensor:
         # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
-        return self.classify(self.encoder(GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)))
+        return self.classify(self.encoder(GraphBatch(*fields)))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from joao.errors import ProcessLost, UserError
+from joao.errors import ProcessLost, UserError, shortly
 from joao.training.place import Place
 
 try:
@@ -88,6 +88,11 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
+def silence_lightning() -> None:
+    """Keeps Lightning's advice on devices and precision out of what this process prints."""
+    lightning.setLevel("WARNING")
+
+
 def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabric:
     """Lightning's handle on one device, or on that of this process, which then joins the others."""
     check_precision(device, precision)
@@ -105,8 +110,7 @@ def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabr
     try:
         fabric.launch()
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise ProcessLost(f"the processes did not find each other ({line[:120]}).") from error
+        raise ProcessLost(f"the processes did not find each other ({shortly(error)}).") from error
     finally:
         lightning.setLevel(level)
     return fabric

@@ -271,9 +271,8 @@ class Finetuning:
             if self.rooms is not None and batch.fits:
                 self._replay(self.rooms, batch.graphs, number)
             else:
-                s = self.pool[number](self.store.batch(batch.graphs), self.views_generator)
-                logits = self.model(s.num_graphs, s.x, s.source, s.target, s.graph_of_node, s.edge_attr)
-                self._descend(logits, batch.graphs)
+                view = self.pool[number](self.store.batch(batch.graphs), self.views_generator)
+                self._descend(self.model(*view.fields), batch.graphs)
         return self.loss_sum.item() / train.numel()
 
     def _loss(self, logits: Tensor, graphs: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,19 +27,9 @@ class ContrastiveModel(nn.Module):
         self.encoder = encoder
         self.heads = heads
 
-    def forward(
-        self,
-        augmentation: int | Tensor,
-        num_graphs: int,
-        x: Tensor,
-        source: Tensor,
-        target: Tensor,
-        graph_of_node: Tensor,
-        edge_attr: Tensor | None,
-    ) -> Tensor:
+    def forward(self, augmentation: int | Tensor, *fields: Any) -> Tensor:
         # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
-        batch = GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)
-        projected: Tensor = self.heads(self.encoder(batch), augmentation)
+        projected: Tensor = self.heads(self.encoder(GraphBatch(*fields)), augmentation)
         return projected
 
 
@@ -47,8 +38,7 @@ def project(model: nn.Module, view: View, gather: Callable[[Tensor], Tensor] | N
 
     Where it shows a part of them, ``gather`` puts its projections together with those of the other parts.
     """
-    b = view.batch
-    z: Tensor = model(view.augmentation, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
+    z: Tensor = model(view.augmentation, *view.batch.fields)
     z = z if gather is None else gather(z)
     return z if view.row is None else z[view.row]
 
@@ -62,7 +52,7 @@ class MomentumModel(nn.Module):
         self.predictor = predictor
         self.copy = copy.deepcopy(self.network).requires_grad_(False)
 
-    def forward(self, *view: int | Tensor | None) -> Tensor:
+    def forward(self, *view: Any) -> Tensor:
         """``(B, 2 d)``: predictions, and beside them the copy's projections."""
         return torch.cat([self.predictor(self.network(*view)), self.copy(*view)], dim=1)
 
@@ -82,24 +72,13 @@ class NodeModel(nn.Module):
         self.parts = objective.parts(encoder, encoder.num_node_dimensions)
         self.objective = objective
 
-    def forward(
-        self,
-        generator: torch.Generator,
-        num_graphs: int,
-        x: Tensor,
-        source: Tensor,
-        target: Tensor,
-        graph_of_node: Tensor,
-        edge_attr: Tensor | None,
-    ) -> Tensor:
-        batch = GraphBatch(x, source, target, graph_of_node, num_graphs, edge_attr)
-        return self.objective(self.encoder.encode_nodes, self.parts, batch, generator)
+    def forward(self, generator: torch.Generator, *fields: Any) -> Tensor:
+        return self.objective(self.encoder.encode_nodes, self.parts, GraphBatch(*fields), generator)
 
 
 def node_loss(model: nn.Module, batch: GraphBatch, generator: torch.Generator) -> Tensor:
     """``()`` the loss of a :class:`NodeModel`."""
-    b = batch
-    loss: Tensor = model(generator, b.num_graphs, b.x, b.source, b.target, b.graph_of_node, b.edge_attr)
+    loss: Tensor = model(generator, *batch.fields)
     return loss
 
 

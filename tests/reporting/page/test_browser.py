@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.reporting.page.chromium import Page, program
 
-from joao.data.base import make_dataset
+from joao.data.making import make_dataset
 from joao.reporting.page.rendering import render
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium on this machine")

@@ -70,6 +70,7 @@ def test_an_unfinished_run_shows_its_whole_epochs(scored_run, subject_of, tmp_pa
     subject = subject_of(folder)
     assert [each.epoch for each in subject.metrics] == [1, 2]
     assert subject.trained is None
+    assert subject.why_not_trained == f"The run is not finished. Go on: joao pretrain --resume {folder}"
     assert tell(subject).status == "188 graphs, not finished: 2 of 5 epochs so far"
     (data,) = page_data([subject])
     assert data["map"] is None

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from joao.errors import UserError
 from joao.evaluation.statistics import Gain
+from joao.files import check_folder
 from joao.pair_table import PairTable
 from joao.provenance import versions
 from joao.reporting.page.changes import examples
@@ -26,6 +29,7 @@ SCRIPTS = ("base", "graph_drawing", "heat_maps", "curves", "embedding_map", "cha
 # So that a page stays below a megabyte, with one run or several.
 MOST_CHARACTERS = 560_000
 MOST_NUMBERS = 60_000
+_MARK = b'<meta name="generator" content="joao '
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,23 @@ def render(subjects: Sequence[Subject]) -> str:
     title = ", ".join(f"{each.name}: {each.data}, {each.method}" for each in told)
     parts = {"data": as_script(data), "styles": styles, "script": script}
     return str(_template().render(title=title, runs=told, differences=gaps, version=versions()["joao"], **parts))
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuses a file that is there and not such a page: a page can be made again, and nothing else is replaced."""
+    check_folder(path)
+    if path.exists() and _MARK not in _beginning(path):
+        raise UserError(
+            f"{path}: exists already and is no page of 'joao report'. Choose another name or remove it first."
+        )
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(1000)
+    except OSError as error:
+        raise UserError(f"{path}: exists already and cannot be read ({error.strerror}).") from error
 
 
 def as_script(value: Any) -> Markup:

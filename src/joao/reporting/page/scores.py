@@ -59,8 +59,11 @@ def _read(path: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for key in ("run", *REFERENCES):
             _refuse_text(record[key]["mean"], record[key]["std"] or 0)
-            _ = [(part["fold_hash"], _refuse_text(*part["accuracies"])) for part in record[key]["partitions"]]
-        _ = _refuse_text(record["chance"]), record["protocol"]["labels"], record["data"]["fingerprint"]
+            for part in record[key]["partitions"]:
+                _ = part["fold_hash"]
+                _refuse_text(*part["accuracies"])
+        _refuse_text(record["chance"])
+        _ = record["protocol"]["labels"], record["data"]["fingerprint"]
         for name in REFERENCES:
             _refuse_text(*(record[f"gain over {name}"][key] for key in ("mean", "low", "high")))
         return record

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from joao.data.base import Dataset
 from joao.errors import UserError
-from joao.finetuning import FILE as FINETUNED
+from joao.finetuned import FILE as FINETUNED
 from joao.randomness import numpy_generator
 from joao.recipe import METHODS, Recipe
 from joao.reporting.page.embedding_map import EmbeddingMap, embedding_map
@@ -131,7 +131,7 @@ def method_of(recipe: Recipe) -> str:
 
 def _encoder(run: Run) -> tuple[Trained | None, str]:
     if not run.info.finished:
-        return None, f"The run is not finished. Go on: joao pretrain --resume {run.folder.name}"
+        return None, f"The run is not finished. {run.how_to_go_on()}"
     try:
         return load_run(run.folder, device="cpu"), ""
     except UserError as error:
@@ -143,7 +143,7 @@ def _graphs(
 ) -> tuple[Dataset | None, NDArray[np.int64], str]:
     nothing = np.zeros(0, dtype=np.int64)
     if not run.recipe.data:
-        return None, nothing, "The run does not say which graphs it was trained on."
+        return None, nothing, "The run does not say which graphs it was trained on; one of 'joao pretrain' does."
     try:
         dataset = read(run)
     except UserError as error:
