@@ -429,3 +429,97 @@ def test_the_page_on_strengths_has_the_figures_of_the_table():
     intervals = [re.search(r"\((\S+) to (\S+)\)", line[3]) for line in cells if line is not average]
     assert len(intervals) == 8
     assert all(float(each[1]) < 0 < float(each[2]) for each in intervals)
+
+
+def test_the_readme_shows_what_the_quickstart_recorded():
+    record = json.loads((ROOT / "results/quickstart/evaluation.json").read_text(encoding="utf-8"))
+    shown = README[README.index("`make quickstart` takes") : README.index("and draws the augmentation pairs")]
+    for name in ("histogram", "untrained_initial", "untrained", "run"):
+        assert f"{100 * record[name]['mean']:.2f} ± {100 * record[name]['std']:.2f}" in shown
+        gain = record.get(f"gain over {name}")
+        ends = gain and [f"{100 * gain[key]:+.2f}" for key in ("mean", "low", "high")]
+        assert not ends or "{} points (95 % interval {} to {})".format(*ends) in shown
+    assert f"{100 * record['chance']:.2f}" in shown
+
+
+def test_what_the_page_on_performance_says_beside_its_tables():
+    page = " ".join((ROOT / "docs/performance.md").read_text(encoding="utf-8").split())
+    nci1 = json.loads((ROOT / "results/benchmarks/cpu-1-thread.json").read_text())["settings"][0]["workloads"][0]
+    parts = ("gather a batch", "node_drop", "subgraph", "edge_perturb", "attribute_mask")
+    assert nci1["name"] == "NCI1"
+    said = "a batch takes {:.2f} ms, NodeDrop {:.2f}, Subgraph {:.2f}, EdgePert {:.2f} and AttrMask {:.2f} on NCI1"
+    assert said.format(*(nci1["parts"][part]["ms"]["median"] for part in parts)) in page
+    card = json.loads((ROOT / "results/benchmarks/gpu-h200-tf32.json").read_text())["settings"][0]
+    work = next(each for each in card["workloads"] if each["name"] == "molecules")["work of a step"]["JOAO"]
+    assert f"{work['flop'] / 1e9:.1f} GFLOP and {work['bytes'] / 1e9:.2f} GB at least" in page
+    rates = card["roof"]
+    assert f"at {rates['GFLOP/s'] / 1000:.0f} TFLOP/s and copies at {rates['GB/s'] / 1000:.1f} TB/s" in page
+    fits = [
+        json.loads((ROOT / f"results/semi-supervised/NCI1/none-10-{seed}.json").read_text())["seconds of fine-tuning"]
+        for seed in range(5)
+    ]
+    first, second, third, fourth, fifth = (f"{each:.1f}" for each in fits)
+    assert f"took {first}, {second}, {third}, {fourth} and {fifth} s for five seeds" in page
+
+
+def test_the_decision_on_defaults_shows_its_studies():
+    def table(page, heading):
+        lines = (ROOT / "results" / page).read_text(encoding="utf-8").split(f"## {heading}")[1].split("\n## ")[0]
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_lines(lines)]
+        return {row[0]: dict(zip(cells[0], row, strict=True)) for row in cells[2:]}
+
+    gains = table("defaults.md", "Difference to the default")
+    on_gpu, on_cpu = (table(page, "Without labels, and cost") for page in ("defaults.md", "defaults-cpu.md"))
+    decision = (ROOT / "docs/decisions/0005-defaults.md").read_text(encoding="utf-8")
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_lines(decision)][2:]
+    assert len(shown) == 6
+    for name, gain, gpu, cpu in shown:
+        assert (gain, gpu) == (gains[name]["all"], on_gpu[name]["times as long"])
+        assert cpu == on_cpu.get(name, {}).get("times as long", "")
+
+    def satisfies(name):
+        found = re.match(r"(\S+) \((\S+) to", gains[name]["all"])
+        return found and float(found[1]) >= 1 and float(found[2]) > 0 and float(on_gpu[name]["times as long"]) <= 2
+
+    best = [name for name in gains if satisfies(name)]
+    assert len(best) == 3
+    assert all(name.startswith("width 128") for name in best)
+    assert "three candidates satisfy the rule, all of width 128" in decision
+    controls = [name for name in gains if name.startswith(("no pre-training", "nothing but the seed"))]
+    assert (len(gains) - len(controls), len(controls)) == (22, 4)
+    assert "22 candidates, three encoders without pre-training and another seed" in decision
+    unfinished = {name for name, row in gains.items() if int(row["of"]) < 15}
+    assert unfinished == {"log inside", "log-degree", "width 128, log inside", "log of all readouts inside"}
+    last = (ROOT / "results/defaults.md").read_text(encoding="utf-8").strip().splitlines()[-1]
+    numbers = re.findall(r"[+-]\d\.\d\d", last)
+    said = "{} for the loss on held-out graphs, {} for alignment, {} for uniformity and {} for the effective rank"
+    assert said.format(*numbers) in " ".join(decision.split())
+
+
+def test_the_decision_on_scorers_shows_its_record():
+    page = (ROOT / "results/scorers.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_lines(page)][2:]
+    decision = " ".join((ROOT / "docs/decisions/0012-machines-side-by-side.md").read_text(encoding="utf-8").split())
+    differ = [row[0] for row in rows if int(row[7])]
+    assert f"{10 * len(rows) - sum(int(row[7]) for row in rows)} of {10 * len(rows)} folds" in decision
+    assert f"two folds, on {' and '.join(differ)}, differ" in decision
+    assert all(row[8] == "0" for row in rows)
+    least, most = (choose(rows, key=lambda row: int(row[4])) for choose in (min, max))
+    assert f"{least[4]} ({least[0]}) to {most[4]} times ({most[0]})" in decision
+
+
+def test_what_the_page_on_exports_says_of_the_model_of_the_package():
+    folder = ROOT / "src/joao/pretrained"
+    page = " ".join((ROOT / "docs/pretrained.md").read_text(encoding="utf-8").split())
+    change = re.search(r"changes embeddings by (up to \S+ of their length)", (folder / "molecules.md").read_text())[1]
+    size = f"{(folder / 'molecules.safetensors').stat().st_size / 1e6:.1f} MB"
+    assert f"a file of {size}, by {change}" in page
+    assert page.count(size) == 2
+
+
+def test_the_page_on_objectives_shows_the_record_of_their_pair_losses():
+    study = runpy.run_path(str(ROOT / "studies/pair_losses.py"))
+    record = json.loads((ROOT / "results/pair-losses.json").read_text(encoding="utf-8"))
+    page = (ROOT / "results/pair-losses.md").read_text(encoding="utf-8")
+    assert page == study["page"](record)
+    assert "\n".join(table_lines(page)) in (ROOT / "docs/objectives.md").read_text(encoding="utf-8")

@@ -170,7 +170,7 @@ def test_the_watch_sees(code, event, tmp_path):
     assert any(done.stderr.startswith(each) for each in event.split("|")), done.stderr
 
 
-EVIL = "<script>alert('run')</script>"
+EVIL = "<script>alert('run')</script>\x1b[2J\u202e"
 
 
 def test_notebooks_and_model_cards_show_names_as_text(tmp_path):
@@ -185,3 +185,5 @@ def test_notebooks_and_model_cards_show_names_as_text(tmp_path):
     for text in (table._repr_html_(), loaded._repr_html_(), card):
         assert "<script>alert" not in text
         assert "&lt;script" in text
+    assert "\x1b" not in card  # nor does it clear the screen of who looks at it there
+    assert "\u202e" not in card

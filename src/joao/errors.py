@@ -79,6 +79,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{guess}Known: {', '.join(names)}."
 
 
+def plain(text: str) -> str:
+    r"""Text without what a terminal would obey: names and cells come from files.
+
+    >>> print(plain("MUTAG\x1b[2J ± 1"))
+    MUTAG\x1b[2J ± 1
+    """
+    is_shown = text.isprintable()
+    return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 def shown(value: object) -> str:
     """A value for a message: on one line, and short."""
     text = " ".join(repr(value).split())

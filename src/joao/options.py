@@ -44,6 +44,8 @@ def checked(value: Any, hint: Any, place: str) -> Any:
     if hint is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
+        if abs(int(value)) >= 2**63:
+            raise UserError(f"{place} must have 64 bits at most, got {value}.")
         return int(value)
     if hint is str and isinstance(value, str) and any(0xD800 <= ord(character) < 0xE000 for character in value):
         raise UserError(f"{place} must be text in UTF-8, got {value!r}. Rename the file.")

@@ -97,6 +97,9 @@ _OF_CODES = {"attribute_mask": {"fill": "token"}}
 
 _SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
 
+# Layers of an encoder, and members of a pool.
+MOST = 256
+
 
 @dataclass(frozen=True)
 class Part:
@@ -219,6 +222,7 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
         if isinstance(value, Mapping) and "name" not in value:
             value = {"name": defaults[family], **value}
         parts[family] = _part(value, members, f"{place}: {family}", usual)
+    _refuse_many(parts["encoder"].options.get("layers", 1), f"{place}: encoder: layers")
     features = checked(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
         raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
@@ -253,6 +257,12 @@ def _entries(entries: Any, place: str) -> list[Any]:
     return list(entries)
 
 
+def _refuse_many(number: int, place: str) -> None:
+    """What is made one by one, and its pairs, must come to an end, whoever wrote the recipe."""
+    if number > MOST:
+        raise UserError(f"{place} must be at most {MOST}, got {number}.")
+
+
 def _with_prior(policy: Part, prior: Sequence[float] | None, place: str) -> Part:
     """The policy with a prior, unless it has one already."""
     if prior is None or policy.options.get("prior") is not None:
@@ -265,6 +275,7 @@ def _with_prior(policy: Part, prior: Sequence[float] | None, place: str) -> Part
 
 
 def _pool(entries: Sequence[Any], strength: Any, place: str, usual: Mapping[str, Any]) -> tuple[Part, ...]:
+    _refuse_many(len(entries), f"{place}: members, at every strength")
     pool = []
     for entry in entries:
         if strength is not None and isinstance(entry, str):

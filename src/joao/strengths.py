@@ -36,7 +36,8 @@ def strength_law(strengths: Any, place: str) -> dict[float, float]:
         law[strength] = _number(weight, f"{place}: {strength}")
         if not 0 < law[strength] < float("inf"):
             raise UserError(f"{place}: {strength}: its weight must be above 0, got {weight}. Leave the strength out.")
-    return {strength: weight / sum(law.values()) for strength, weight in law.items()}
+    whole = sum(law.values())
+    return {strength: weight / whole for strength, weight in law.items()}
 
 
 def at_every_strength(entries: Sequence[Any], law: Mapping[float, float]) -> tuple[list[Any], list[float] | None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.errors import UserError
+from joao.errors import UserError, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -50,16 +50,6 @@ TwinsTogether = Annotated[
 def all_cores() -> int:
     """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def plain(text: str) -> str:
-    r"""Text without what a terminal would obey: names and cells come from files.
-
-    >>> print(plain("MUTAG\x1b[2J ± 1"))
-    MUTAG\x1b[2J ± 1
-    """
-    is_shown = text.isprintable()
-    return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 class Output:

@@ -24,8 +24,7 @@ from joao.cli import (
     reproduce,
     results,
 )
-from joao.cli._shared import plain
-from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory
+from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory, plain
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]

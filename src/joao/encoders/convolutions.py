@@ -14,15 +14,16 @@ from joao.graphs import GraphBatch
 
 @final
 class Convolutions(NodeEncoder):
-    """Layers of any torch-geometric convolution, each followed by ReLU and batch normalisation.
+    """Layers of a torch-geometric convolution, each followed by ReLU and batch normalisation.
 
     The embedding of a graph is, for every layer, the sum over its nodes, side by side, as in :class:`Gin`. Edge
     attributes are used by a named convolution that has ``edge_dim`` and by one from a function whose ``forward`` takes
     ``edge_attr``; a single column of them also as ``edge_weight``.
 
     Args:
-        convolution: a name in :mod:`torch_geometric.nn` such as ``"GATConv"``, or a function that takes the numbers
-            of input and output columns and returns a module to be called with ``x`` and ``edge_index``.
+        convolution: a name in :mod:`torch_geometric.nn` such as ``"GATConv"``, of one that must be told no more than
+            the numbers of input and output columns; or a function that takes these and returns a module to be called
+            with ``x`` and ``edge_index``.
 
     >>> import networkx
     >>> from joao.data import batch_of

@@ -79,7 +79,7 @@ class ContextPrediction(NodeObjective):
 def _distances(batch: GraphBatch, centre: Tensor, most: int) -> Tensor:
     """``(N,)`` steps from the graph's centre; ``most + 1`` for all that is farther away."""
     distance = torch.full_like(batch.graph_of_node, most + 1).index_fill_(0, centre, 0)
-    for _ in range(most):
+    for _ in range(min(most, batch.num_nodes)):  # no way has more steps
         distance = distance.scatter_reduce(0, batch.target, rows(distance, batch.source) + 1, "amin")
     return distance
 

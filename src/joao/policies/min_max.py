@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import final
 
@@ -9,6 +8,8 @@ from torch import Tensor
 from joao.errors import UserError
 from joao.policies._simplex import project_onto_simplex
 from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+
+MOST = 1e100  # beyond it, products of gamma, step and losses may overflow
 
 
 def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step: float) -> Tensor:
@@ -50,8 +51,10 @@ class MinMax(Policy):
         prior: Prior | None = None,
     ) -> None:
         super().__init__(augmentations)
-        if not (0 <= gamma < math.inf and 0 < step < math.inf):
-            raise UserError(f"min_max: gamma must be 0 or more and step above 0, got {gamma} and {step}.")
+        if not (0 <= gamma < MOST and 0 < step < MOST):
+            raise UserError(
+                f"min_max: gamma must be 0 or more and step above 0, both below {MOST:g}, got {gamma} and {step}."
+            )
         self.gamma, self.step = gamma, step
         self.prior = checked_prior(prior, len(self.augmentations))
         self.probabilities = self.prior

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from joao.errors import plain
 from joao.finetuned import Finetuned
 from joao.recipe import Part
 from joao.reporting.tables import markdown
@@ -34,7 +35,8 @@ def model_card(
     parts = [f"# {name}", _what(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
     text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
-    return text.replace("<", "&lt;")  # Markdown takes HTML, and names come from elsewhere
+    # Names come from elsewhere: Markdown takes HTML, and a terminal what controls it.
+    return plain(text).replace("<", "&lt;")
 
 
 def _what(trained: Trained, finetuned: Finetuned | None) -> str:

@@ -86,7 +86,10 @@ def test_the_last_record_of_true_labels_counts_and_one_on_the_runs_own_graphs_fi
 
 
 def test_a_record_that_is_none_is_named(tmp_path):
-    for damage in ({}, {"run": 1}, []):
+    of_text = [
+        {**ONE, "run": {**ONE["run"], key: value}} for key in ("mean", "std") for value in ("0.5", [1], {"a": 1})
+    ]
+    for damage in ({}, {"run": 1}, [], *of_text):
         with pytest.raises(UserError, match=r"evaluation.json: is not a record of 'joao evaluate'"):
             find_score(written(tmp_path, evaluation=damage))
 

@@ -58,15 +58,25 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for key in ("run", *REFERENCES):
-            float(record[key]["mean"])
-            [(part["fold_hash"], [float(each) for each in part["accuracies"]]) for part in record[key]["partitions"]]
-        _ = float(record["chance"]), record["protocol"]["labels"], record["data"]["fingerprint"]
-        _ = [float(record[f"gain over {name}"][key]) for name in REFERENCES for key in ("mean", "low", "high")]
+            _refuse_text(record[key]["mean"], record[key]["std"] or 0)
+            for part in record[key]["partitions"]:
+                _ = part["fold_hash"]
+                _refuse_text(*part["accuracies"])
+        _refuse_text(record["chance"])
+        _ = record["protocol"]["labels"], record["data"]["fingerprint"]
+        for name in REFERENCES:
+            _refuse_text(*(record[f"gain over {name}"][key] for key in ("mean", "low", "high")))
         return record
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: is not a record of 'joao evaluate' ({error}). Remove it or score again.") from error
+
+
+def _refuse_text(*numbers: Any) -> None:
+    """A TypeError for what cannot be calculated with: ``float`` would take "0.5", too."""
+    for number in numbers:
+        _ = number + 0.0
 
 
 def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
