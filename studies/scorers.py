@@ -18,14 +18,13 @@ from typing import Any
 
 import torch
 
-from joao.data.features import Features
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import make_folder, write_file, write_json
 from joao.reporting.tables import markdown
 from joao.reproduce.records import dataset_of
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid
 from joao.scoring import classes_of, origin
-from joao.trained import untrained
+from joao.trained import initial
 
 Record = dict[str, Any]
 
@@ -34,8 +33,7 @@ def compute(name: str, device: str) -> Record:
     dataset = dataset_of(name, None)
     recipe = cell_recipe(Cell(name, "joao", 0))
     assert recipe is not None
-    features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-    rows = untrained(recipe, dataset, features, device="cpu").numpy()
+    rows = initial(recipe, dataset, device="cpu").embed(dataset).numpy()
     runs = []
     for _ in range(2 if device == "cuda" else 1):
         started = time.perf_counter()

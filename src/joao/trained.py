@@ -167,11 +167,6 @@ def initial(
     return Trained(recipe, info, encoder.eval(), weights, ())
 
 
-def untrained(recipe: Recipe, dataset: Dataset, features: Features, *, device: str = "auto") -> Tensor:
-    """``(G, d)`` embeddings by the encoder of :func:`initial`."""
-    return initial(recipe, dataset, features, device=device).embed(dataset)
-
-
 def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
     return RunInfo(
         data=dataset.name,

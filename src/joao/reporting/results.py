@@ -42,7 +42,7 @@ SEMI_SUPERVISED = {
 
 COSTS = (
     "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
-    "the largest of the seeds. Records made before memory was measured have none. Other work ran beside.\n\n"
+    "the largest of the seeds. Other work ran beside.\n\n"
 )
 
 
