@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from joao.augmentations import Augmentation, NodeDrop
+from joao.errors import UserError
 from joao.training.model import ContrastiveModel, project
 from joao.training.views import view_by_many, view_by_one
 
@@ -75,3 +76,33 @@ def test_an_augmentation_that_was_not_drawn_is_not_called(store, generator, stam
 
     view = view_by_many(store, GRAPHS, torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
     assert view.row.tolist() == list(range(len(GRAPHS)))
+
+
+class Nothing(Augmentation):
+    def __call__(self, batch, generator):
+        return None
+
+
+class Wider(Augmentation):
+    def __call__(self, batch, generator):
+        return replace(batch, x=torch.cat([batch.x, batch.x], dim=1))
+
+
+class Fewer(Augmentation):
+    def __call__(self, batch, generator):
+        return alone(batch, 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (Nothing(), r"augmentation Nothing: returned None\. Return a batch"),
+        (Wider(), r"augmentation Wider: made 7 graphs with (\d+) features of 7 with (\d+)\. Keep both"),
+        (Fewer(), r"augmentation Fewer: made 1 graphs with (\d+) features of 7 with \1\. Keep both"),
+    ],
+)
+def test_an_augmentation_of_a_user_that_makes_no_such_batch_is_told(store, generator, own, told):
+    with pytest.raises(UserError, match=told):
+        view_by_one(store.batch(GRAPHS), 0, [own], generator())
+    with pytest.raises(UserError, match=told):
+        view_by_many(store, GRAPHS, torch.zeros_like(GRAPHS), [own], generator())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
+from joao.errors import UserError, shown
 from joao.graphs import GraphBatch, Store, concatenate
 
 
@@ -29,7 +30,7 @@ class View:
 
 def view_by_one(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
     """All graphs of ``batch`` under augmentation ``number``."""
-    return View(pool[number](batch, generator), number)
+    return View(_augmented(batch, pool[number], generator), number)
 
 
 def view_by_many(
@@ -38,5 +39,22 @@ def view_by_many(
     """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
     order = torch.argsort(numbers, stable=True)
     drawn = torch.unique(numbers).tolist()
-    parts = [pool[number](store.batch(graphs[numbers == number]), generator) for number in drawn]
+    parts = [_augmented(store.batch(graphs[numbers == number]), pool[number], generator) for number in drawn]
     return View(concatenate(parts), numbers[order], row=torch.argsort(order))
+
+
+def _augmented(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> GraphBatch:
+    """The batch as an augmentation, which may be a user's own, shows it: as many graphs, with as many features."""
+    made = augmentation(batch, generator)
+    name = type(augmentation).__name__
+    if not isinstance(made, GraphBatch):
+        raise UserError(
+            f"augmentation {name}: returned {shown(made)}. Return a batch: dataclasses.replace(batch, ...)."
+        )
+    before, after = ((each.num_graphs, each.x.shape[1]) for each in (batch, made))
+    if before != after:
+        raise UserError(
+            f"augmentation {name}: made {after[0]} graphs with {after[1]} features of {before[0]} with {before[1]}. "
+            "Keep both numbers."
+        )
+    return made
