@@ -194,6 +194,7 @@ class Trial:
         self.files, self.noticed, self.keep, self.failed = files, noticed, keep, ""
         self.seconds: dict[pytest.Item, float] = {}  # of each test, without a mutant
         self.entered: dict[pytest.Item, set[str]] = {}  # the files whose functions it calls
+        self.names: dict[pytest.DoctestItem, dict[str, Any]] = {}  # what an example finds, which its run takes away
 
     def run_all(self) -> None:
         """Tries all mutants of all files."""
@@ -219,6 +220,7 @@ class Trial:
         texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in self.files}
         for file, text in texts.items():
             load(file, ast.unparse(ast.parse(text)))
+        self.names = {item: dict(item.dtest.globs) for item in session.items if isinstance(item, pytest.DoctestItem)}
         self.run(session.items, watch=True)
         if self.failed:
             sys.exit(f"{self.failed} fails without a mutant.")
@@ -243,6 +245,8 @@ class Trial:
         """Runs tests until one fails; with ``watch``, notes how long each takes and which files it enters."""
         for item, following in zip(items, [*items[1:], None], strict=True):
             began, entered = time.monotonic(), set[str]()
+            if isinstance(item, pytest.DoctestItem):
+                item.dtest.globs.update(self.names[item])
             if watch:
                 sys.setprofile(lambda frame, *_, entered=entered: entered.add(frame.f_code.co_filename))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

@@ -16,7 +16,11 @@ LEAST = 3
 LIMIT = 7
 
 def is_large(number: int = 0) -> bool:
-    """Whether it is."""
+    """Whether it is.
+
+    >>> is_large(9)
+    True
+    """
     return number > LEAST
 
 class Scale:
@@ -99,6 +103,7 @@ def outcomes(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "tests").mkdir()
     (tmp_path / "src/subject.py").write_text(SUBJECT)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules\n")
     (tmp_path / "conftest.py").write_text("import hypothesis\nhypothesis.settings.register_profile('joao')\n")
 
     def run(tests, *options):
@@ -118,7 +123,7 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path)
         "LEAST = 4": "",
         "LIMIT = 8": "test_limit",
         "def is_large(number: int=1) -> bool:": "",
-        "return None  # return number > LEAST": "test_sizes",
+        "return None  # return number > LEAST": "subject.is_large",
         "return number >= LEAST": "",
         "factor = 4.0": "test_scale",
         "if value is not None:": "test_scale",
@@ -126,7 +131,7 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path)
         "return None  # return self.factor * value": "test_scale",
         "return self.factor / value": "test_scale",
     }
-    assert "| `src/subject.py` | 3 | 10 | 6 | 4 | 60.0 |" in (tmp_path / "page.md").read_text()
+    assert "| `src/subject.py` | 4 | 10 | 6 | 4 | 60.0 |" in (tmp_path / "page.md").read_text()
     # Only survivors are tried again: that the old tests are gone makes no difference.
     other = "from subject import is_large\n\ndef test_bound():\n    assert not is_large(3)\n"
     assert outcomes(other, "--survivors") == found | {"return number >= LEAST": "test_bound"}

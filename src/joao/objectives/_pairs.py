@@ -53,6 +53,9 @@ def binary_loss(positive: Tensor, negative: Tensor) -> Tensor:
     .. math:: - \frac{1}{P} \sum_p \log \sigma(a_p) - \frac{1}{Q} \sum_q \log (1 - \sigma(b_q))
 
     The mean of no pairs is 0.
+
+    >>> round(binary_loss(torch.zeros(1), torch.zeros(0)).item(), 4)  # log 2 of one true pair
+    0.6931
     """
     return _mean(softplus(-positive)) + _mean(softplus(negative))
 
