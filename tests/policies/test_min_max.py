@@ -115,7 +115,16 @@ def test_the_usual_step_is_of_length_1_with_gamma_a_tenth():
 
 @pytest.mark.parametrize(
     ("gamma", "step"),
-    [(-0.1, 1), (0.1, 0), (0.1, -1), (float("nan"), 1), (float("inf"), 1), (0.1, float("inf")), (0.1, 1e100), (1e100, 1)],
+    [
+        (-0.1, 1),
+        (0.1, 0),
+        (0.1, -1),
+        (float("nan"), 1),
+        (float("inf"), 1),
+        (0.1, float("inf")),
+        (0.1, 1e100),
+        (1e100, 1),
+    ],
 )
 def test_impossible_settings_are_refused(gamma, step):
     with pytest.raises(UserError, match=re.escape(f"got {gamma} and {step}")):
