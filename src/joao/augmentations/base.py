@@ -37,6 +37,8 @@ class Augmentation(ABC):
     >>> batch = batch_of([networkx.path_graph(3)])  # one-hot degrees, the three ones of three nodes
     >>> Fade(strength=0.5)(batch, torch.Generator()).x.sum().item()
     1.5
+    >>> Fade().strength  # the paper's
+    0.2
     """
 
     strength: float = 0.2
