@@ -1,6 +1,7 @@
 """The transfer table: its cells and recipes, what is computed for each cell, and how it goes on."""
 
 import copy
+import hashlib
 import json
 from dataclasses import replace
 
@@ -99,6 +100,7 @@ def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
     published = {"epochs": 100, "batch_size": 32, "learning_rate": 0.001, "dropout": 0.5}
     assert finetuning_of(Cell("bbbp", "none")) == {"seeds": [*range(10)], **published}
     assert finetuning_of(Cell("muv", "joao")) == {"seeds": [0, 1, 2], **published, "epochs": 30, "batch_size": 256}
+    assert finetuning_of(Cell("hiv", "joao")) == {"seeds": [*range(10)], **published, "epochs": 30, "batch_size": 256}
     assert finetuning_of(Cell("bace", "ecfp")) == {"seeds": [0, 1, 2], **reproduce.FOREST}
     assert finetuning_of(Cell("toxcast", "ecfp")) == {"seeds": [0], **reproduce.FOREST, "n_estimators": 100}
 
@@ -158,7 +160,10 @@ def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
     assert {name: record["scores"][name] for name in expected} == expected
     assert record["fine-tuned"] == "one after another"
     assert record["corpus"]["fingerprint"] == reproduce.corpus(None, root).fingerprint
-    assert len(record["corpus"]["weights"]) == 16
+    digest = hashlib.sha256()
+    for name, value in sorted(load_run(tmp_path / "joao", device="cpu").encoder.state_dict().items()):
+        digest.update(f"{name}/".encode() + value.numpy().tobytes())
+    assert record["corpus"]["weights"] == digest.hexdigest()[:16]  # of pre-training, not as fine-tuning left them
 
 
 def test_a_cell_without_pre_training_by_hand(short, root):
@@ -201,6 +206,9 @@ def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(s
     assert (tmp_path / "e" / "infomax" / "weights.safetensors").exists()
     with pytest.raises(UserError, match=r"infomax: was pre-trained on other molecules, zinc_moses\+zinc250k"):
         pretrained("bace")
+    assert not pretrained()
+    monkeypatch.setattr(reproduce, "corpus", lambda *given: pytest.fail("what is pre-trained needs no corpus"))
+    assert not pretrained()
 
 
 def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path):

@@ -133,22 +133,28 @@ def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -
     needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
     if not needed:
         return
+    runs = {name: _run_of(name, where.encoders) for name in needed}
+    missing = [name for name, run in runs.items() if run is None or not run.info.finished]
+    there = [(where.encoders / name, run.info) for name, run in runs.items() if run is not None]
+    known = {(info.data, info.fingerprint) for _, info in there}
+    if source is None and not missing and len(known) == 1 and "+".join(grid()["corpus"]["sources"]) in dict(known):
+        return  # all on the recipe's corpus, which need not be at hand
     # Read once, here: other processes find it in the cache.
     fingerprint = corpus(source, where.data_root, where.jobs).fingerprint
-    missing = [name for name in needed if not _is_pretrained(name, where.encoders, fingerprint)]
+    for folder, info in there:
+        if info.fingerprint != fingerprint:
+            raise UserError(f"{folder}: was pre-trained on other molecules, {info.data}. Remove it, or name them.")
     yield from done_one_by_one(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
 
 
-def _is_pretrained(name: str, encoders: Path, fingerprint: str) -> bool:
+def _run_of(name: str, encoders: Path) -> Run | None:
     folder = encoders / name
     if not (folder / "run.json").exists():
-        return False
+        return None
     run = Run.open(folder)
     if run.recipe != dataclasses.replace(cell_recipe(name), data=run.recipe.data):
         raise UserError(f"{folder}: was pre-trained by another recipe than {name} has now. Remove it.")
-    if run.info.fingerprint != fingerprint:
-        raise UserError(f"{folder}: was pre-trained on other molecules, {run.info.data}. Remove it, or name them.")
-    return run.info.finished
+    return run
 
 
 def _pretrain_one(name: str, source: str | None, where: Where) -> None:
@@ -185,6 +191,7 @@ def compute(
     started = time.perf_counter()
     dataset = with_tasks(dataset)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
+    corpus_facts = None if trained is None else _corpus_facts(trained)  # now: fine-tuning changes the weights
     if is_forest(cell.method):
         scores, how = _forest_scores(cell, dataset, split, trained), "forest"
     else:
@@ -201,7 +208,7 @@ def compute(
         "finetuning": finetuning_of(cell),
         "fine-tuned": how,
         "precision": precision,
-        "corpus": None if trained is None else _corpus_facts(trained),
+        "corpus": corpus_facts,
         "seconds": time.perf_counter() - started,
         **origin(device),
     }
