@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from joao.cli import _shared, evaluate, main, quickstart, reproduce
+from joao.cli import _output, _tables, evaluate, main, quickstart
 from joao.data import _download
 from joao.evaluation import svm
 
@@ -38,10 +38,10 @@ def run_joao(*arguments):
 
 def make_quick(patch):
     """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
-    for module in (evaluate, quickstart, reproduce):
+    for module in (_tables, evaluate, quickstart):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
-    patch.setattr(_shared, "SECONDS_BETWEEN_LINES", math.inf)
+    patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)
     patch.delenv("JOAO_DATA", raising=False)
     patch.delenv("JOAO_CACHE", raising=False)
     patch.setenv("COLUMNS", "200")

@@ -2,18 +2,18 @@
 
 import pytest
 
-from joao.cli import _shared
-from joao.cli._shared import Output
+from joao.cli import _output
+from joao.cli._output import Output
 
-SECONDS = _shared.SECONDS_BETWEEN_LINES
+SECONDS = _output.SECONDS_BETWEEN_LINES
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still unless it is set."""
     now = [100.0]
-    monkeypatch.setattr(_shared, "SECONDS_BETWEEN_LINES", SECONDS)
-    monkeypatch.setattr(_shared.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", SECONDS)
+    monkeypatch.setattr(_output.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -59,14 +59,14 @@ def test_a_command_with_lines_of_its_own_has_no_others(clock, capsys):
 
 
 def test_every_fold_counts(joao, labelled, monkeypatch):
-    monkeypatch.setattr(_shared, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("evaluate", "run", "--folds", 2)
     assert outcome.err.splitlines() == [f"joao: scoring: {fold} of 40" for fold in range(1, 41)]  # 4 scores x 5 x 2
 
 
 def test_every_epoch_of_a_fine_tuning_counts(joao, labelled, monkeypatch):
-    monkeypatch.setattr(_shared, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("finetune", "run", labelled, "--out", "tuned", "--epochs", 3)
     assert [line.split(", ")[0] for line in outcome.err.splitlines()] == [

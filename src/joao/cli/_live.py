@@ -10,7 +10,7 @@ from datetime import timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from joao.cli._shared import Output
+from joao.cli._output import Output
 from joao.pair_table import PairTable
 
 if TYPE_CHECKING:

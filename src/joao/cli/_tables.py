@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from joao.cli._shared import Output
+from joao.cli._output import Output
+from joao.cli._reading import all_cores
 from joao.errors import UserError
+
+if TYPE_CHECKING:
+    from joao.reproduce.records import Where
 
 Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all that are at hand")]
 Methods = Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all of the table")]
 LabelRate = Annotated[str, typer.Option(help="Percent, with commas between.", show_default="1,10")]
 Records = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")]
-Precision = Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")]
 
 Work = TypeVar("Work")
 
@@ -33,6 +36,23 @@ def rates(text: str) -> list[int]:
         if not name.isdecimal():
             raise UserError(f"--label-rate {text}: must be whole percents such as 1,10.")
     return [int(name) for name in given]
+
+
+def place(
+    out: Path,
+    data_root: str | None,
+    device: str,
+    jobs: int | None,
+    precision: str | None = None,
+    encoders: Path = Path("runs"),
+) -> Where:
+    """Where a table lies and what it is computed with; a precision that is given must be one that the device has."""
+    from joao.reproduce.records import Where
+    from joao.training.device import check_precision
+
+    if precision is not None:
+        check_precision(device, precision)
+    return Where(out, data_root, device, precision or "32-true", jobs or all_cores(), encoders)
 
 
 def to_do(wanted: int, what: str, missing: int, places: str) -> str:
@@ -55,7 +75,12 @@ def follow(
             output.log(f"{said}: {in_words(work)}")
 
 
-def show(output: Output, header: Sequence[str], lines: Sequence[Sequence[str]], title: str) -> None:
-    """Prints a table, or its lines as JSON."""
+def publish(
+    output: Output, header: Sequence[str], lines: Sequence[Sequence[str]], title: str, protocol: str, records: Path
+) -> None:
+    """Prints a table, or its lines as JSON, and makes the documents of all records of its protocol again."""
+    from joao.reporting.results import write_tables
+
     output.table(header, lines, title=title)
     output.result({"rows": [dict(zip(header, line, strict=True)) for line in lines]})
+    write_tables(protocol, records)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from joao.cli._shared import Output, silence_lightning
+from joao.cli._output import Output
 from joao.cli._signals import Wish, stoppable
 from joao.errors import Interrupted, JoaoNotice, ProcessLost
 from joao.training.place import Place
@@ -39,7 +39,6 @@ def train(
     from joao.recipe import pool_name
     from joao.reporting.figures import draw_policy
 
-    silence_lightning()
     process = process or Place()
     several = f" in {process.size} processes" if process.size > 1 else ""
     what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Output, Quiet, free_path, silence_lightning
+from joao.cli._options import AsJson, DataRoot, Quiet
+from joao.cli._output import Output, free_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,6 @@ def bench(
     output = Output(quiet, as_json)
     from joao.benchmarks.measure import measure, num_stages
 
-    silence_lightning()
     with output.progress("measuring", num_stages(plan)) as bar:
         record = measure(plan, on_stage=bar.advance)
     if out is not None:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, silence_lightning
+from joao.cli._options import AsJson, DataRoot, Device, Quiet
+from joao.cli._output import Output
 
 
 def check(
@@ -26,7 +27,6 @@ def check(
     from joao.reproduce.check import check_record
 
     output = Output(quiet, as_json)
-    silence_lightning()
     findings = check_record(record, data_root=data_root, device=device)
     lines = [
         [each.what, each.recorded, each.found, f"{each.difference:.2g}", f"{each.allowed:.2g}", _verdict(each.holds)]

@@ -5,18 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    Output,
-    Quiet,
-    TwinsTogether,
-    all_cores,
-    quoted,
-    read_data,
-    silence_lightning,
-)
+from joao.cli._options import AsJson, DataRoot, Device, Quiet, TwinsTogether
+from joao.cli._output import Output, quoted
+from joao.cli._reading import all_cores, open_data, whole
 from joao.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -56,8 +47,7 @@ def compare(
     from joao.scoring import classes_of
 
     output = Output(quiet, as_json)
-    silence_lightning()
-    dataset = read_data(source, data_root, output)
+    dataset = whole(open_data(source, data_root, output, {}))
     classes_of(dataset)
     choice = choose(dataset, methods)
     for notice in choice.notices:

@@ -4,19 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    column_words,
-    columns_of,
-    open_data,
-    quoted,
-)
+from joao.cli._options import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks
+from joao.cli._output import Output, quoted
+from joao.cli._reading import column_words, columns_of, open_data
 from joao.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,22 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    blank_rows,
-    column_words,
-    columns_of,
-    free_path,
-    open_data,
-    quoted,
-)
+from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
+from joao.cli._output import Output, free_path, quoted
+from joao.cli._reading import blank_rows, column_words, columns_of, open_data
 from joao.errors import UserError
 
 

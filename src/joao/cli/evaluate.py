@@ -5,19 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    Output,
-    Quiet,
-    TwinsTogether,
-    all_cores,
-    free_path,
-    quoted,
-    read_data,
-    read_run_data,
-)
+from joao.cli._options import AsJson, DataRoot, Device, Quiet, TwinsTogether
+from joao.cli._output import Output, free_path, quoted
+from joao.cli._reading import all_cores, open_data, open_run_data, whole
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,11 +48,10 @@ def evaluate(
     named, source = source, source or trained.recipe.data
     if not source:
         raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
-    dataset = (
-        read_run_data(run, source, data_root, output, trained.recipe.columns)
-        if named is None
-        else read_data(named, data_root, output)
-    )
+    if named is None:
+        dataset = whole(open_run_data(run, source, data_root, output, trained.recipe.columns))
+    else:
+        dataset = whole(open_data(named, data_root, output, {}))
     record = score(
         trained,
         dataset,

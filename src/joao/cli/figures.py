@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, all_cores, silence_lightning
-from joao.cli._tables import Jobs, Records, follow, names, to_do
+from joao.cli._options import AsJson, DataRoot, Device, Quiet
+from joao.cli._output import Output
+from joao.cli._tables import Jobs, Records, follow, names, place, to_do
 
 Only = Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="those of the paper's figure")]
 Pictures = Annotated[Path, typer.Option("--figures", help="Folder of the pictures: PDF, SVG and PNG.")]
@@ -29,14 +30,12 @@ def figure_2(
     from joao.files import make_folder, write_file
     from joao.reporting.paper_figures import draw_figure_2, gamma_markdown
     from joao.reproduce.gamma import cells, compute_missing, is_done, read_record
-    from joao.reproduce.records import Where
 
     output = Output(quiet, as_json)
-    silence_lightning()
     wanted = cells(names(only))
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "pre-trainings", len(missing), f"Records: {out}"))
-    done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
+    done = compute_missing(missing, place(out, data_root, device, jobs))
     follow(
         output,
         "pre-trainings",

@@ -6,22 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from joao.cli._options import AsJson, DataRoot, Device, Fast, IdColumn, Precision, Quiet, SmilesColumn
+from joao.cli._output import Output, free_path, quoted
+from joao.cli._reading import column_words, columns_of, open_data, whole
 from joao.cli._scores import told
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    column_words,
-    columns_of,
-    free_path,
-    quoted,
-    read_data,
-    silence_lightning,
-)
 from joao.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -85,11 +73,8 @@ def finetune(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")] = "32-true",
-    fast: Annotated[
-        bool | None,
-        typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
-    ] = None,
+    precision: Precision = "32-true",
+    fast: Fast = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -117,7 +102,7 @@ def finetune(
     tasks, task = tasks or [], task or []
     of_table = bool(tasks or task) and is_table(source, data_root)  # whose other columns are not even read
     named = _named(tasks, task, header_of(source, data_root)) if of_table else []
-    dataset = read_data(source, data_root, output, columns_of(smiles, identifiers, named))
+    dataset = whole(open_data(source, data_root, output, columns_of(smiles, identifiers, named)))
     if not of_table:
         named = _named(tasks, task, dataset.target_names)
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
@@ -125,7 +110,6 @@ def finetune(
     unknown = trained.info.features.unknown_labels(dataset)
     if unknown:
         output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
-    silence_lightning()
     with output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -65,6 +66,8 @@ def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
 ) -> None:
     """Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out."""
+    for package in ("lightning_fabric", "lightning.fabric"):  # whose remarks on devices are nobody's output
+        logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
 
 
 def run() -> None:

@@ -6,19 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    all_cores,
-    columns_of,
-    quoted,
-    read_data,
-)
+from joao.cli._options import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks
+from joao.cli._output import Output, quoted
+from joao.cli._reading import all_cores, columns_of, open_data, whole
 from joao.errors import Interrupted, UserError
 
 SUFFIXES = (".safetensors", ".safetensors.xz")
@@ -74,7 +64,7 @@ def pack(
     from joao.data.joining import joined
     from joao.data.packed import without_texts, write_packed
 
-    read = [read_data(source, data_root, output, columns) for source in sources]
+    read = [whole(open_data(source, data_root, output, columns)) for source in sources]
     dataset = joined(read, name or out.name.split(".safetensors")[0])
     if scaffolds:
         if dataset.kind != "molecules" or not dataset.smiles:

@@ -5,20 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
+from joao.cli._output import Output
+from joao.cli._reading import blank_rows, columns_of, open_data, whole
 from joao.cli._scores import told
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    blank_rows,
-    columns_of,
-    read_data,
-)
 from joao.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,7 +45,7 @@ def predict(
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
-    dataset = read_data(source, data_root, output, columns, then="have blank rows")
+    dataset = whole(open_data(source, data_root, output, columns, then="have blank rows"))
     outputs = finetuned.predict_logits(dataset)
     predicted = finetuned.in_units(outputs)
     unknown = finetuned.trained.info.features.unknown_labels(dataset)

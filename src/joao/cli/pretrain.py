@@ -6,22 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import (
-    AsJson,
-    DataRoot,
-    Device,
-    IdColumn,
-    Output,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    column_words,
-    columns_of,
-    free_path,
-    open_data,
-    open_run_data,
-    quoted,
-)
+from joao.cli._options import AsJson, DataRoot, Device, Fast, IdColumn, Quiet, SmilesColumn, Tasks
+from joao.cli._output import Output, free_path, quoted
+from joao.cli._reading import column_words, columns_of, open_data, open_run_data
 from joao.cli._training import summary, train
 from joao.errors import UserError
 from joao.training.place import Place, find_place
@@ -66,10 +53,7 @@ def pretrain(
     precision: Annotated[
         str | None, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.", show_default="32-true")
     ] = None,
-    fast: Annotated[
-        bool | None,
-        typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible."),
-    ] = None,
+    fast: Fast = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
     checkpoint_minutes: Annotated[
         float, typer.Option(min=0, help="Minutes between checkpoints, also inside an epoch.")

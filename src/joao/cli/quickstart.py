@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, Device, Output, Quiet, all_cores, free_path, read_data
+from joao.cli._options import AsJson, Device, Quiet
+from joao.cli._output import Output, free_path
+from joao.cli._reading import all_cores, open_data, whole
 
 
 def quickstart(
@@ -31,7 +33,7 @@ def quickstart(
     output = Output(quiet, as_json)
     folder = free_path(out)
     check_new_folder(folder)
-    dataset = read_data(str(BUNDLED / "MUTAG.zip"), None, output)
+    dataset = whole(open_data(str(BUNDLED / "MUTAG.zip"), None, output, {}))
     trained = train(make_recipe({"data": "MUTAG"}), dataset, folder, output, device=device)
     record = score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=all_cores())
     write_file(folder / "embeddings.npz", as_npz(trained.embed(dataset).numpy(), dataset))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._shared import DataRoot, Output, Quiet, read_run_data
+from joao.cli._options import DataRoot, Quiet
+from joao.cli._output import Output
+from joao.cli._reading import open_run_data, whole
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -41,7 +43,7 @@ def report(
     check_replaceable(out)
 
     def read(run: Run) -> Dataset:
-        return read_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns)
+        return whole(open_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns))
 
     subjects = []
     for path, name in zip(runs, names_of(runs), strict=True):

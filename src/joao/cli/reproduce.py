@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._shared import AsJson, DataRoot, Device, Output, Quiet, TwinsTogether, all_cores
-from joao.cli._tables import Jobs, LabelRate, Methods, Only, Precision, Records, follow, names, rates, show, to_do
+from joao.cli._options import AsJson, DataRoot, Device, Encoders, Precision, Quiet, TwinsTogether
+from joao.cli._output import Output
+from joao.cli._tables import Jobs, LabelRate, Methods, Only, Records, follow, names, place, publish, rates, to_do
 from joao.cli.check import check
 from joao.cli.figures import figure_2, figure_3
 from joao.cli.reproduce_all import everything
 
 if TYPE_CHECKING:
+    from joao.reproduce.records import Where
     from joao.reproduce.unsupervised import Cell
 
 UNSUPERVISED = Path("results/unsupervised")
@@ -52,8 +54,8 @@ def unsupervised(
         for dataset in dict.fromkeys(cell.dataset for cell in wanted):
             if reason := why_not(dataset, method):
                 output.notice(f"{method} on {dataset} is left out: {reason}")
-    table = rows(_frozen(wanted, out, jobs, device, data_root, output))
-    show(output, HEADER, [cells_of(row) for row in table], "Unsupervised: accuracy of an SVM, five seeds")
+    lines = [cells_of(row) for row in rows(_frozen(wanted, place(out, data_root, device, jobs), output))]
+    publish(output, HEADER, lines, "Unsupervised: accuracy of an SVM, five seeds", "unsupervised", out)
     output.say(f"Table of all records: {out / ('variants.md' if inductive or twins_together else 'table.md')}")
     output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
 
@@ -78,27 +80,21 @@ def objectives(
 
     output = Output(quiet, as_json)
     wanted = cells(names(only), names(methods), table="objectives")
-    lines = objective_lines(_frozen(wanted, out, jobs, device, data_root, output))
-    show(output, HEADER, lines, "Accuracy of an SVM, five seeds, without and with JOAO")
+    lines = objective_lines(_frozen(wanted, place(out, data_root, device, jobs), output))
+    publish(output, HEADER, lines, "Accuracy of an SVM, five seeds, without and with JOAO", "unsupervised", out)
     output.say(f"Table of all records: {out / 'objectives.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --objective barlow_twins --out runs/mine")
 
 
-def _frozen(
-    wanted: Sequence[Cell], out: Path, jobs: int | None, device: str, data_root: str | None, output: Output
-) -> list[dict[str, Any]]:
-    """The records of cells of the unsupervised protocol, computed where there are none; writes their tables."""
-    from joao.reporting.results import write_tables
-    from joao.reproduce.records import Where
+def _frozen(wanted: Sequence[Cell], where: Where, output: Output) -> list[dict[str, Any]]:
+    """The records of cells of the unsupervised protocol, computed where there are none."""
     from joao.reproduce.unsupervised import compute_missing, is_done, read_record
 
-    missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
-    done = compute_missing(missing, Where(out, data_root, device, jobs=jobs or all_cores()))
+    missing = [cell for cell in wanted if not is_done(cell, where.records)]
+    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {where.records}"))
+    done = compute_missing(missing, where)
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
-    records = [read_record(cell.path(out)) for cell in wanted]
-    write_tables("unsupervised", out)
-    return records
+    return [read_record(cell.path(where.records)) for cell in wanted]
 
 
 SEMI_SUPERVISED = Path("results/semi-supervised")
@@ -121,10 +117,8 @@ def semi_supervised(
 
     What has a record is not computed again, so an interrupted run goes on where it was.
     """
-    asked = rates(label_rate)
-    _few_labels(
-        "semi_supervised", only, methods, asked, out, jobs, device, precision, data_root, Output(quiet, as_json)
-    )
+    asked, where = rates(label_rate), place(out, data_root, device, jobs, precision)
+    _few_labels("semi_supervised", names(only), names(methods), asked, where, Output(quiet, as_json))
 
 
 ABLATIONS = {
@@ -147,7 +141,8 @@ def ablation(table: str) -> Callable[..., None]:
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
-        _few_labels(table, only, "", [], out, jobs, device, precision, data_root, Output(quiet, as_json))
+        where = place(out, data_root, device, jobs, precision)
+        _few_labels(table, names(only), [], [], where, Output(quiet, as_json))
 
     return command
 
@@ -163,38 +158,24 @@ app.command("all")(everything)
 
 
 def _few_labels(
-    table: str,
-    only: str,
-    methods: str,
-    label_rates: list[int],
-    out: Path,
-    jobs: int | None,
-    device: str,
-    precision: str,
-    data_root: str | None,
-    output: Output,
+    table: str, only: list[str], methods: list[str], label_rates: list[int], where: Where, output: Output
 ) -> None:
-    from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_tables
     from joao.reporting.semi_supervised import HEADER, cells_of, rows
-    from joao.reproduce.records import Where
     from joao.reproduce.semi_supervised import at_hand, cells, compute_missing, is_done, left_out, read_record, works
-    from joao.training.device import check_precision
 
-    silence_lightning()
-    check_precision(device, precision)
-    wanted, absent = at_hand(cells(table, names(only), names(methods), label_rates), data_root, named=bool(only))
-    for column in left_out(table, names(only), label_rates):
+    out = where.records
+    wanted, absent = at_hand(cells(table, only, methods, label_rates), where.data_root, named=bool(only))
+    for column in left_out(table, only, label_rates):
         output.notice(f"{column}: is not in the table and is left out.")
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
-    done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores()))
+    done = compute_missing(missing, where)
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
     summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
-    show(output, HEADER, [cells_of(row) for row in summary], "Accuracy after fine-tuning with few labels, five seeds")
-    write_tables("semi-supervised", out)
+    title = "Accuracy after fine-tuning with few labels, five seeds"
+    publish(output, HEADER, [cells_of(row) for row in summary], title, "semi-supervised", out)
     output.say(f"Tables of all records: {out}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
@@ -208,7 +189,7 @@ def transfer(
     corpus: Annotated[
         str | None, typer.Option(help="Molecules to pre-train on, such as a file of 'joao pack'.", show_default="ZINC")
     ] = None,
-    encoders: Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")] = Path("runs/transfer"),
+    encoders: Encoders = Path("runs/transfer"),
     pretrain_only: Annotated[bool, typer.Option("--pretrain-only", help="Stop when the encoders are there.")] = False,
     out: Records = Path("results/transfer"),
     jobs: Jobs = None,
@@ -222,20 +203,14 @@ def transfer(
 
     What is there is not computed again, so an interrupted run goes on where it was. All of it is work for a GPU.
     """
-    from joao.cli._shared import silence_lightning
-    from joao.reporting.results import write_tables
     from joao.reporting.transfer import HEADER, cells_of, rows
-    from joao.reproduce.records import Where
     from joao.reproduce.transfer import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
-    from joao.training.device import check_precision
 
     output = Output(quiet, as_json)
-    silence_lightning()
-    check_precision(device, precision)
+    where = place(out, data_root, device, jobs, precision, encoders)
     wanted = cells(names(only), names(methods))
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
-    where = Where(out, data_root, device, precision, jobs or all_cores(), encoders)
     needed = list(dict.fromkeys(cell.method for cell in missing))
     trained = pretrain_missing(needed, corpus, where)
     number = len({encoder_of(method) for method in needed} - {None})
@@ -245,9 +220,8 @@ def transfer(
         return
     done = compute_missing(missing, where)
     follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
-    table = rows([read_record(cell.path(out)) for cell in wanted])
-    show(output, HEADER, [cells_of(row) for row in table], "Transfer: ROC-AUC after fine-tuning on a scaffold split")
-    write_tables("transfer", out)
+    lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
+    publish(output, HEADER, lines, "Transfer: ROC-AUC after fine-tuning on a scaffold split", "transfer", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
@@ -257,7 +231,7 @@ def ogb(
     only: Only = "",
     methods: Methods = "",
     label_rate: LabelRate = "",
-    encoders: Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")] = Path("runs/ogb"),
+    encoders: Encoders = Path("runs/ogb"),
     out: Records = Path("results/ogb"),
     jobs: Jobs = None,
     device: Device = "auto",
@@ -271,25 +245,19 @@ def ogb(
     OGB's archives are looked for in ROOT/ogb. What is there is not computed again, so an interrupted run goes on where
     it was.
     """
-    from joao.cli._shared import silence_lightning
     from joao.reporting.ogb import HEADER, cells_of, rows
-    from joao.reporting.results import write_tables
     from joao.reproduce.ogb import at_hand, cells, compute_missing, is_done, read_record, works
-    from joao.reproduce.records import Where
-    from joao.training.device import check_precision
 
     output = Output(quiet, as_json)
-    silence_lightning()
-    check_precision(device, precision)
+    where = place(out, data_root, device, jobs, precision, encoders)
     wanted, absent = at_hand(cells(names(only), names(methods), rates(label_rate)), data_root, named=bool(only))
     for name in absent:
         output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
-    done = compute_missing(missing, Where(out, data_root, device, precision, jobs or all_cores(), encoders))
+    done = compute_missing(missing, where)
     follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
     lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
-    show(output, HEADER, lines, "OGB: few labels of the official training part")
-    write_tables("ogb", out)
+    publish(output, HEADER, lines, "OGB: few labels of the official training part", "ogb", out)
     output.say(f"Table of all records: {out / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._shared import DataRoot, Device, Output, Quiet
-from joao.cli._tables import Jobs, Precision, names
+from joao.cli._options import DataRoot, Device, Precision, Quiet
+from joao.cli._output import Output
+from joao.cli._tables import Jobs, names
 from joao.errors import UserError, nearest
 
 # From cheap to dear, so that what was interrupted has left as many whole tables as can be.

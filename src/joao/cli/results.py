@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._shared import AsJson, Output, Quiet
+from joao.cli._options import AsJson, Quiet
+from joao.cli._output import Output
 
 
 def results(

@@ -1,0 +1,81 @@
+"""How commands read graphs: by name or path, with their notices, molecules on all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from joao.cli._output import Output, quoted
+from joao.errors import UserError
+
+if TYPE_CHECKING:
+    from joao.data import Dataset, Shards
+
+
+def all_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def columns_of(smiles: str | None, identifiers: str | None, tasks: list[str] | None = None) -> dict[str, Any]:
+    """The columns that were named on the command line, as :func:`joao.read` takes them."""
+    given = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None}
+    return {role: column for role, column in given.items() if column is not None}
+
+
+def column_words(smiles: str | None, identifiers: str | None) -> str:
+    """The same as words behind a source, for a command that is to read it likewise."""
+    given = {"--smiles": smiles, "--id": identifiers}
+    return "".join(f" {option} {quoted(column)}" for option, column in given.items() if column is not None)
+
+
+def open_data(
+    source: str, data_root: str | None, output: Output, columns: Mapping[str, Any], then: str = "are left out"
+) -> Dataset | Shards:
+    """Opens a data set, molecules read on all cores with a progress bar, and passes its notices on.
+
+    Args:
+        source: name or path.
+        data_root: where names are looked up.
+        output: for notices.
+        columns: of a table, as :func:`joao.read` takes them.
+        then: what becomes of rows that are no molecules.
+    """
+    from joao.data import Shards, read
+
+    with output.progress("reading molecules", None) as bar:
+        dataset = read(source, data_root, jobs=all_cores(), on_rows=bar.add, **columns)
+    for notice in dataset.notices:
+        output.notice(notice)
+    if isinstance(dataset, Shards):
+        return dataset
+    if dataset.failures:
+        first = dataset.failures[0]
+        place = f"line {first.line}" if first.line else f"row {first.row}"
+        output.notice(f"{dataset.failure_notice} and {then}. The first: {place}, {first.text[:40]!r}: {first.reason}")
+    return dataset
+
+
+def open_run_data(
+    run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any]
+) -> Dataset | Shards:
+    """Opens the graphs that a run names; where they are not to be found, says whose they are."""
+    try:
+        return open_data(source, data_root, output, columns)
+    except UserError as error:
+        raise UserError(f"{run}: its graphs: {error}") from error
+
+
+def whole(found: Dataset | Shards) -> Dataset:
+    """What was opened, with all of its graphs in memory."""
+    from joao.data import Dataset
+
+    return found if isinstance(found, Dataset) else found.whole()
+
+
+def blank_rows(dataset: Dataset) -> str:
+    """How many rows an output has for what is no molecule, behind a comma."""
+    count = len(dataset.failures)
+    return f", {count} blank row{'s' if count > 1 else ''}" if count else ""
