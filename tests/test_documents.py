@@ -62,7 +62,7 @@ def test_every_make_target_of_the_readme_exists_and_is_explained():
 @pytest.fixture(scope="module")
 def frozen_rows():
     """The rows of the unsupervised table by method and data set."""
-    from joao.reporting.tables import rows
+    from joao.reporting.unsupervised import rows
     from joao.reproduce.unsupervised import read_record
 
     records = [read_record(path) for path in (ROOT / "results/unsupervised").glob("*/*.json")]
@@ -250,7 +250,8 @@ def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
 
 @pytest.mark.parametrize("name", ["findings", "times"])
 def test_what_is_made_of_all_records_is_up_to_date(name, tmp_path):
-    from joao.reporting.results import READERS, write_findings, write_times
+    from joao.reporting.records import READERS
+    from joao.reporting.results import write_findings, write_times
 
     for protocol in READERS:
         (tmp_path / protocol).symlink_to(ROOT / "results" / protocol)

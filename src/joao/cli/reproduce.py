@@ -45,7 +45,7 @@ def unsupervised(
 
     What has a record is not computed again, so an interrupted run goes on where it was.
     """
-    from joao.reporting.tables import HEADER, cells_of, rows
+    from joao.reporting.unsupervised import HEADER, cells_of, rows
     from joao.reproduce.unsupervised import cells, rows_of, why_not
 
     output = Output(quiet, as_json)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from joao.evaluation.statistics import Gain
 from joao.reporting.evidence import Shares, Table
 from joao.reporting.pairs import Agreement
 from joao.reporting.paper import ROWS
 from joao.reporting.paper_figures import FIGURE_3
+from joao.reporting.tables import with_interval
 from joao.reporting.verdicts import (
     Contrast,
     ahead_somewhere,
@@ -53,7 +53,7 @@ def difference(text: str, table: Table, signs: Mapping[str, int], rule: Rule, un
     ahead = f", above 0 on {found.num_ahead}" if found.num_sets > 1 else ""
     stands_in = ", none of the paper's" if found.num_sets and found.stands_in else ""
     basis = _basis(found.num_sets, found.seeds, unit) + ahead + stands_in
-    return Claim(text, paper, _interval(found.gain), basis, rule(found))
+    return Claim(text, paper, with_interval(found.gain), basis, rule(found))
 
 
 def beside(claim: Claim) -> Claim:
@@ -70,7 +70,7 @@ def rank(text: str, table: Table, rivals: Sequence[str]) -> Claim:
     return Claim(
         text,
         f"{lead.paper:+.1f} ({found.paper_own:.1f} to {found.paper_best:.1f})",
-        f"{_interval(lead.gain)}, {found.own:.1f} to {found.best:.1f} of {ROWS[found.rival]}",
+        f"{with_interval(lead.gain)}, {found.own:.1f} to {found.best:.1f} of {ROWS[found.rival]}",
         f"{_basis(lead.num_sets, lead.seeds)}; {ROWS[found.rival]} on {sets}",
         better(lead),
     )
@@ -80,7 +80,7 @@ def choice(text: str, shares: Shares, names: Sequence[str], sets: Sequence[str])
     """That JOAO favours the named augmentations on some of the sets of Figure 3."""
     others = [dataset for dataset in FIGURE_3 if dataset not in sets]
     over_uniform, over_others = share_gains(shares, names, sets, others)
-    figures = f"over uniform {_interval(over_uniform)}, over other sets {_interval(over_others)}"
+    figures = f"over uniform {with_interval(over_uniform)}, over other sets {with_interval(over_others)}"
     seeds = [len(shares[dataset]) for dataset in FIGURE_3 if dataset in shares]
     verdict = favoured(over_uniform, over_others)
     return Claim(text, "no numbers", figures if over_others else "", _basis(len(seeds), _extent(seeds)), verdict)
@@ -104,7 +104,7 @@ def somewhere(text: str, table: Table, methods: Sequence[str], baseline: str) ->
     of_paper = [table.paper[column] for column in sets]
     in_paper = sum(max(figures[name] for name in methods) > figures[baseline] for figures in of_paper)
     method, column = max(gains, key=lambda key: gains[key].low)
-    clearest = f"{ROWS[method]} on {column}, {_interval(gains[method, column])}"
+    clearest = f"{ROWS[method]} on {column}, {with_interval(gains[method, column])}"
     return Claim(
         text,
         f"on {in_paper} of {len(sets)}",
@@ -112,10 +112,6 @@ def somewhere(text: str, table: Table, methods: Sequence[str], baseline: str) ->
         _basis(len(sets), _extent([len(table.scores[column][baseline]) for column in sets])),
         ahead_somewhere(list(gains.values())),
     )
-
-
-def _interval(gain: Gain | None) -> str:
-    return "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def _extent(seeds: Sequence[int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.reporting.tables import NAMES
+from joao.reporting.tables import name_of
 
 HEADER = ["data", "method", "accuracy %", "seconds", "peak memory, MB", "machine"]
 
@@ -24,7 +24,7 @@ def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         if "seconds of pre-training" in record:
             groups.setdefault((cell["dataset"], cell["method"], _machine(record["machine"])), []).append(record)
     return [
-        [dataset, NAMES.get(method, method), f"{_accuracy(found):.1f}", _seconds(found), _memory(found), machine]
+        [dataset, name_of(method), f"{_accuracy(found):.1f}", _seconds(found), _memory(found), machine]
         for (dataset, method, machine), found in groups.items()
     ]
 

@@ -13,7 +13,8 @@ import numpy as np
 from joao.errors import UserError
 from joao.pair_table import PairTable
 from joao.reporting import pairs, paper
-from joao.reproduce import ogb, semi_supervised, transfer, unsupervised
+from joao.reporting.records import READERS, read_records
+from joao.reproduce import semi_supervised, unsupervised
 
 Scores = dict[str, dict[str, dict[int, float]]]
 Shares = Mapping[str, Sequence[Mapping[str, float]]]
@@ -63,9 +64,9 @@ OF_STRENGTH = {"joao": 0.2, "joaov2": 0.2, "joao_stronger": 0.25, "joaov2_strong
 
 def read_evidence(results: Path) -> Evidence:
     """That of a folder of the folders of 'joao reproduce'; what is not there is empty."""
-    frozen = _records(results / "unsupervised", unsupervised.read_record)
-    frozen = [record for record in frozen if not unsupervised.Cell(**record["cell"]).variant]
-    few = _records(results / "semi-supervised", semi_supervised.read_record)
+    found = {protocol: read_records(protocol, results / protocol) for protocol in READERS}
+    frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
+    few = found["semi-supervised"]
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
     in_table = set(semi_supervised.cells("strength"))
     ablation = [record for record in few if semi_supervised.Cell(**record["cell"]) in in_table]
@@ -76,12 +77,12 @@ def read_evidence(results: Path) -> Evidence:
         few_labels={rate: _few_labels(few, rate) for rate in RATES},
         strength=Table(_scores(_of_folds(ablation, column_of)), _paper_of_strength()),
         transfer=Table(
-            _scores(_of_seeds(_records(results / "transfer", transfer.read_record), name_of)),
+            _scores(_of_seeds(found["transfer"], name_of)),
             _papers(paper.transfer),
             one_pretraining=True,
         ),
         ogb=Table(
-            _scores(_of_seeds(_records(results / "ogb", ogb.read_record), column_of)),
+            _scores(_of_seeds(found["ogb"], column_of)),
             {
                 f"{dataset}, {rate} %": figures
                 for rate in RATES
@@ -92,10 +93,6 @@ def read_evidence(results: Path) -> Evidence:
         shares={"unsupervised": _shares(frozen), "semi-supervised": _shares(ten)},
         agreements=pairs.agreements(few),
     )
-
-
-def _records(folder: Path, read: Callable[[Path], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [read(path) for path in sorted(folder.glob("*/*.json"))]
 
 
 def name_of(cell: Mapping[str, Any]) -> str:

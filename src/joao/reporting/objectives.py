@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.reporting.tables import OBJECTIVES, Row, gain_between, rows, with_deviation, with_interval
+from joao.reporting.tables import OBJECTIVES, with_deviation, with_interval
+from joao.reporting.unsupervised import Row, gain_between, rows
 
 HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain by JOAO (95 %)", "seeds"]
 

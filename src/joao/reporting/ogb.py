@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.evaluation.statistics import Gain
 from joao.reporting.overview import Figure, Overview
-from joao.reporting.paper import Published, ogb
-from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
+from joao.reporting.paper import ogb
+from joao.reporting.tables import Scored, gain_on_one_split, name_of, with_interval
 
 HEADER = [
     *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 %)", "paper"),
@@ -19,9 +17,9 @@ HEADER = [
 ]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A method on a data set at a label rate: scores in percent, over seeds.
+@dataclass(frozen=True, kw_only=True)
+class Row(Scored):
+    """A method on a data set at a label rate.
 
     Attributes:
         labelled: graphs that have a label.
@@ -29,16 +27,10 @@ class Row:
         encoder, pretraining: in words.
     """
 
-    dataset: str
-    method: str
     label_rate: int
     labelled: int
     metric: str
-    mean: float
-    std: float | None
-    num_seeds: int
     gain: Gain | None
-    paper: Published | None
     encoder: str
     pretraining: str
 
@@ -48,7 +40,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     by_cell = {tuple(record["cell"].values()): record for record in records}
     result = []
     for record in records:
-        cell, scores = record["cell"], [100 * score for score in record["scores"]["test"]]
+        cell = record["cell"]
         baseline = by_cell.get((cell["dataset"], "none", cell["label_rate"]))
         training, encoder = record["recipe"]["training"], record["recipe"]["encoder"]
         facts = record["pre-training"]
@@ -57,10 +49,8 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 **cell,
                 labelled=record["split"]["labelled"],
                 metric=record["finetuning"]["metric"],
-                mean=float(np.mean(scores)),
-                std=sample_std(scores),
-                num_seeds=len(scores),
-                gain=None if cell["method"] == "none" or baseline is None else _gain(record, baseline),
+                scores=[100 * score for score in record["scores"]["test"]],
+                gain=None if cell["method"] == "none" else gain_on_one_split(record, baseline),
                 paper=ogb(cell["method"], cell["dataset"], cell["label_rate"]),
                 encoder=f"{encoder['layers']} x {encoder['width']}",
                 pretraining=f"{facts['graphs']:,} graphs, {training['epochs']} epochs" if facts else "",
@@ -69,24 +59,10 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     return result
 
 
-def _gain(ours: Mapping[str, Any], baseline: Mapping[str, Any]) -> Gain | None:
-    """Over the seeds, which have the same labelled graphs; None where they have not, or with fewer than two."""
-    seeds = ours["scores"]["seed"]
-    if len(seeds) < 2 or seeds != baseline["scores"]["seed"] or ours["split_hash"] != baseline["split_hash"]:
-        return None
-    first, second = ([100 * score for score in each["scores"]["test"]] for each in (ours, baseline))
-    return gain_over_seeds(first, second)
-
-
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
-    paper = with_deviation(row.paper.mean, row.paper.std) if row.paper else ""
-    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
-    labels = f"{row.label_rate} % ({row.labelled})"
-    scores = [row.metric, with_deviation(row.mean, row.std), str(row.num_seeds)]
-    name = NAMES.get(row.method, row.method)
-    gain = with_interval(row.gain)
-    return [row.dataset, labels, name, *scores, gain, paper, difference, row.encoder, row.pretraining]
+    facts = [row.dataset, f"{row.label_rate} % ({row.labelled})", row.name, row.metric, row.score, str(row.num_seeds)]
+    return [*facts, with_interval(row.gain), *row.beside, row.encoder, row.pretraining]
 
 
 SETTING = (
@@ -105,19 +81,19 @@ def overview(table: Sequence[Row], columns: Sequence[tuple[str, int]], methods: 
         columns: data sets and label rates that must have a column.
         methods: the lines.
     """
-    found = {(row.dataset, row.label_rate, row.method): row for row in table}
+    found = {(row.method, row.dataset, row.label_rate): row.figure for row in table}
     wanted = list(dict.fromkeys([*columns, *((row.dataset, row.label_rate) for row in table)]))
 
     def figure(method: str, dataset: str, rate: int) -> Figure | None:
         paper = ogb(method, dataset, rate)
-        own = figure_of(found.get((dataset, rate, method)))
-        return own if own or paper is None else Figure(mean=None, paper=paper.mean)
+        alone = None if paper is None else Figure(mean=None, paper=paper.mean)
+        return found.get((method, dataset, rate), alone)
 
     return Overview(
         title="OGB: few labels of the official training part",
         unit="score %",
         columns=[f"{dataset}, {rate} %" for dataset, rate in wanted],
-        lines={NAMES.get(method, method): [figure(method, *column) for column in wanted] for method in methods},
+        lines={name_of(method): [figure(method, *column) for column in wanted] for method in methods},
         usual_seeds=3,
         notes=SETTING,
     )

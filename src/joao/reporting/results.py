@@ -21,13 +21,15 @@ from joao.reporting.markup import Section, as_html, as_latex, as_markdown, body
 from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
 from joao.reporting.objectives import objective_lines
 from joao.reporting.overview import Overview
+from joao.reporting.records import READERS, read_records
 from joao.reporting.strengths import HEADER as STRENGTH_HEADER
 from joao.reporting.strengths import strength_lines
-from joao.reporting.tables import HEADER, NAMES, OBJECTIVES, cells_of, markdown, overview, rows
+from joao.reporting.tables import NAMES, OBJECTIVES, markdown
 from joao.reporting.times import Times
+from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
 from joao.reporting.variants import variants_markdown
 from joao.reproduce import ogb, semi_supervised, transfer
-from joao.reproduce.unsupervised import Cell, grid, read_record, rows_of, why_not
+from joao.reproduce.unsupervised import Cell, grid, rows_of, why_not
 from joao.scoring import REFERENCES
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -38,8 +40,7 @@ SEMI_SUPERVISED = {
     "prior": "Ablation of the prior: JOAO with gamma = 0",
     "pairs": "Every pair of augmentations by itself",
 }
-
-
+DRAWN = "Augmentation pairs drawn in training"
 COSTS = (
     "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
     "the largest of the seeds. Other work ran beside.\n\n"
@@ -54,30 +55,23 @@ def write_results(records: Path) -> Overview:
     """
     names = [*grid()["datasets"], *REFERENCES, *grid()["methods"]]
     found = _in_order("unsupervised", records, names, ("dataset", "method"))
-    variants = variants_markdown(found)
-    if variants:
-        heading = _heading("The unsupervised table under stricter protocols", "unsupervised")
-        write_file(records / "variants.md", heading + variants)
+    title = "The unsupervised table under stricter protocols"
+    _write_unless_empty(records / "variants.md", title, "unsupervised", variants_markdown(found))
     found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
     summary = overview(of_paper, _left_open())
-    heading = _heading(summary.title, "unsupervised")
-    write_file(records / "table.md", heading + markdown(HEADER, [cells_of(row) for row in table]) + "\n")
-    write_file(records / "overview.md", heading + body(summary))
-    costs = _heading("What the rows of the unsupervised table cost", "unsupervised")
-    write_file(records / "costs.md", costs + COSTS + markdown(COST_HEADER, cost_lines(found)) + "\n")
+    _write_table(records, "unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
+    costs = COSTS + markdown(COST_HEADER, cost_lines(found)) + "\n"
+    _write(records / "costs.md", "What the rows of the unsupervised table cost", "unsupervised", costs)
     compared = objective_lines(found)
     if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
-        heading = _heading("Objectives of two views, without and with JOAO", "objectives")
-        write_file(records / "objectives.md", heading + markdown(OBJECTIVE_HEADER, compared) + "\n")
-    strengths = strength_lines(found)
-    if strengths:
-        heading = _heading("Strengths that are learned, beside 0.2", "unsupervised")
-        write_file(records / "strengths.md", heading + markdown(STRENGTH_HEADER, strengths) + "\n")
-    learned = learned_markdown(found)
-    if learned:
-        write_file(records / "learned.md", _heading("Augmentation pairs drawn in training", "unsupervised") + learned)
+        text = markdown(OBJECTIVE_HEADER, compared) + "\n"
+        _write(records / "objectives.md", "Objectives of two views, without and with JOAO", "objectives", text)
+    if strengths := strength_lines(found):
+        text = markdown(STRENGTH_HEADER, strengths) + "\n"
+        _write(records / "strengths.md", "Strengths that are learned, beside 0.2", "unsupervised", text)
+    _write_unless_empty(records / "learned.md", DRAWN, "unsupervised", learned_markdown(found))
     return summary
 
 
@@ -92,24 +86,22 @@ def write_semi_supervised(records: Path) -> Overview | None:
     for table, title in SEMI_SUPERVISED.items():
         wanted = set(semi_supervised.cells(table))
         own = [record for record in found if semi_supervised.Cell(**record["cell"]) in wanted]
-        heading = _heading(title, _command(table))
+        command = table.replace("_", "-")
         if table == "pairs":
             agreements = pairs.agreements(own)
             for dataset, agreement in agreements.items():
                 pairs.draw_agreement(dataset, agreement, records / f"pairs-{dataset}.png")
             if agreements:
-                write_file(records / "pairs.md", heading + pairs.pairs_markdown(agreements))
+                _write(records / "pairs.md", title, command, pairs.pairs_markdown(agreements))
         elif any(record["cell"]["method"] in _own_methods(table) for record in own):
             made = few_labels.rows(own, of_strength=table == "strength")
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
-            write_file(records / f"{_command(table)}.md", heading + text + "\n")
+            _write(records / f"{command}.md", title, command, text + "\n")
             if table == "semi_supervised":
                 summary = few_labels.overview(made)
-                write_file(records / "overview.md", heading + body(summary))
+                _write(records / "overview.md", title, command, body(summary))
     learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])
-    if learned:
-        heading = _heading("Augmentation pairs drawn in training", "semi-supervised")
-        write_file(records / "learned.md", heading + learned)
+    _write_unless_empty(records / "learned.md", DRAWN, "semi-supervised", learned)
     return summary
 
 
@@ -120,8 +112,9 @@ def write_transfer(records: Path) -> Overview:
     """
     names = [*transfer.grid()["datasets"], *transfer.grid()["methods"]]
     table = of_transfer.rows(_in_order("transfer", records, names, ("dataset", "method")))
-    text = markdown(of_transfer.HEADER, [of_transfer.cells_of(row) for row in table])
-    return _table_and_overview("transfer", records, text, of_transfer.overview(table))
+    summary, lines = of_transfer.overview(table), [of_transfer.cells_of(row) for row in table]
+    _write_table(records, "transfer", summary, f"{summary.notes}\n\n{markdown(of_transfer.HEADER, lines)}")
+    return summary
 
 
 def write_ogb(records: Path) -> Overview:
@@ -132,8 +125,10 @@ def write_ogb(records: Path) -> Overview:
     names = [*ogb.grid()["datasets"], *ogb.grid()["methods"]]
     table = of_ogb.rows(_in_order("ogb", records, names, ("dataset", "label_rate", "method")))
     in_paper = [(name, rate) for name in ("ogbg-ppa", "ogbg-code2") for rate in ogb.grid()["label_rates"]]
-    text = markdown(of_ogb.HEADER, [of_ogb.cells_of(row) for row in table])
-    return _table_and_overview("ogb", records, text, of_ogb.overview(table, in_paper, list(ogb.grid()["methods"])))
+    summary = of_ogb.overview(table, in_paper, list(ogb.grid()["methods"]))
+    lines = [of_ogb.cells_of(row) for row in table]
+    _write_table(records, "ogb", summary, f"{summary.notes}\n\n{markdown(of_ogb.HEADER, lines)}")
+    return summary
 
 
 WRITERS = {
@@ -141,12 +136,6 @@ WRITERS = {
     "semi-supervised": write_semi_supervised,
     "transfer": write_transfer,
     "ogb": write_ogb,
-}
-READERS = {
-    "unsupervised": read_record,
-    "semi-supervised": semi_supervised.read_record,
-    "transfer": transfer.read_record,
-    "ogb": ogb.read_record,
 }
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
@@ -169,7 +158,7 @@ def write_findings(results: Path) -> Findings:
 
 def write_times(results: Path) -> Times:
     """Makes ``times.md`` likewise."""
-    found = {name: [read(path) for path in sorted(results.glob(f"{name}/*/*.json"))] for name, read in READERS.items()}
+    found = {protocol: read_records(protocol, results / protocol) for protocol in READERS}
     return _written(Times(found), results / "times.md")
 
 
@@ -206,14 +195,12 @@ def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence
         values = [record["cell"][key] for key in keys]  # the last place is for what the recipe no longer has
         return [value if isinstance(value, int) else place.get(value, len(place)) for value in values]
 
-    return sorted((READERS[protocol](path) for path in sorted(records.glob("*/*.json"))), key=place_of)
+    return sorted(read_records(protocol, records), key=place_of)
 
 
-def _table_and_overview(protocol: str, records: Path, table: str, summary: Overview) -> Overview:
-    heading = _heading(summary.title, protocol)
-    write_file(records / "table.md", f"{heading}{summary.notes}\n\n{table}\n")
-    write_file(records / "overview.md", heading + body(summary))
-    return summary
+def _write_table(records: Path, protocol: str, summary: Overview, table: str) -> None:
+    _write(records / "table.md", summary.title, protocol, f"{table}\n")
+    _write(records / "overview.md", summary.title, protocol, body(summary))
 
 
 def _left_open() -> list[str]:
@@ -233,9 +220,11 @@ def _own_methods(table: str) -> set[str]:
     return set(semi_supervised.methods_of(table)) - before
 
 
-def _command(table: str) -> str:
-    return table.replace("_", "-")
+def _write_unless_empty(path: Path, title: str, command: str, text: str) -> None:
+    if text:
+        _write(path, title, command, text)
 
 
-def _heading(title: str, command: str) -> str:
-    return f"# {title}\n\nMade from the records in this folder by `joao reproduce {command}`; not to be edited.\n\n"
+def _write(path: Path, title: str, command: str, text: str) -> None:
+    made = f"Made from the records in this folder by `joao reproduce {command}`; not to be edited."
+    write_file(path, f"# {title}\n\n{made}\n\n{text}")

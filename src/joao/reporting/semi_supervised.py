@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from joao.errors import UserError
-from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.evaluation.statistics import Gain, gain_over_seeds
 from joao.reporting.overview import Overview
 from joao.reporting.paper import Published, semi_supervised, strength
-from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
+from joao.reporting.tables import Scored, lines_of, with_interval
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
@@ -22,23 +22,12 @@ NUM_SEEDS = 5
 MUST_AGREE = {"split_hash": "folds or labels", "precision": "precisions", "data": "graphs", "protocol": "protocols"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """A method on a data set at a label rate: accuracies in percent, over seeds."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Scored):
+    """A method on a data set at a label rate: accuracies."""
 
-    dataset: str
-    label_rate: int
-    method: str
-    mean: float
-    std: float | None
-    num_seeds: int
     precision: str
     gain: Gain | None
-    paper: Published | None
-
-    @property
-    def name(self) -> str:
-        return NAMES.get(self.method, self.method)
 
 
 Group = dict[int, Mapping[str, Any]]
@@ -57,16 +46,13 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
         groups.setdefault((cell["dataset"], cell["label_rate"], cell["method"]), {})[cell["seed"]] = record
     result = []
     for (dataset, label_rate, method), group in groups.items():
-        means = [_mean(record) for record in group.values()]
         baseline = groups.get((dataset, label_rate, "none"), {})
         result.append(
             Row(
                 dataset=dataset,
                 label_rate=label_rate,
                 method=method,
-                mean=float(np.mean(means)),
-                std=sample_std(means),
-                num_seeds=len(means),
+                scores=[_mean(record) for record in group.values()],
                 precision=" and ".join(sorted({record["precision"] for record in group.values()})),
                 gain=None if method == "none" else gain(group, baseline),
                 paper=_of_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
@@ -100,11 +86,8 @@ def _of_strength(method: str, dataset: str) -> Published | None:
 
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
-    paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
-    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
-    accuracy = with_deviation(row.mean, row.std)
-    facts = [row.dataset, f"{row.label_rate} %", row.name, accuracy, str(row.num_seeds), with_interval(row.gain)]
-    return [*facts, paper, difference, row.precision]
+    facts = [row.dataset, f"{row.label_rate} %", row.name, row.score, str(row.num_seeds), with_interval(row.gain)]
+    return [*facts, *row.beside, row.precision]
 
 
 SETTING = (
@@ -115,16 +98,12 @@ SETTING = (
 
 def overview(table: Sequence[Row]) -> Overview:
     """One line a method, one column a data set and label rate."""
-    columns = list(dict.fromkeys((row.label_rate, row.dataset) for row in table))
-    cells = {(row.label_rate, row.dataset, row.method): row for row in table}
+    columns = list(dict.fromkeys(row.column for row in table))
     return Overview(
         title="Semi-supervised: accuracy after fine-tuning with few labels",
         unit="accuracy %",
-        columns=[f"{dataset}, {rate} %" for rate, dataset in columns],
-        lines={
-            NAMES.get(method, method): [figure_of(cells.get((*column, method))) for column in columns]
-            for method in dict.fromkeys(row.method for row in table)
-        },
+        columns=columns,
+        lines=lines_of(table, list(dict.fromkeys(row.method for row in table)), columns),
         usual_seeds=NUM_SEEDS,
         notes=SETTING,
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from joao.reporting.tables import gain_between, rows, with_deviation, with_interval
+from joao.reporting.tables import with_deviation, with_interval
+from joao.reporting.unsupervised import gain_between, rows
 
 FIXED, LEARNED = "joao", "joao_strengths"
 HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 %)", "seeds"]

@@ -1,18 +1,16 @@
-"""Records to tables, each cell beside the paper's."""
+"""What the tables of all protocols share: names of methods, a row, and how figures are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from joao.errors import UserError
-from joao.evaluation.statistics import Gain, average_ranks, paired_gain, sample_std
-from joao.reporting.overview import Figure, Overview, average
-from joao.reporting.paper import ROWS, Published, unsupervised, unsupervised_rank
-from joao.reproduce.unsupervised import Cell
+from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.reporting.overview import Figure
+from joao.reporting.paper import Published
 
 OBJECTIVES = {
     "nt_xent": "NT-Xent",
@@ -65,158 +63,6 @@ NAMES = {
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """A method on a data set: accuracies in percent, over seeds."""
-
-    dataset: str
-    method: str
-    mean: float
-    std: float | None
-    num_seeds: int
-    gains: Mapping[str, Gain]
-    paper: Published | None
-
-    @property
-    def name(self) -> str:
-        method, variant = parted(self.method)
-        return ", ".join([NAMES.get(method, method), *([VARIANTS[variant]] if variant else [])])
-
-
-def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
-    groups = by_seed(records)
-    result = []
-    for (dataset, method), scores in groups.items():
-        folds = "-twins" if parted(method)[1].startswith("twins") else ""
-        means = [float(np.mean(_percent(partition))) for partition in scores.values()]
-        result.append(
-            Row(
-                dataset=dataset,
-                method=method,
-                mean=float(np.mean(means)),
-                std=sample_std(means),
-                num_seeds=len(means),
-                gains={
-                    name: gain
-                    for name in UNTRAINED
-                    if name != parted(method)[0] and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
-                },
-                paper=unsupervised(method, dataset),
-            )
-        )
-    return result
-
-
-def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
-    """The paired gain of a method over another, over the seeds that both have records of; None where there is none."""
-    groups = by_seed(records)
-    return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
-
-
-def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
-    """Scores of data set and row (`Cell.row`), by seed."""
-    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
-    for record in records:
-        cell = Cell(**record["cell"])
-        groups.setdefault((cell.dataset, cell.row), {})[cell.seed] = record["scores"]["partitions"][0]
-    return groups
-
-
-def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> Gain | None:
-    seeds = sorted(set(ours) & set(baseline))
-    for seed in seeds:
-        if ours[seed]["fold_hash"] != baseline[seed]["fold_hash"]:
-            raise UserError(
-                f"records: those of seed {seed} are on different folds. Remove the older and compute it again."
-            )
-    if not seeds:
-        return None
-    return paired_gain([_percent(ours[seed]) for seed in seeds], [_percent(baseline[seed]) for seed in seeds])
-
-
-def _percent(partition: Mapping[str, Any]) -> list[float]:
-    return [100 * share for share in partition["accuracies"]]
-
-
-def cells_of(row: Row) -> list[str]:
-    """A row as text, under :data:`HEADER`."""
-    paper = f"{row.paper.mean:.2f} ± {row.paper.std:.2f}" if row.paper else ""
-    difference = f"{row.mean - row.paper.mean:+.2f}" if row.paper else ""
-    gains = [with_interval(row.gains.get(name)) for name in UNTRAINED]
-    return [row.dataset, row.name, with_deviation(row.mean, row.std), str(row.num_seeds), *gains, paper, difference]
-
-
-UNTRAINED = ("untrained", "untrained_initial")
-HEADER = [
-    *("data", "method", "accuracy %", "seeds"),
-    *("gain over untrained, calibrated (95 %)", "over untrained, as initialised"),
-    *("paper", "difference"),
-]
-
-
-SETTING = (
-    "Features are node labels alone, or a constant where there are none; JOAO() as it comes has attributes, too, and "
-    "degrees where there are neither. C is chosen inside each training fold. Average: of the rows that have a figure "
-    "on every data set. Average rank: of the places among the rows that the paper's table has, by our figures, over "
-    "the data sets that the row has a figure on; equal figures share places."
-)
-
-
-def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
-    """One line a method, in the order of :data:`NAMES`, one column a data set.
-
-    In the last columns are the average of the rows that have all data sets, and the average rank among the rows of the
-    paper's table, see :func:`average_ranks`.
-    """
-    datasets = list(dict.fromkeys(row.dataset for row in table))
-    cells = {(row.dataset, row.method): row for row in table}
-    scores = {
-        dataset: {row.method: row.mean for row in table if row.dataset == dataset and row.method in ROWS}
-        for dataset in datasets
-    }
-    ranks = average_ranks(scores)
-    place = {name: number for number, name in enumerate(NAMES)}
-    methods = sorted(
-        dict.fromkeys(row.method for row in table), key=lambda method: place.get(parted(method)[0], len(place))
-    )
-    names = {row.method: row.name for row in table}
-    lines = {names[method]: [figure_of(cells.get((dataset, method))) for dataset in datasets] for method in methods}
-    return Overview(
-        title="Unsupervised: accuracy of an SVM on frozen embeddings",
-        unit="accuracy %",
-        columns=datasets,
-        lines=lines,
-        usual_seeds=5,
-        last={
-            "average": {name: average(line) for name, line in lines.items()},
-            "average rank": {names[method]: _rank_cell(method, ranks) for method in methods},
-        },
-        notes=SETTING,
-        left_open=left_open,
-    )
-
-
-class _Scored(Protocol):
-    """What the rows of all protocols have."""
-
-    @property
-    def mean(self) -> float: ...
-    @property
-    def std(self) -> float | None: ...
-    @property
-    def num_seeds(self) -> int: ...
-    @property
-    def paper(self) -> Published | None: ...
-
-
-def figure_of(row: _Scored | None) -> Figure | None:
-    """A row of any protocol as a figure of its overview."""
-    if row is None:
-        return None
-    return Figure(row.mean, row.std, row.num_seeds, row.paper.mean if row.paper else None)
-
-
 def parted(row: str) -> tuple[str, str]:
     """The method of a row, and its variant.
 
@@ -227,11 +73,87 @@ def parted(row: str) -> tuple[str, str]:
     return method, variant
 
 
-def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
-    if method not in ranks:
-        return ""
-    published = unsupervised_rank(method)
-    return f"{ranks[method]:.1f}" + ("" if published is None else f" ({published:.1f})")
+def name_of(row: str) -> str:
+    """What a reader calls a row.
+
+    >>> name_of("joao-twins")
+    'JOAO, twins together'
+    """
+    method, variant = parted(row)
+    return ", ".join([NAMES.get(method, method), *([VARIANTS[variant]] if variant else [])])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A method on a data set, beside the paper's figure: what the rows of all tables are.
+
+    Attributes:
+        label_rate: in percent, where there are several.
+        scores: in percent, one for each seed.
+        paper: None where it has none.
+    """
+
+    dataset: str
+    method: str
+    label_rate: int | None = None
+    scores: Sequence[float]
+    paper: Published | None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.method)
+
+    @property
+    def column(self) -> str:
+        return self.dataset if self.label_rate is None else f"{self.dataset}, {self.label_rate} %"
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.scores))
+
+    @property
+    def std(self) -> float | None:
+        return sample_std(self.scores)
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.scores)
+
+    @property
+    def score(self) -> str:
+        """Mean and deviation."""
+        return with_deviation(self.mean, self.std)
+
+    @property
+    def beside(self) -> list[str]:
+        """The paper's figure, and ours less it."""
+        if self.paper is None:
+            return ["", ""]
+        return [with_deviation(self.paper.mean, self.paper.std), f"{self.mean - self.paper.mean:+.2f}"]
+
+    @property
+    def figure(self) -> Figure:
+        """Its cell of an overview."""
+        return Figure(self.mean, self.std, self.num_seeds, self.paper.mean if self.paper else None)
+
+
+def lines_of(table: Sequence[Scored], methods: Sequence[str], columns: Sequence[str]) -> dict[str, list[Figure | None]]:
+    """The lines of an overview: of each method, by its name, the figures of all columns."""
+    cells = {(row.method, row.column): row.figure for row in table}
+    return {name_of(method): [cells.get((method, column)) for column in columns] for method in methods}
+
+
+def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:
+    """Of records of all seeds: over the seeds of both, on the same split; None with fewer than two, or without one."""
+    if baseline is None or ours["split_hash"] != baseline["split_hash"]:
+        return None
+    first, second = (
+        dict(zip(each["scores"]["seed"], each["scores"]["test"], strict=True)) for each in (ours, baseline)
+    )
+    seeds = sorted(set(first) & set(second))
+    if len(seeds) < 2:
+        return None
+    return gain_over_seeds([100 * first[seed] for seed in seeds], [100 * second[seed] for seed in seeds])
 
 
 def with_deviation(mean: float, std: float | None) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from joao.errors import UserError
-from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.evaluation.statistics import Gain, sample_std
 from joao.reporting.overview import Overview, average
-from joao.reporting.paper import Published, transfer
-from joao.reporting.tables import NAMES, figure_of, with_deviation, with_interval
+from joao.reporting.paper import transfer
+from joao.reporting.tables import Scored, gain_on_one_split, lines_of, with_deviation, with_interval
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
@@ -20,30 +20,22 @@ HEADER = [
 ]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A method on a data set: ROC-AUC in percent, over seeds.
+@dataclass(frozen=True, kw_only=True)
+class Row(Scored):
+    """A method on a data set: ROC-AUC at the epoch that the validation molecules chose.
 
     Attributes:
-        mean, std: at the epoch that the validation molecules chose.
-        last_mean, last_std: at the last epoch, as published; None for a forest.
+        last: scores at the last epoch, as published; none for a forest.
         corpus: what the encoder was pre-trained on, in words.
     """
 
-    dataset: str
-    method: str
-    mean: float
-    std: float | None
-    last_mean: float | None
-    last_std: float | None
-    num_seeds: int
+    last: Sequence[float]
     gain: Gain | None
-    paper: Published | None
     corpus: str
 
     @property
-    def name(self) -> str:
-        return NAMES.get(self.method, self.method)
+    def last_mean(self) -> float | None:
+        return float(np.mean(self.last)) if self.last else None
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -56,35 +48,18 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     by_cell = {(record["cell"]["dataset"], record["cell"]["method"]): record for record in records}
     result = []
     for (dataset, method), record in by_cell.items():
-        test = [100 * score for score in record["scores"]["test"]]
-        last = [100 * score for score in record["scores"].get("last_test", ())]
-        baseline = by_cell.get((dataset, "none"))
         result.append(
             Row(
                 dataset=dataset,
                 method=method,
-                mean=float(np.mean(test)),
-                std=sample_std(test),
-                last_mean=float(np.mean(last)) if last else None,
-                last_std=sample_std(last) if last else None,
-                num_seeds=len(test),
-                gain=None if method == "none" or baseline is None else _gain(record, baseline),
+                scores=[100 * score for score in record["scores"]["test"]],
+                last=[100 * score for score in record["scores"].get("last_test", ())],
+                gain=None if method == "none" else gain_on_one_split(record, by_cell.get((dataset, "none"))),
                 paper=transfer(method, dataset),
                 corpus=_corpus(record),
             )
         )
     return result
-
-
-def _gain(ours: Mapping[str, Any], baseline: Mapping[str, Any]) -> Gain | None:
-    """Over the seeds of both, on the same split; None with fewer than two."""
-    first, second = (
-        dict(zip(each["scores"]["seed"], each["scores"]["test"], strict=True)) for each in (ours, baseline)
-    )
-    seeds = sorted(set(first) & set(second))
-    if len(seeds) < 2 or ours["split_hash"] != baseline["split_hash"]:
-        return None
-    return gain_over_seeds([100 * first[seed] for seed in seeds], [100 * second[seed] for seed in seeds])
 
 
 def _corpus(record: Mapping[str, Any]) -> str:
@@ -97,10 +72,10 @@ def _corpus(record: Mapping[str, Any]) -> str:
 
 def cells_of(row: Row) -> list[str]:
     """A row as text, under :data:`HEADER`."""
-    last = "" if row.last_mean is None else with_deviation(row.last_mean, row.last_std)
+    last = "" if row.last_mean is None else with_deviation(row.last_mean, sample_std(row.last))
     paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
     difference = f"{row.last_mean - row.paper.mean:+.2f}" if row.paper and row.last_mean is not None else ""
-    scores = [with_deviation(row.mean, row.std), last, str(row.num_seeds)]
+    scores = [row.score, last, str(row.num_seeds)]
     return [row.dataset, row.name, *scores, with_interval(row.gain), paper, difference, row.corpus]
 
 
@@ -115,12 +90,7 @@ SETTING = (
 def overview(table: Sequence[Row]) -> Overview:
     """One line a method, one column a data set, and the average of the lines that have all."""
     datasets = list(dict.fromkeys(row.dataset for row in table))
-    cells = {(row.dataset, row.method): row for row in table}
-    methods = list(dict.fromkeys(row.method for row in table))
-    lines = {
-        NAMES.get(method, method): [figure_of(cells.get((dataset, method))) for dataset in datasets]
-        for method in methods
-    }
+    lines = lines_of(table, list(dict.fromkeys(row.method for row in table)), datasets)
     return Overview(
         title="Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split",
         unit="ROC-AUC %",

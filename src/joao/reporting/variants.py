@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.reporting.tables import (
-    NAMES,
-    VARIANTS,
-    Row,
-    by_seed,
-    gain_between,
-    markdown,
-    parted,
-    rows,
-    with_deviation,
-    with_interval,
-)
+from joao.reporting.tables import NAMES, VARIANTS, markdown, parted, with_deviation, with_interval
+from joao.reporting.unsupervised import Row, by_seed, gain_between, rows
 
 Records = Sequence[Mapping[str, Any]]
 

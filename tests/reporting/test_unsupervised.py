@@ -8,7 +8,8 @@ from joao.errors import UserError
 from joao.evaluation.statistics import paired_gain
 from joao.reporting.paper import Published
 from joao.reporting.results import write_results
-from joao.reporting.tables import HEADER, NAMES, cells_of, markdown, overview, rows, with_deviation
+from joao.reporting.tables import NAMES, markdown, with_deviation
+from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
 from joao.reproduce.unsupervised import REFERENCES, grid
 
 

@@ -1,0 +1,20 @@
+"""The records that a page is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from joao.reproduce import ogb, semi_supervised, transfer, unsupervised
+
+READERS = {
+    "unsupervised": unsupervised.read_record,
+    "semi-supervised": semi_supervised.read_record,
+    "transfer": transfer.read_record,
+    "ogb": ogb.read_record,
+}
+
+
+def read_records(protocol: str, folder: Path) -> list[dict[str, Any]]:
+    """All of a protocol that lie in its folder, by their paths."""
+    return [READERS[protocol](path) for path in sorted(folder.glob("*/*.json"))]
