@@ -119,3 +119,10 @@ def free_path(path: Path) -> Path:
         number += 1
         candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return candidate
+
+
+def in_python(path: Path, name: str) -> str:
+    """How Python reads a file that was written, .npz with an array of that name, or .csv."""
+    if path.suffix == ".npz":
+        return f"numpy.load({str(path)!r})['{name}']"
+    return f"pandas.read_csv({str(path)!r}, index_col='graph')"

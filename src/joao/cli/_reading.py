@@ -11,7 +11,7 @@ from joao.cli._output import Output, quoted
 from joao.errors import UserError
 
 if TYPE_CHECKING:
-    from joao.data import Dataset, Shards
+    from joao.data import Dataset, Features, Shards
 
 
 def all_cores() -> int:
@@ -73,6 +73,13 @@ def whole(found: Dataset | Shards) -> Dataset:
     from joao.data import Dataset
 
     return found if isinstance(found, Dataset) else found.whole()
+
+
+def tell_unknown(features: Features, graphs: Dataset | Shards, output: Output) -> None:
+    """Tells of labels that an encoder cannot know."""
+    unknown = features.unknown_labels(graphs)
+    if unknown:
+        output.notice(f"{graphs.name}: {unknown} node labels were not seen in training.")
 
 
 def blank_rows(dataset: Dataset) -> str:

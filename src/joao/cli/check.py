@@ -8,6 +8,8 @@ import typer
 from joao.cli._options import AsJson, DataRoot, Device, Quiet
 from joao.cli._output import Output
 
+VERDICTS = {True: "holds", False: "DIFFERS"}
+
 
 def check(
     record: Annotated[
@@ -29,7 +31,7 @@ def check(
     output = Output(quiet, as_json)
     findings = check_record(record, data_root=data_root, device=device)
     lines = [
-        [each.what, each.recorded, each.found, f"{each.difference:.2g}", f"{each.allowed:.2g}", _verdict(each.holds)]
+        [each.what, each.recorded, each.found, f"{each.difference:.2g}", f"{each.allowed:.2g}", VERDICTS[each.holds]]
         for each in findings
     ]
     output.table(["", "recorded", "found", "difference", "allowed", ""], lines, title=str(record))
@@ -42,7 +44,3 @@ def check(
         raise typer.Exit(1)
     exactly = all(each.difference == 0 for each in findings)
     output.say(f"The record holds{', bit for bit' if exactly else ''}.")
-
-
-def _verdict(holds: bool) -> str:
-    return "holds" if holds else "DIFFERS"

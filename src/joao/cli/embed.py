@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, free_path, quoted
-from joao.cli._reading import blank_rows, column_words, columns_of, open_data
+from joao.cli._output import Output, free_path, in_python, quoted
+from joao.cli._reading import blank_rows, column_words, columns_of, open_data, tell_unknown
 from joao.errors import UserError
 
 
@@ -48,10 +48,8 @@ def embed(
     columns = columns_of(smiles, identifiers, tasks)
     found = open_data(source, data_root, output, columns, then=f"have blank rows, see {failures}")
     embeddings = trained.embed(found).numpy()
-    unknown = trained.info.features.unknown_labels(found)
+    tell_unknown(trained.info.features, found, output)
     dataset = found if isinstance(found, Dataset) else found.labels()
-    if unknown:
-        output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
     write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
     result: dict[str, Any] = {"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]}
     if dataset.failures:
@@ -67,10 +65,8 @@ def embed(
         output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}")
     elif pretrained is None and dataset.classes is not None:
         output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
-    elif out.suffix == ".npz":
-        output.say(f"Next, in Python: numpy.load({str(out)!r})['embeddings']")
     else:
-        output.say(f"Next, in Python: pandas.read_csv({str(out)!r}, index_col='graph')")
+        output.say(f"Next, in Python: {in_python(out, 'embeddings')}")
 
 
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:

@@ -8,7 +8,7 @@ import typer
 
 from joao.cli._options import AsJson, DataRoot, Device, Fast, IdColumn, Precision, Quiet, SmilesColumn
 from joao.cli._output import Output, free_path, quoted
-from joao.cli._reading import column_words, columns_of, open_data, whole
+from joao.cli._reading import column_words, columns_of, open_data, tell_unknown, whole
 from joao.cli._scores import told
 from joao.errors import Interrupted
 
@@ -107,9 +107,7 @@ def finetune(
         named = _named(tasks, task, dataset.target_names)
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
         output.notice(f"{run}: has learned these labels before, also those that choose the epoch.")
-    unknown = trained.info.features.unknown_labels(dataset)
-    if unknown:
-        output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
+    tell_unknown(trained.info.features, dataset, output)
     with output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:

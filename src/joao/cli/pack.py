@@ -81,18 +81,9 @@ def pack(
             f"{dataset.name}: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES."
         )
     write_packed(out, without_texts(dataset) if no_smiles else dataset)
-    size = out.stat().st_size
-    output.result(
-        {
-            "file": str(out),
-            "graphs": len(dataset),
-            "kind": dataset.kind,
-            "bytes": size,
-            "fingerprint": dataset.fingerprint,
-        }
-    )
-    output.say(f"{out}: {len(dataset)} {dataset.kind}, {size / 1e6:.1f} MB, {size / len(dataset):.0f} bytes each.")
-    output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{dataset.name}')}")
+    size, fingerprint = out.stat().st_size, dataset.fingerprint
+    facts = {"file": str(out), "graphs": len(dataset), "kind": dataset.kind, "bytes": size, "fingerprint": fingerprint}
+    _tell(facts, f"{out}: {len(dataset)} {dataset.kind}", dataset.name, out, output)
 
 
 def _pack_shards(
@@ -137,23 +128,24 @@ def _pack_shards(
         output.notice(
             f"{shards.name}: {failed} of {len(shards) + failed} rows are no molecules and are left out{where}"
         )
-    size = shards.num_bytes
-    output.result(
-        {
-            "folder": str(out),
-            "graphs": len(shards),
-            "kind": shards.kind,
-            "shards": len(shards.index.shards),
-            "bytes": size,
-            "failures": failed,
-            "fingerprint": shards.fingerprint,
-        }
-    )
-    output.say(
-        f"{out}: {len(shards)} {shards.kind} in {len(shards.index.shards)} shards, {size / 1e6:.1f} MB, "
-        f"{size / len(shards):.0f} bytes each."
-    )
-    output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{shards.name}')}")
+    number = len(shards.index.shards)
+    facts = {
+        "folder": str(out),
+        "graphs": len(shards),
+        "kind": shards.kind,
+        "shards": number,
+        "bytes": shards.num_bytes,
+        "failures": failed,
+        "fingerprint": shards.fingerprint,
+    }
+    _tell(facts, f"{out}: {len(shards)} {shards.kind} in {number} shards", shards.name, out, output)
+
+
+def _tell(facts: dict[str, Any], what: str, name: str, out: Path, output: Output) -> None:
+    """What was packed."""
+    output.result(facts)
+    output.say(f"{what}, {facts['bytes'] / 1e6:.1f} MB, {facts['bytes'] / facts['graphs']:.0f} bytes each.")
+    output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{name}')}")
 
 
 def _tuple(tasks: list[str] | None) -> tuple[str, ...] | None:

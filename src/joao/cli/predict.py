@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output
-from joao.cli._reading import blank_rows, columns_of, open_data, whole
+from joao.cli._output import Output, in_python
+from joao.cli._reading import blank_rows, columns_of, open_data, tell_unknown, whole
 from joao.cli._scores import told
 from joao.errors import UserError
 
@@ -48,17 +48,10 @@ def predict(
     dataset = whole(open_data(source, data_root, output, columns, then="have blank rows"))
     outputs = finetuned.predict_logits(dataset)
     predicted = finetuned.in_units(outputs)
-    unknown = finetuned.trained.info.features.unknown_labels(dataset)
-    if unknown:
-        output.notice(f"{dataset.name}: {unknown} node labels were not seen in training.")
+    tell_unknown(finetuned.trained.info.features, dataset, output)
     write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
-    scores = finetuned.score(outputs, dataset)
-    fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
-    _report(out, finetuned, dataset, scores, fitted_on, output)
-    if out.suffix == ".npz":
-        output.say(f"Next, in Python: numpy.load({str(out)!r})['predicted']")
-    else:
-        output.say(f"Next, in Python: pandas.read_csv({str(out)!r}, index_col='graph')")
+    _report(out, finetuned, dataset, finetuned.score(outputs, dataset), output)
+    output.say(f"Next, in Python: {in_python(out, 'predicted')}")
 
 
 def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
@@ -70,14 +63,8 @@ def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str
     return (tasks_as_csv if suffix == ".csv" else tasks_as_npz)(predicted, columns, dataset)
 
 
-def _report(
-    out: Path,
-    finetuned: Finetuned,
-    dataset: Dataset,
-    scores: dict[str, Any] | None,
-    fitted_on: bool,
-    output: Output,
-) -> None:
+def _report(out: Path, finetuned: Finetuned, dataset: Dataset, scores: dict[str, Any] | None, output: Output) -> None:
+    fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
     result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
     if finetuned.kind == "classes":
         result["accuracy"] = None if scores is None else scores["accuracy"]

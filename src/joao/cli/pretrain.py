@@ -96,56 +96,42 @@ def pretrain(
         _tell_threads(run, output)
         for newest in run.checkpoints()[:1]:
             output.say(f"Going on after step {int(newest.stem.removeprefix('checkpoint-'))}.")
-        dataset = open_run_data(resume, run.recipe.data, data_root, output, run.recipe.columns)
-        trained = train(
-            run.recipe,
-            dataset,
-            resume,
-            output,
-            resume=True,
-            device=device,
-            precision=run.info.precision,
-            fast=run.info.fast,
-            checkpoint_every=checkpoint_every,
-            checkpoint_minutes=checkpoint_minutes,
-            process=process,
-            logs=logs or (),
-        )
-        if process.rank == 0:
-            _finish(resume, trained, dataset, column_words(smiles, identifiers), output)
-        return
-    if out is None:
+        folder, made, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
+        dataset = open_run_data(resume, made.data, data_root, output, made.columns)
+    elif out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
-    from joao.epoch_logs import check_loggers
-    from joao.recipe import make_recipe, read_table
-    from joao.run import check_new_folder
-    from joao.settings import with_settings
+    else:
+        from joao.epoch_logs import check_loggers
+        from joao.recipe import make_recipe, read_table
+        from joao.run import check_new_folder
+        from joao.settings import with_settings
+        from joao.training.device import check_precision
 
-    check_loggers(logs or (), out)
-
-    if process.rank == 0:  # which may have made it by the time that others look
-        check_new_folder(out)
-    table = read_table(recipe) if recipe else {}
-    table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
-    short = {"training.seed": seed, "training.epochs": epochs}
-    all_settings = [f"method={method}"] if method is not None else []
-    all_settings += [f"objective.name={objective}"] if objective is not None else []
-    all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    table, place = with_settings(table, all_settings), str(recipe) if recipe else "recipe"
-    made = _checked(table, place)
-    if not made.data:
-        raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
-    from joao.training.device import check_precision
-
-    precision = precision or "32-true"
-    check_precision(device, precision)
-    columns = {**made.columns, **columns_of(None, None, tasks)}
-    dataset = open_data(made.data, data_root, output, columns, then=f"are left out; {out / FAILURES} will list them")
+        check_loggers(logs or (), out)
+        if process.rank == 0:  # which may have made it by the time that others look
+            check_new_folder(out)
+        table = read_table(recipe) if recipe else {}
+        table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
+        short = {"training.seed": seed, "training.epochs": epochs}
+        all_settings = [f"method={method}"] if method is not None else []
+        all_settings += [f"objective.name={objective}"] if objective is not None else []
+        all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+        table, place = with_settings(table, all_settings), str(recipe) if recipe else "recipe"
+        made = _checked(table, place)
+        if not made.data:
+            raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
+        precision = precision or "32-true"
+        check_precision(device, precision)
+        columns = {**made.columns, **columns_of(None, None, tasks)}
+        then = f"are left out; {out / FAILURES} will list them"
+        dataset = open_data(made.data, data_root, output, columns, then)
+        folder, made = out, make_recipe(table, place, dataset.kind)
     trained = train(
-        make_recipe(table, place, dataset.kind),
+        made,
         dataset,
-        out,
+        folder,
         output,
+        resume=resume is not None,
         device=device,
         precision=precision,
         fast=fast,
@@ -155,7 +141,7 @@ def pretrain(
         logs=logs or (),
     )
     if process.rank == 0:
-        _finish(out, trained, dataset, column_words(smiles, identifiers), output)
+        _finish(folder, trained, dataset, column_words(smiles, identifiers), output)
 
 
 def _voice(process: Place, quiet: bool, as_json: bool) -> Output:

@@ -26,7 +26,7 @@ def _group() -> None:
     """Make the paper's tables and figures again."""
 
 
-@app.command()
+@app.command("unsupervised")
 def unsupervised(
     only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all eight")] = "",
     methods: Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all")] = "",
@@ -60,7 +60,7 @@ def unsupervised(
     output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
 
 
-@app.command()
+@app.command("objectives")
 def objectives(
     only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all four")] = "",
     methods: Annotated[str, typer.Option(help="Rows, with commas between.", show_default="all")] = "",

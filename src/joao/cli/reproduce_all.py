@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 from typing import Annotated, Any
 
 import typer
@@ -45,30 +45,18 @@ def everything(
     for name in chosen:
         if name not in PARTS:
             raise UserError(f"--parts {parts}: unknown part '{name}'. {nearest(name, list(PARTS))}")
-    commands = _commands({"jobs": jobs, "device": device, "data_root": data_root, "quiet": quiet}, precision)
+    from joao.cli.reproduce import app
+
+    given = {"jobs": jobs, "device": device, "precision": precision, "data_root": data_root, "quiet": quiet}
+    commands: dict[str | None, Any] = {command.name: command.callback for command in app.registered_commands}
     for name in [name for part in PARTS if part in chosen for name in PARTS[part]]:
         output.say(f"joao reproduce {name}")
         try:
-            commands[name]()
+            taken = inspect.signature(commands[name]).parameters
+            commands[name](**{option: value for option, value in given.items() if option in taken})
         except UserError as error:
             output.notice(f"{name}: {error}")
             failed.append(name)
     if failed:
         raise UserError(f"reproduce all: not done, for the reasons above: {', '.join(failed)}.")
     output.say("Next, one page of all tables: joao results --out results.html")
-
-
-def _commands(shared: dict[str, Any], precision: str) -> dict[str, Callable[[], None]]:
-    from joao.cli import figures, reproduce
-
-    exact = {**shared, "precision": precision}
-    return {
-        "unsupervised": lambda: reproduce.unsupervised(**shared),
-        "objectives": lambda: reproduce.objectives(**shared),
-        "semi-supervised": lambda: reproduce.semi_supervised(**exact),
-        "figure-2": lambda: figures.figure_2(**shared),
-        "figure-3": lambda: figures.figure_3(quiet=shared["quiet"]),
-        "ogb": lambda: reproduce.ogb(**exact),
-        "transfer": lambda: reproduce.transfer(**exact),
-        **{name: lambda name=name: reproduce.ablation(name)(**exact) for name in reproduce.ABLATIONS},  # type: ignore[misc]
-    }
