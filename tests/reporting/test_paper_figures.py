@@ -5,7 +5,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from joao.errors import UserError
-from joao.reporting import paper_figures
+from joao.reporting import figures
 from joao.reporting.paper_figures import draw_figure_2, draw_figure_3, gamma_markdown, read_policies
 
 
@@ -58,9 +58,7 @@ def record(dataset, method, drawn):
 
 def test_tables_of_one_method_in_the_papers_order(tmp_path, monkeypatch):
     panels = []
-    monkeypatch.setattr(
-        paper_figures, "draw_panel", lambda figure, axes, panel, **options: panels.append((panel, options))
-    )
+    monkeypatch.setattr(figures, "draw_panel", lambda figure, axes, panel, **options: panels.append((panel, options)))
     records = [
         record("COLLAB", "joao", [[1, 1], [1, 1]]),
         record("NCI1", "joao", [[3, 1], [0, 0]]),

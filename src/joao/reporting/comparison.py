@@ -11,8 +11,7 @@ from joao.comparison.record import Plan, compute
 from joao.comparison.summary import Row, rows, verdict_of
 from joao.comparison.verdict import Verdict
 from joao.estimator import graphs_of, tell
-from joao.evaluation.statistics import Gain
-from joao.reporting.tables import with_deviation
+from joao.reporting.tables import with_deviation, with_interval
 from joao.scoring import classes_of
 
 HEADER = ["", "accuracy %", "over untrained (95 %)", "seconds", "MB"]
@@ -128,7 +127,7 @@ def closing_lines(comparison: Comparison) -> list[str]:
         return [*lines, "Verdict: none, for no pre-trained method was compared with a cheap baseline."]
     lines.append(f"{verdict.method}, in points over (95 % interval):")
     width = max(map(len, verdict.over))
-    lines += [f"  {name:{width}}  {_gain(gain)}" for name, gain in verdict.over.items()]
+    lines += [f"  {name:{width}}  {with_interval(gain, times=100)}" for name, gain in verdict.over.items()]
     sentence = str(verdict)
     lines.append(f"Verdict: {sentence[0].lower()}{sentence[1:]}")
     if verdict.tried != (1, 1):
@@ -143,7 +142,7 @@ def _cells(row: Row) -> list[str]:
     return [
         row.method,
         with_deviation(100 * row.accuracy, deviation),
-        "" if row.gain is None else _gain(row.gain),
+        with_interval(row.gain, times=100),
         _seconds(row.seconds),
         "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}",
     ]
@@ -157,7 +156,3 @@ def _seconds(value: float) -> str:
     if value < 1:
         return f"{value:.2f}" if value >= 0.01 else "<0.01"
     return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
-
-
-def _gain(gain: Gain) -> str:
-    return f"{100 * gain.mean:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})"

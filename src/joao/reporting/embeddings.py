@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from itertools import chain, islice
 
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.data.base import Dataset
-from joao.reporting._rows import rows_of_source
+from joao.reporting._rows import Arrays, csv_of, npz_of, rows_of_source
 
 _ROWS_AT_ONCE = 1024
 
@@ -22,16 +20,10 @@ def as_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
     Where rows of the source gave no graph, ``embeddings`` and ``graph_names`` have a row for each row of the source,
     NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
     """
-    arrays: dict[str, NDArray[np.generic]] = {"embeddings": dataset.in_rows(embeddings)}
-    if dataset.graph_names:
-        arrays["graph_names"] = np.array(dataset.row_names)
-    if dataset.failures and dataset.row_of_graph is not None:
-        arrays["row"] = dataset.row_of_graph
+    arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
     if dataset.classes is not None:
         arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
+    return npz_of(arrays, dataset)
 
 
 def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
@@ -43,9 +35,7 @@ def as_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]
     header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
     lines = chain([header], rows_of_source(dataset, _cells(embeddings, dataset)))
     while piece := list(islice(lines, _ROWS_AT_ONCE)):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(piece)
-        yield text.getvalue().encode()
+        yield csv_of(piece).encode()
 
 
 def _cells(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[list[str]]:

@@ -14,6 +14,7 @@ from joao.errors import UserError
 from joao.pair_table import PairTable
 from joao.reporting import pairs, paper
 from joao.reporting.records import READERS, read_records
+from joao.reporting.semi_supervised import at_strength
 from joao.reproduce import semi_supervised, unsupervised
 
 Scores = dict[str, dict[str, dict[int, float]]]
@@ -59,7 +60,6 @@ class Evidence:
 
 
 RATES = (1, 10)
-OF_STRENGTH = {"joao": 0.2, "joaov2": 0.2, "joao_stronger": 0.25, "joaov2_stronger": 0.25}
 
 
 def read_evidence(results: Path) -> Evidence:
@@ -163,10 +163,7 @@ def _papers(cell: Callable[[str, str], paper.Published | None]) -> dict[str, dic
 def _paper_of_strength() -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cell in semi_supervised.cells("strength"):
-        if cell.method in OF_STRENGTH:
-            name = cell.method.removesuffix("_stronger")
-            figure = paper.strength(name, cell.dataset, OF_STRENGTH[cell.method])
-            assert figure is not None  # the recipe's columns are the paper's
+        if figure := at_strength(cell.method, cell.dataset):
             found.setdefault(column_of(vars(cell)), {})[cell.method] = figure.mean
     return found
 

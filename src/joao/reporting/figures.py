@@ -73,8 +73,7 @@ def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     figure = Figure(figsize=(5.5 * len(panels), 4.8), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     figure.suptitle(title, parse_math=False)
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        draw_panel(figure, axes, panel)
+    draw_panels(figure, panels)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box does in a title
@@ -82,7 +81,14 @@ def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     write_file(path, buffer.getvalue())
 
 
-def draw_panel(figure: Any, axes: Any, panel: Panel, *, has_rows: bool = True) -> None:
+def draw_panels(figure: Any, panels: Sequence[Panel], *, same_rows: bool = False) -> None:
+    """Draws panels side by side; where all have the ``same_rows``, the first alone names them."""
+    row = figure.subplots(1, len(panels), squeeze=False)[0]
+    for number, (axes, panel) in enumerate(zip(row, panels, strict=True)):
+        draw_panel(figure, axes, panel, has_rows=number == 0 or not same_rows)
+
+
+def draw_panel(figure: Any, axes: Any, panel: Panel, *, has_rows: bool) -> None:
     """Draws a panel, with its scale beside it and, where it ``has_rows`` of its own, their names."""
     most = float(np.nanmax(abs(panel.values)))
     low = 0.0 if panel.is_share else panel.low

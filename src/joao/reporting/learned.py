@@ -44,12 +44,17 @@ def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
     parts = ["## Share of views made by each augmentation", markdown(["data", "method", *pool, "same twice"], summary)]
     parts += _strengths({key: table for key, table in members.items() if table.has_strengths})
     for (dataset, method), table in tables.items():
-        rows = [
-            [f"**{name}**", *(f"{value:.3f}" for value in row)]
-            for name, row in zip(table.names, table.values, strict=True)
-        ]
-        parts += [f"## {dataset}, {NAMES[method]}", markdown(["first \\ second", *table.names], rows)]
+        parts += [f"## {dataset}, {NAMES[method]}", pairs_table(table, ".3f")]
     return "\n\n".join(parts) + "\n"
+
+
+def pairs_table(table: PairTable, form: str) -> str:
+    """A table over pairs as Markdown, its numbers in the given form."""
+    rows = [
+        [f"**{name}**", *(format(value, form) for value in row)]
+        for name, row in zip(table.names, table.values, strict=True)
+    ]
+    return markdown(["first \\ second", *table.names], rows)
 
 
 def _strengths(tables: Mapping[tuple[str, str], PairTable]) -> list[str]:

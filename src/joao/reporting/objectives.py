@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.reporting.tables import OBJECTIVES, with_deviation, with_interval
-from joao.reporting.unsupervised import Row, gain_between, rows
+from joao.reporting.tables import OBJECTIVES
+from joao.reporting.unsupervised import over, rows
 
 HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain by JOAO (95 %)", "seeds"]
 
@@ -20,11 +20,5 @@ def objective_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             methods = ["uniform", "joao"] if objective == "nt_xent" else [f"{objective}_uniform", f"{objective}_joao"]
             without, learned = (found.get((dataset, method)) for method in methods)
             if without is not None and learned is not None:
-                lines.append([dataset, name, *_figures(records, without, learned)])
+                lines.append([dataset, name, *over(records, without, learned)])
     return lines
-
-
-def _figures(records: Sequence[Mapping[str, Any]], without: Row, learned: Row) -> list[str]:
-    gain = gain_between(records, learned.dataset, learned.method, without.method)
-    accuracies = [with_deviation(row.mean, row.std) for row in (without, learned)]
-    return [*accuracies, with_interval(gain), str(min(without.num_seeds, learned.num_seeds))]

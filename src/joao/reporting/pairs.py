@@ -13,7 +13,7 @@ from joao.evaluation.statistics import TableCorrelation, table_correlation
 from joao.pair_table import PairTable
 from joao.recipe import POOL
 from joao.reporting.figures import draw_tables
-from joao.reporting.learned import learned_tables
+from joao.reporting.learned import learned_tables, pairs_table
 from joao.reporting.semi_supervised import rows
 from joao.reporting.tables import markdown
 from joao.reproduce.semi_supervised import PAIRS
@@ -75,11 +75,7 @@ def pairs_markdown(found: Mapping[str, Agreement]) -> str:
     parts = [markdown(header, lines)]
     for dataset, each in found.items():
         for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
-            body = [
-                [f"**{name}**", *(format(value, form) for value in row)]
-                for name, row in zip(table.names, table.values, strict=True)
-            ]
-            parts += [f"## {dataset}, {what}", markdown(["first \\ second", *table.names], body)]
+            parts += [f"## {dataset}, {what}", pairs_table(table, form)]
         parts.append(f"![{dataset}: gains and shares of augmentation pairs](pairs-{dataset}.png)")
     return "\n\n".join(parts) + "\n"
 

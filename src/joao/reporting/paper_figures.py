@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from joao.errors import UserError
-from joao.reporting.figures import draw_panel, pairs_panel
+from joao.reporting.figures import draw_panels, pairs_panel
 from joao.reporting.learned import learned_tables
 from joao.reporting.page.history import effective_pairs
 from joao.reporting.picture_files import COLOURS, DASHES, new_figure, write_picture
@@ -84,9 +84,8 @@ def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path)
     if not tables:
         raise UserError(f"figure 3: no record of {method} says which pairs were drawn.")
     with new_figure(1 + 3.3 * len(tables), 3.5) as figure:
-        panels = figure.subplots(1, len(tables), squeeze=False)[0]
-        for number, (axes, (dataset, table)) in enumerate(zip(panels, tables.items(), strict=True)):
-            draw_panel(figure, axes, pairs_panel(dataset, table.over_strengths()), has_rows=number == 0)
+        panels = [pairs_panel(dataset, table.over_strengths()) for dataset, table in tables.items()]
+        draw_panels(figure, panels, same_rows=True)
         return write_picture(figure, stem)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from joao.data.base import Dataset
-from joao.reporting._rows import rows_of_source
+from joao.reporting._rows import Arrays, csv_of, npz_of, rows_of_source
 
 Predicted = NDArray[np.float32]
 
@@ -23,14 +21,14 @@ def as_npz(probabilities: Predicted, class_names: Sequence[str], dataset: Datase
     """
     names = np.array(class_names)
     rows = dataset.in_rows(probabilities)
-    arrays: dict[str, NDArray[np.generic]] = {
+    arrays: Arrays = {
         "predicted": np.where(np.isnan(rows[:, 0]), "", names[rows.argmax(axis=1)]),
         "probabilities": rows,
         "class_names": names,
     }
     if dataset.classes is not None:
         arrays["labels"] = dataset.labels
-    return _npz(arrays, dataset)
+    return npz_of(arrays, dataset)
 
 
 def as_csv(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> str:
@@ -49,7 +47,7 @@ def tasks_as_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset)
     Where the data has them, also ``graph_names`` ``(G,)``. Where rows of the source gave no graph, both have a row for
     each row of the source, NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
     """
-    return _npz({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
+    return npz_of({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
 
 
 def tasks_as_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
@@ -57,22 +55,8 @@ def tasks_as_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset)
     return _csv(columns, [_numbers(row) for row in predicted], dataset)
 
 
-def _npz(arrays: dict[str, NDArray[np.generic]], dataset: Dataset) -> bytes:
-    if dataset.graph_names:
-        arrays["graph_names"] = np.array(dataset.row_names)
-    if dataset.failures and dataset.row_of_graph is not None:
-        arrays["row"] = dataset.row_of_graph
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
 def _csv(columns: Sequence[str], cells: Sequence[Sequence[str]], dataset: Dataset) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["graph", *columns])
-    writer.writerows(rows_of_source(dataset, cells))
-    return buffer.getvalue()
+    return csv_of([["graph", *columns], *rows_of_source(dataset, cells)])
 
 
 def _numbers(row: Predicted) -> list[str]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.reporting.tables import with_deviation, with_interval
-from joao.reporting.unsupervised import gain_between, rows
+from joao.reporting.unsupervised import over, rows
 
 FIXED, LEARNED = "joao", "joao_strengths"
 HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 %)", "seeds"]
@@ -24,10 +23,7 @@ def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     ]
     lines = []
     for dataset in sets:
-        fixed, learned = found[dataset, FIXED], found[dataset, LEARNED]
-        gain = gain_between(records, dataset, LEARNED, FIXED)
-        accuracies = [with_deviation(row.mean, row.std) for row in (fixed, learned)]
-        lines.append([dataset, *accuracies, with_interval(gain), str(min(fixed.num_seeds, learned.num_seeds))])
+        lines.append([dataset, *over(records, found[dataset, FIXED], found[dataset, LEARNED])])
     if lines:
         means = [float(np.mean([found[dataset, method].mean for dataset in sets])) for method in (FIXED, LEARNED)]
         lines.append([f"average of {len(sets)}", *(f"{each:.2f}" for each in means), f"{means[1] - means[0]:+.2f}", ""])

@@ -164,12 +164,12 @@ def with_deviation(mean: float, std: float | None) -> str:
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
-def with_interval(gain: Gain | None) -> str:
+def with_interval(gain: Gain | None, times: float = 1) -> str:
     """
-    >>> with_interval(Gain(2.77, -1.66, 7.21))
-    '+2.77 (-1.66 to +7.21)'
+    >>> with_interval(Gain(2.77, -1.66, 7.21)), with_interval(Gain(0.0277, -0.0166, 0.0721), times=100)
+    ('+2.77 (-1.66 to +7.21)', '+2.77 (-1.66 to +7.21)')
     """
-    return "" if gain is None else f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+    return "" if gain is None else f"{times * gain.mean:+.2f} ({times * gain.low:+.2f} to {times * gain.high:+.2f})"
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

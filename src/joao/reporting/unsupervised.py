@@ -51,6 +51,12 @@ def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str
     return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
 
 
+def over(records: Sequence[Mapping[str, Any]], baseline: Row, row: Row) -> list[str]:
+    """Two rows of a data set side by side, as text: their scores, the gain of the second, and the seeds of both."""
+    gain = gain_between(records, row.dataset, row.method, baseline.method)
+    return [baseline.score, row.score, with_interval(gain), str(min(baseline.num_seeds, row.num_seeds))]
+
+
 def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
     """Scores of data set and row (`Cell.row`), by seed."""
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.reporting.tables import NAMES, VARIANTS, markdown, parted, with_deviation, with_interval
+from joao.reporting.tables import NAMES, VARIANTS, markdown, parted, with_interval
 from joao.reporting.unsupervised import Row, by_seed, gain_between, rows
 
 Records = Sequence[Mapping[str, Any]]
@@ -58,7 +58,7 @@ def variants_markdown(records: Records) -> str:
 def _accuracy(row: Row | None) -> str:
     if row is None:
         return ""
-    return with_deviation(row.mean, row.std) + ("" if row.num_seeds == 5 else f" [{row.num_seeds}]")
+    return row.score + ("" if row.num_seeds == 5 else f" [{row.num_seeds}]")
 
 
 def _difference(records: Records, row: Row | None, usual: str) -> str:

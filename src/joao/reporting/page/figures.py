@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from joao.files import make_folder
 from joao.pair_table import PairTable
-from joao.reporting.figures import Panel, draw_panel, pairs_panel, strengths_panel
+from joao.reporting.figures import Panel, draw_panels, pairs_panel, strengths_panel
 from joao.reporting.page.changes import examples
 from joao.reporting.page.graph_set import Drawer, colourings
 from joao.reporting.page.history import effective_pairs
@@ -78,8 +78,7 @@ def _pairs(subject: Subject, stem: Path) -> bool:
     if shares.has_strengths:
         panels.append(strengths_panel("share of all views drawn", shares))
     with new_figure(3.9 * len(panels), 3.6) as figure:
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            draw_panel(figure, axes, panel)
+        draw_panels(figure, panels)
         write_picture(figure, stem)
     return True
 
