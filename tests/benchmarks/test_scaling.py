@@ -1,6 +1,7 @@
 """The arithmetic and the sizes of growth; nothing about speed."""
 
 import statistics
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def test_an_axis_is_measured_and_fitted():
         assert [len(point["wall"]) for point in points] == [2, 2, 2]
         medians = [statistics.median(point["cpu"]) for point in points]
         assert record["medians"][series] == medians
-        assert record["fits"][series] == fitted(record["sizes"], medians).table()
+        assert record["fits"][series] == asdict(fitted(record["sizes"], medians))
     expected = {"contrastive loss, forward and backward", "GraphCL, an epoch", "JOAO, an epoch", "subgraph", "backward"}
     assert expected <= record["seconds"].keys()
     for size, point in zip(record["sizes"], record["points"], strict=True):

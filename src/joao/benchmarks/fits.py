@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +15,6 @@ class Fit:
     exponent: float
     smallest: float
     largest: float
-
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def fitted(sizes: Sequence[float], values: Sequence[float]) -> Fit:

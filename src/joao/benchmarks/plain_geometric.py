@@ -7,8 +7,9 @@ graph; the same network, loss and optimiser.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -116,8 +117,39 @@ class GeometricGin(nn.Module):
         return projected
 
 
-class PlainTraining:
-    """The loop.
+class PlainLoop(ABC):
+    """A training loop as one writes it.
+
+    Args:
+        loader: of batches.
+        model: as :class:`GeometricGin`.
+        device: of the model.
+    """
+
+    def __init__(self, loader: Any, model: nn.Module, device: torch.device) -> None:
+        self.loader, self.model, self.device = loader, model.to(device), device
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=0.01)
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """Of what the loader gave."""
+
+    def epoch(self) -> float:
+        """Trains once on every graph; returns the mean loss over batches."""
+        self.model.train()
+        total = torch.zeros((), device=self.device)
+        for batch in self.loader:
+            self.optimiser.zero_grad()
+            loss = self.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+            total += loss.detach()
+        return float(total) / len(self.loader)
+
+
+@final
+class PlainTraining(PlainLoop):
+    """GraphCL.
 
     Args:
         graphs: a list of ``Data``.
@@ -140,18 +172,9 @@ class PlainTraining:
         generator: torch.Generator,
     ) -> None:
         views = TwoViews(graphs, transforms, generator)
-        self.loader = DataLoader(views, batch_size=batch_size, shuffle=True, generator=generator)
-        self.model, self.objective, self.device = model.to(device), objective, device
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        super().__init__(DataLoader(views, batch_size, shuffle=True, generator=generator), model, device)
+        self.objective = objective
 
-    def epoch(self) -> float:
-        """Trains once on every graph; returns the mean loss over batches."""
-        self.model.train()
-        total = torch.zeros((), device=self.device)
-        for first, second in self.loader:
-            self.optimiser.zero_grad()
-            loss = self.objective(self.model(first.to(self.device)), self.model(second.to(self.device)))
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimiser.step()
-            total += loss.detach()
-        return float(total) / len(self.loader)
+    def loss(self, batch: Any) -> Tensor:
+        first, second = (self.model(view.to(self.device)) for view in batch)
+        return self.objective(first, second)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from joao.benchmarks.plain_geometric import STRENGTH, DataLoader
+from joao.benchmarks.plain_geometric import STRENGTH, DataLoader, PlainLoop
 
 
-class PyGclTraining:
+@final
+class PyGclTraining(PlainLoop):
     """PyGCL's example for graph classification, with our network.
 
     Args:
@@ -30,28 +31,18 @@ class PyGclTraining:
     def __init__(
         self, graphs: Sequence[Any], model: nn.Module, batch_size: int, device: torch.device, generator: torch.Generator
     ) -> None:
+        super().__init__(DataLoader(list(graphs), batch_size, shuffle=True, generator=generator), model, device)
         augmentors = importlib.import_module("GCL.augmentors")
         losses = importlib.import_module("GCL.losses")
         models = importlib.import_module("GCL.models")
         self.augment = augmentors.NodeDropping(pn=STRENGTH)
         self.contrast = models.DualBranchContrast(loss=losses.InfoNCE(tau=0.2), mode="G2G").to(device)
-        self.loader = DataLoader(list(graphs), batch_size=batch_size, shuffle=True, generator=generator)
-        self.model, self.device = model.to(device), device
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=0.01)
 
-    def epoch(self) -> float:
-        """Trains once on every graph; returns the mean loss over batches."""
-        self.model.train()
-        total = torch.zeros((), device=self.device)
-        for batch in self.loader:
-            batch = batch.to(self.device)
-            self.optimiser.zero_grad()
-            first, second = (self.model(self._view(batch)) for _ in range(2))
-            loss = self.contrast(g1=first, g2=second, batch=batch.batch)
-            loss.backward()
-            self.optimiser.step()
-            total += loss.detach()
-        return float(total) / len(self.loader)
+    def loss(self, batch: Any) -> Tensor:
+        batch = batch.to(self.device)
+        first, second = (self.model(self._view(batch)) for _ in range(2))
+        loss: Tensor = self.contrast(g1=first, g2=second, batch=batch.batch)
+        return loss
 
     def _view(self, batch: Any) -> Any:
         x, edge_index, _ = self.augment(batch.x, batch.edge_index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from joao.benchmarks.fits import fitted
 from joao.benchmarks.floor import Floor, ViewsOf
 from joao.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
-from joao.benchmarks.timing import Seconds, Task, always, interleaved
+from joao.benchmarks.timing import Task, always, interleaved
 from joao.benchmarks.workloads import Workload
 from joao.building import build_method
 from joao.data import Features, make_store
@@ -80,23 +80,20 @@ def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> d
         for number, point in enumerate(points)
         for name, task in _tasks(point, axis.measures, device, seed).items()
     }
-    keys = {f"{number}/{name}": (name, number) for name, number in tasks}
-    seconds = interleaved({key: tasks[pair] for key, pair in keys.items()}, repeats, device)
-    times: dict[str, list[Seconds]] = {name: [Seconds()] * len(points) for name, _ in tasks}
-    for key, (name, number) in keys.items():
-        times[name][number] = seconds[key]
+    seconds = interleaved(tasks, repeats, device)
+    times = {name: [seconds[name, number] for number in range(len(points))] for name, _ in tasks}
     memory = [_memory(point, device, seed) for point in points]
     # On a CPU the time of the process: the sizes are far apart in time, and others may work beside us meanwhile.
     clock = "wall" if device.type == "cuda" or torch.get_num_threads() > 1 else "cpu"
     medians = {name: [statistics.median(getattr(each, clock)) for each in series] for name, series in times.items()}
-    fits = {name: fitted(sizes, values).table() for name, values in medians.items()}
+    fits = {name: asdict(fitted(sizes, values)) for name, values in medians.items()}
     if all(memory):
-        fits["peak memory"] = fitted(sizes, [value or 0 for value in memory]).table()
+        fits["peak memory"] = asdict(fitted(sizes, [value or 0 for value in memory]))
     return {
         "against": axis.counts,
         "sizes": sizes,
         "points": [dict(zip(("graphs", "nodes", "degree", "batch size"), size, strict=True)) for size in axis.sizes],
-        "seconds": {name: [each.table() for each in series] for name, series in times.items()},
+        "seconds": {name: [asdict(each) for each in series] for name, series in times.items()},
         "clock": clock,
         "medians": medians,
         "peak bytes, graphs included": memory,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -67,10 +67,10 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
         **workload.table(),
         "rows": {
             name: {
-                "seconds": seconds[name].table(),
+                "seconds": asdict(seconds[name]),
                 "steps": rows[name].steps,
-                "ms per step": Spread.of(each.wall).times(1000).table(),
-                "CPU ms per step": Spread.of(each.cpu).times(1000).table(),
+                "ms per step": _ms(each.wall),
+                "CPU ms per step": _ms(each.cpu),
                 "graphs per second": min(workload.batch_size, len(workload.store)) / Spread.of(each.wall).median,
                 "peak bytes": memory[name],
                 **_achieved(work, name, Spread.of(each.wall).median),
@@ -80,7 +80,7 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
         "not measured": {**no_fast, **absent},
         "ratios": _tables(ratios({name: each.wall for name, each in per_step.items()})),
         "ratios of CPU time": _tables(ratios({name: each.cpu for name, each in per_step.items()})),
-        "work of a step": {name: {"flop": each.flop, "bytes": each.bytes} for name, each in work.items()},
+        "work of a step": {name: asdict(each) for name, each in work.items()},
         "parts": _parts(workload, plan, device),
     }
 
@@ -157,16 +157,20 @@ def _parts(workload: Workload, plan: Plan, device: torch.device) -> dict[str, An
     seconds = interleaved(part_tasks(training, floor, views), 2 * plan.repeats, device)
     return {
         name: {
-            "seconds": each.table(),
-            "ms": Spread.of(each.wall).times(1000).table(),
-            "CPU ms": Spread.of(each.cpu).times(1000).table(),
+            "seconds": asdict(each),
+            "ms": _ms(each.wall),
+            "CPU ms": _ms(each.cpu),
         }
         for name, each in seconds.items()
     }
 
 
+def _ms(seconds: Sequence[float]) -> dict[str, float]:
+    return asdict(Spread.of(seconds).times(1000))
+
+
 def _tables(spreads: Mapping[str, Spread]) -> dict[str, Any]:
-    return {name: value.table() for name, value in spreads.items()}
+    return {name: asdict(value) for name, value in spreads.items()}
 
 
 def _achieved(work: Mapping[str, Work], row: str, seconds: float) -> dict[str, float]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
 # Makes ready what is not timed, and returns what is.
 Task = Callable[[], Callable[[], object]]
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,6 @@ class Seconds:
     def over(self, steps: int) -> Seconds:
         """Per step."""
         return Seconds([each / steps for each in self.wall], [each / steps for each in self.cpu])
-
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,16 @@ class Spread:
         """The same in another unit."""
         return Spread(factor * self.median, factor * self.least, factor * self.most)
 
-    def table(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def interleaved(
-    tasks: Mapping[str, Task],
+    tasks: Mapping[Key, Task],
     repeats: int,
     device: torch.device | str = "cpu",
     *,
     warm_ups: int = 1,
     wall: Callable[[], float] = time.perf_counter,
     cpu: Callable[[], float] = time.process_time,
-) -> dict[str, Seconds]:
+) -> dict[Key, Seconds]:
     """Seconds of each task, ``repeats`` times.
 
     Every turn runs each task once, in order, so that a machine that is busy for a while is unfair to none. The

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
-
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from typing import Any, NamedTuple
 
 from joao.baselines import BASELINES
+from joao.baselines.base import Rows
 from joao.data.base import Dataset
 from joao.errors import UserError, nearest
 from joao.experiment import pretrain
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.trained import initial
-
-Rows: TypeAlias = NDArray[Any] | csr_array
 
 UNTRAINED = "untrained"
 # What pre-training must beat to be worth its time; always among the compared.
@@ -116,8 +112,7 @@ def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = No
     """``(G, d)`` what a method makes of graphs, whose labels it does not see."""
     dataset = dataset.without_labels()
     if name in BASELINES:
-        rows: Rows = BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
-        return rows
+        return BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
     recipe = recipe_of(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
         return initial(recipe, dataset, device=device).embed(dataset).numpy()

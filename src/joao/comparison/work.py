@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
-from joao.comparison.methods import Rows, has_seed, is_kernel, make_rows
+from joao.baselines.base import Rows
+from joao.comparison.methods import has_seed, is_kernel, make_rows
 from joao.data.base import Dataset
 from joao.errors import UserError, is_out_of_memory
 from joao.evaluation.unsupervised import evaluate_embeddings
