@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from joao.data.base import Dataset
+from joao.errors import UserError
 
 Rows: TypeAlias = NDArray[np.float64] | csr_array
+
+
+def check_least(method: str, least: int, **options: int) -> None:
+    """Refuses options that are below ``least``."""
+    for name, value in options.items():
+        if value < least:
+            raise UserError(f"{method}: {name} must be at least {least}, got {value}.")
 
 
 class Baseline(ABC):

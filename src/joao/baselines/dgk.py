@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines._gensim import WordOptions, order_of_reading, require_gensim, word_vectors
-from joao.baselines.base import Baseline
+from joao.baselines.base import Baseline, check_least
 from joao.baselines.wl import WL
 from joao.data.base import Dataset
 from joao.data.refinement import places, refined_labels
@@ -45,9 +45,7 @@ class DGK(Baseline):
     ) -> None:
         if iterations < 0:
             raise UserError(f"DGK: iterations must not be negative, got {iterations}.")
-        for name, value in {"dimensions": dimensions, "window": window, "epochs": epochs}.items():
-            if value < 1:
-                raise UserError(f"DGK: {name} must be at least 1, got {value}.")
+        check_least("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
         self.counts = WL(iterations=iterations)
         self.options, self.seed = WordOptions(dimensions, window, epochs), seed
 

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from joao.baselines._gensim import as_words
 from joao.baselines._paragraphs import ParagraphOptions, ParagraphVectors
+from joao.baselines.base import check_least
 from joao.data.base import Dataset
 from joao.data.refinement import refined_labels
-from joao.errors import UserError
 from joao.randomness import numpy_generator
 
 
@@ -34,11 +34,8 @@ class Graph2vec(ParagraphVectors):
     def __init__(
         self, *, dimensions: int = 128, iterations: int = 2, epochs: int = 50, min_count: int = 5, seed: int = 0
     ) -> None:
-        for name, value in {"dimensions": dimensions, "epochs": epochs, "min_count": min_count}.items():
-            if value < 1:
-                raise UserError(f"Graph2vec: {name} must be at least 1, got {value}.")
-        if iterations < 0:
-            raise UserError(f"Graph2vec: iterations must be at least 0, got {iterations}.")
+        check_least("Graph2vec", 1, dimensions=dimensions, epochs=epochs, min_count=min_count)
+        check_least("Graph2vec", 0, iterations=iterations)
         self.iterations, self.seed = iterations, seed
         self.options = ParagraphOptions(dimensions, epochs, bag=True, min_count=min_count)
 

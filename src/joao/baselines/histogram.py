@@ -7,7 +7,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline
+from joao.baselines.base import Baseline, check_least
 from joao.data.base import Array, Dataset
 from joao.errors import UserError
 
@@ -24,8 +24,7 @@ class Histogram(Baseline):
     """
 
     def __init__(self, *, max_degree: int = 64) -> None:
-        if max_degree < 0:
-            raise UserError(f"Histogram: max_degree must be at least 0, got {max_degree}.")
+        check_least("Histogram", 0, max_degree=max_degree)
         self.max_degree = max_degree
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:

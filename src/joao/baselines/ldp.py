@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines._walks import neighbours_in
-from joao.baselines.base import Baseline
+from joao.baselines.base import Baseline, check_least
 from joao.data.base import Dataset
-from joao.errors import UserError
 
 
 @final
@@ -28,8 +27,7 @@ class LDP(Baseline):
     """
 
     def __init__(self, *, bins: int = 50) -> None:
-        if bins < 1:
-            raise UserError(f"LDP: bins must be at least 1, got {bins}.")
+        check_least("LDP", 1, bins=bins)
         self.bins = bins
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from joao.baselines._gensim import WordOptions, as_words, require_gensim, word_vectors
 from joao.baselines._walks import NOWHERE, Neighbours, neighbours_in, random_walks
-from joao.baselines.base import Baseline
+from joao.baselines.base import Baseline, check_least
 from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.randomness import numpy_generator
@@ -51,15 +51,8 @@ class Node2vec(Baseline):
         epochs: int = 1,
         seed: int = 0,
     ) -> None:
-        for name, value in {
-            "dimensions": dimensions,
-            "walks_per_node": walks_per_node,
-            "walk_length": walk_length,
-            "window": window,
-            "epochs": epochs,
-        }.items():
-            if value < 1:
-                raise UserError(f"Node2vec: {name} must be at least 1, got {value}.")
+        check_least("Node2vec", 1, dimensions=dimensions, walks_per_node=walks_per_node, walk_length=walk_length)
+        check_least("Node2vec", 1, window=window, epochs=epochs)
         for name, weight in {"p": p, "q": q}.items():
             if not weight > 0:
                 raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")

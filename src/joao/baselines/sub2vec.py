@@ -7,6 +7,7 @@ import numpy as np
 from joao.baselines._gensim import as_words
 from joao.baselines._paragraphs import LONGEST_DOCUMENT, ParagraphOptions, ParagraphVectors
 from joao.baselines._walks import NOWHERE, neighbours_in, random_walks
+from joao.baselines.base import check_least
 from joao.data.base import Dataset
 from joao.errors import UserError, nearest
 from joao.randomness import numpy_generator
@@ -49,9 +50,7 @@ class Sub2vec(ParagraphVectors):
     ) -> None:
         if property not in PROPERTIES:
             raise UserError(f"Sub2vec: unknown property '{property}'. {nearest(property, PROPERTIES)}")
-        for name, value in {"dimensions": dimensions, "window": window, "epochs": epochs}.items():
-            if value < 1:
-                raise UserError(f"Sub2vec: {name} must be at least 1, got {value}.")
+        check_least("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs)
         if not 1 <= walk_length <= LONGEST_DOCUMENT:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {LONGEST_DOCUMENT}, got {walk_length}.")
         self.property, self.walk_length, self.seed = property, walk_length, seed

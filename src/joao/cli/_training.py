@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 
 def train(
+    start: Callable[..., Trained],
     recipe: Recipe,
     dataset: Dataset | Shards,
     folder: Path,
     output: Output,
-    *,
-    resume: bool = False,
-    device: str = "auto",
-    precision: str = "32-true",
-    fast: bool | None = None,
-    checkpoint_every: int = 5,
-    checkpoint_minutes: float = 10,
     process: Place | None = None,
-    logs: Sequence[str] = (),
 ) -> Trained:
-    """Trains in sight, draws the learned table and says what came out; the first process does."""
+    """Trains in sight, draws the learned table and says what came out; the first process does.
+
+    Args:
+        start: :func:`joao.experiment.pretrain`, with all options that say how to train.
+        recipe: what to train.
+        dataset: on what.
+        folder: of the run.
+        output: for what is said.
+        process: which of several this is.
+    """
     from joao.cli._live import TrainingView, live
-    from joao.experiment import pretrain
     from joao.recipe import pool_name
     from joao.reporting.figures import draw_policy
 
@@ -47,20 +48,13 @@ def train(
     view = TrainingView(recipe.training.epochs, dataset.kind, pool)
     with live(output, view) as on_epoch, _voiced(process, output) as wish:
         try:
-            trained = pretrain(
+            trained = start(
                 recipe,
                 dataset,
                 folder=folder,
-                resume=resume,
-                device=device,
-                precision=precision,
-                fast=fast,
-                checkpoint_every=checkpoint_every,
-                checkpoint_minutes=checkpoint_minutes,
                 devices=process.devices,
                 num_nodes=process.num_nodes,
                 on_epoch=on_epoch,
-                loggers=logs,
                 should_stop=lambda: bool(wish),
             )
         except Interrupted as stopped:

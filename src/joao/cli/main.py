@@ -9,22 +9,20 @@ from typing import Any
 
 import typer
 
-from joao.cli import (
-    bench,
-    compare,
-    data,
-    embed,
-    evaluate,
-    export,
-    finetune,
-    pack,
-    predict,
-    pretrain,
-    quickstart,
-    report,
-    reproduce,
-    results,
-)
+from joao.cli.bench import bench
+from joao.cli.compare import compare
+from joao.cli.data import data
+from joao.cli.embed import embed
+from joao.cli.evaluate import evaluate
+from joao.cli.export import export
+from joao.cli.finetune import finetune
+from joao.cli.pack import pack
+from joao.cli.predict import predict
+from joao.cli.pretrain import pretrain
+from joao.cli.quickstart import quickstart
+from joao.cli.report import report
+from joao.cli.reproduce import app as reproduce
+from joao.cli.results import results
 from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory, plain
 
 # The parser's error about wrong arguments, which typer itself does not name.
@@ -37,20 +35,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(quickstart.quickstart)
-app.command()(data.data)
-app.command()(compare.compare)
-app.command()(pack.pack)
-app.command()(pretrain.pretrain)
-app.command()(embed.embed)
-app.command()(evaluate.evaluate)
-app.command()(report.report)
-app.command()(finetune.finetune)
-app.command()(predict.predict)
-app.command()(export.export)
-app.command()(bench.bench)
-app.add_typer(reproduce.app, name="reproduce")
-app.command()(results.results)
+for _command in (quickstart, data, compare, pack, pretrain, embed, evaluate, report, finetune, predict, export, bench):
+    app.command()(_command)
+app.add_typer(reproduce, name="reproduce")
+app.command()(results)
 
 
 def _version(wanted: bool) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,20 +127,19 @@ def pretrain(
         then = f"are left out; {out / FAILURES} will list them"
         dataset = open_data(made.data, data_root, output, columns, then)
         folder, made = out, make_recipe(table, place, dataset.kind)
-    trained = train(
-        made,
-        dataset,
-        folder,
-        output,
+    from joao import experiment
+
+    start = partial(
+        experiment.pretrain,
         resume=resume is not None,
         device=device,
         precision=precision,
         fast=fast,
         checkpoint_every=checkpoint_every,
         checkpoint_minutes=checkpoint_minutes,
-        process=process,
-        logs=logs or (),
+        loggers=logs or (),
     )
+    trained = train(start, made, dataset, folder, output, process)
     if process.rank == 0:
         _finish(folder, trained, dataset, column_words(smiles, identifiers), output)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ def quickstart(
     from joao.cli._training import summary, train
     from joao.cli.evaluate import score
     from joao.data.sources import BUNDLED
+    from joao.experiment import pretrain
     from joao.files import write_file
     from joao.recipe import make_recipe
     from joao.reporting.embeddings import as_npz
@@ -34,7 +36,7 @@ def quickstart(
     folder = free_path(out)
     check_new_folder(folder)
     dataset = whole(open_data(str(BUNDLED / "MUTAG.zip"), None, output, {}))
-    trained = train(make_recipe({"data": "MUTAG"}), dataset, folder, output, device=device)
+    trained = train(partial(pretrain, device=device), make_recipe({"data": "MUTAG"}), dataset, folder, output)
     record = score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=all_cores())
     write_file(folder / "embeddings.npz", as_npz(trained.embed(dataset).numpy(), dataset))
     output.say(f"Embeddings: {folder / 'embeddings.npz'}. Learned augmentations: {folder / 'policy.png'}")

@@ -8,22 +8,16 @@ from typing import Any, TypeVar
 
 from joao.errors import UserError
 from joao.files import write_file
+from joao.reporting import costs, objectives, pairs, strengths
 from joao.reporting import ogb as of_ogb
-from joao.reporting import pairs
 from joao.reporting import semi_supervised as few_labels
 from joao.reporting import transfer as of_transfer
-from joao.reporting.costs import HEADER as COST_HEADER
-from joao.reporting.costs import cost_lines
 from joao.reporting.evidence import read_evidence
 from joao.reporting.findings import Findings, findings_of
 from joao.reporting.learned import learned_markdown
 from joao.reporting.markup import Section, as_html, as_latex, as_markdown, body
-from joao.reporting.objectives import HEADER as OBJECTIVE_HEADER
-from joao.reporting.objectives import objective_lines
 from joao.reporting.overview import Overview
 from joao.reporting.records import READERS, read_records
-from joao.reporting.strengths import HEADER as STRENGTH_HEADER
-from joao.reporting.strengths import strength_lines
 from joao.reporting.tables import NAMES, OBJECTIVES, markdown
 from joao.reporting.times import Times
 from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
@@ -62,14 +56,14 @@ def write_results(records: Path) -> Overview:
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
     summary = overview(of_paper, _left_open())
     _write_table(records, "unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
-    costs = COSTS + markdown(COST_HEADER, cost_lines(found)) + "\n"
-    _write(records / "costs.md", "What the rows of the unsupervised table cost", "unsupervised", costs)
-    compared = objective_lines(found)
+    text = COSTS + markdown(costs.HEADER, costs.cost_lines(found)) + "\n"
+    _write(records / "costs.md", "What the rows of the unsupervised table cost", "unsupervised", text)
+    compared = objectives.objective_lines(found)
     if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
-        text = markdown(OBJECTIVE_HEADER, compared) + "\n"
+        text = markdown(objectives.HEADER, compared) + "\n"
         _write(records / "objectives.md", "Objectives of two views, without and with JOAO", "objectives", text)
-    if strengths := strength_lines(found):
-        text = markdown(STRENGTH_HEADER, strengths) + "\n"
+    if learned := strengths.strength_lines(found):
+        text = markdown(strengths.HEADER, learned) + "\n"
         _write(records / "strengths.md", "Strengths that are learned, beside 0.2", "unsupervised", text)
     _write_unless_empty(records / "learned.md", DRAWN, "unsupervised", learned_markdown(found))
     return summary
