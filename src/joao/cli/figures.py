@@ -36,13 +36,7 @@ def figure_2(
     missing = [cell for cell in wanted if not is_done(cell, out)]
     output.say(to_do(len(wanted), "pre-trainings", len(missing), f"Records: {out}"))
     done = compute_missing(missing, place(out, data_root, device, jobs))
-    follow(
-        output,
-        "pre-trainings",
-        len(missing),
-        done,
-        lambda cell: f"{cell.dataset} gamma {cell.gamma:g} seed {cell.seed}",
-    )
+    follow(output, "pre-trainings", len(missing), done, str)
     records = [read_record(cell.path(out)) for cell in wanted]
     heading = "# JOAO for several gamma\n\nMade from records by `joao reproduce figure-2`; not to be edited.\n\n"
     write_file(out / "table.md", heading + gamma_markdown(records))

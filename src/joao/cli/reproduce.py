@@ -21,11 +21,6 @@ UNSUPERVISED = Path("results/unsupervised")
 app = typer.Typer(help="Make the paper's tables and figures again.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Make the paper's tables and figures again."""
-
-
 @app.command("unsupervised")
 def unsupervised(
     only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all eight")] = "",

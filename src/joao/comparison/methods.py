@@ -79,11 +79,6 @@ def missing_package(name: str) -> str | None:
     return BASELINES[name].missing_package() if name in BASELINES else None
 
 
-def is_pretraining(name: str) -> bool:
-    """Whether an encoder is trained."""
-    return name in METHODS
-
-
 def is_kernel(name: str) -> bool:
     """Whether its rows are the feature map of a graph kernel."""
     return name in BASELINES and BASELINES[name].kernel

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import CHEAP, is_pretraining, settings_of
+from joao.comparison.methods import CHEAP, settings_of
 from joao.comparison.processes import Done, in_own_processes, in_this_process
 from joao.comparison.summary import rows, verdict_of
 from joao.comparison.work import Task
@@ -22,6 +22,7 @@ from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.files import check_new, write_json
+from joao.recipe import METHODS
 from joao.scoring import TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.training.device import pick_device
 
@@ -157,7 +158,7 @@ def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
 
 
 def _kind_of(name: str) -> str:
-    if is_pretraining(name):
+    if name in METHODS:
         return "pre-trained"
     return "cheap baseline" if name in CHEAP else "baseline"
 

@@ -70,26 +70,17 @@ def read_evidence(results: Path) -> Evidence:
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
     in_table = set(semi_supervised.cells("strength"))
     ablation = [record for record in few if semi_supervised.Cell(**record["cell"]) in in_table]
+    of_ogb = {
+        f"{dataset}, {rate} %": figures
+        for rate in RATES
+        for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
+    }
     return Evidence(
-        unsupervised=Table(
-            _scores(_of_folds(frozen, name_of)), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)
-        ),
+        unsupervised=Table(_scores(frozen, name_of), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)),
         few_labels={rate: _few_labels(few, rate) for rate in RATES},
-        strength=Table(_scores(_of_folds(ablation, column_of)), _paper_of_strength()),
-        transfer=Table(
-            _scores(_of_seeds(found["transfer"], name_of)),
-            _papers(paper.transfer),
-            one_pretraining=True,
-        ),
-        ogb=Table(
-            _scores(_of_seeds(found["ogb"], column_of)),
-            {
-                f"{dataset}, {rate} %": figures
-                for rate in RATES
-                for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
-            },
-            one_pretraining=True,
-        ),
+        strength=Table(_scores(ablation, column_of), _paper_of_strength()),
+        transfer=Table(_scores(found["transfer"], name_of), _papers(paper.transfer), one_pretraining=True),
+        ogb=Table(_scores(found["ogb"], column_of), of_ogb, one_pretraining=True),
         shares={"unsupervised": _shares(frozen), "semi-supervised": _shares(ten)},
         agreements=pairs.agreements(few),
     )
@@ -105,47 +96,38 @@ def column_of(cell: Mapping[str, Any]) -> str:
     return f"{cell['dataset']}, {cell['label_rate']} %"
 
 
-Score = tuple[str, str, int, float, str]  # column, method, seed, score in percent, hash of the split
-Column = Callable[[Mapping[str, Any]], str]
-
-
-def _of_folds(records: Iterable[Mapping[str, Any]], column: Column) -> Iterable[Score]:
-    """Of records of one seed each: the mean over its folds."""
-    for record in records:
-        cell, part = record["cell"], record["scores"]
-        if "partitions" in part:
-            accuracies, split = part["partitions"][0]["accuracies"], part["partitions"][0]["fold_hash"]
-        else:
-            accuracies, split = part["accuracy"], record["split_hash"]
-        yield column(cell), cell["method"], cell["seed"], 100 * float(np.mean(accuracies)), split
-
-
-def _of_seeds(records: Iterable[Mapping[str, Any]], column: Column) -> Iterable[Score]:
-    """Of records of all seeds."""
-    for record in records:
-        scores = record["scores"]
-        for seed, score in zip(scores["seed"], scores["test"], strict=True):
-            yield column(record["cell"]), record["cell"]["method"], seed, 100 * float(score), record["split_hash"]
-
-
-def _scores(found: Iterable[Score]) -> Scores:
-    """By column, method and seed; the scores of a seed must be of one split."""
+def _scores(records: Iterable[Mapping[str, Any]], column: Callable[[Mapping[str, Any]], str]) -> Scores:
+    """By column, method and seed, in percent; the scores of a seed must be of one split."""
     scores: Scores = {}
     splits: dict[tuple[str, int], str] = {}
-    for column, method, seed, score, split in found:
-        if splits.setdefault((column, seed), split) != split:
-            raise UserError(
-                f"records: those of {method} on {column}, seed {seed}, have another split than other methods'. "
-                "Remove the older and compute it again."
-            )
-        scores.setdefault(column, {}).setdefault(method, {})[seed] = score
+    for record in records:
+        place, method = column(record["cell"]), record["cell"]["method"]
+        for seed, score, split in _by_seed(record):
+            if splits.setdefault((place, seed), split) != split:
+                raise UserError(
+                    f"records: those of {method} on {place}, seed {seed}, have another split than other methods'. "
+                    "Remove the older and compute it again."
+                )
+            scores.setdefault(place, {}).setdefault(method, {})[seed] = 100 * float(score)
     return scores
+
+
+def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
+    """Seed, score and hash of the split: of a record of all seeds, or of one, with the mean over its folds."""
+    scores = record["scores"]
+    if "test" in scores:
+        return [(seed, score, record["split_hash"]) for seed, score in zip(scores["seed"], scores["test"], strict=True)]
+    if "partitions" in scores:
+        accuracies, split = scores["partitions"][0]["accuracies"], scores["partitions"][0]["fold_hash"]
+    else:
+        accuracies, split = scores["accuracy"], record["split_hash"]
+    return [(record["cell"]["seed"], float(np.mean(accuracies)), split)]
 
 
 def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
     own = [record for record in records if record["cell"]["label_rate"] == rate]
     return Table(
-        _scores(_of_folds(own, name_of)),
+        _scores(own, name_of),
         _papers(partial(paper.semi_supervised, label_rate=rate)),
         _ranks(partial(paper.semi_supervised_rank, label_rate=rate)),
     )

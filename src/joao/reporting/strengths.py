@@ -16,11 +16,7 @@ HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy 
 def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A line for each data set that has records of both, and their averages over these sets, under :data:`HEADER`."""
     found = {(row.dataset, row.method): row for row in rows(records)}
-    sets = [
-        each
-        for each in dict.fromkeys(dataset for dataset, _ in found)
-        if {(each, FIXED), (each, LEARNED)} <= set(found)
-    ]
+    sets = [dataset for dataset, method in found if method == FIXED and (dataset, LEARNED) in found]
     lines = []
     for dataset in sets:
         lines.append([dataset, *over(records, found[dataset, FIXED], found[dataset, LEARNED])])

@@ -32,6 +32,9 @@ class Cell:
     gamma: float
     seed: int
 
+    def __str__(self) -> str:
+        return f"{self.dataset} gamma {self.gamma:g} seed {self.seed}"
+
     def path(self, records: Path) -> Path:
         """Where its record lies."""
         return records / self.dataset / f"gamma-{self.gamma:g}-{self.seed}.json"
