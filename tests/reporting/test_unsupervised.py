@@ -8,9 +8,7 @@ from joao.errors import UserError
 from joao.evaluation.statistics import paired_gain
 from joao.reporting.paper import Published
 from joao.reporting.results import write_results
-from joao.reporting.tables import NAMES, markdown, with_deviation
 from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
-from joao.reproduce.unsupervised import REFERENCES, grid
 
 
 def record(method, seed, accuracies, dataset="MUTAG", fold_hash=None, inductive=False):
@@ -92,19 +90,6 @@ def test_overview_by_hand():
         ["GraphCL (rule pool)", "65.0 (86.8, -21.8) [1]", "", "", "2.0 (2.6)"],
         ["JOAO", "**85.0** (87.3, -2.3) [1]", "**75.0** (78.1, -3.1) [1]", "80.0 (82.7, -2.7)", "1.0 (3.3)"],
     ]
-
-
-def test_every_method_of_the_table_has_a_name():
-    assert set(NAMES) >= {*REFERENCES, *grid()["methods"]}
-
-
-def test_deviation():
-    assert with_deviation(87.5, 1.0) == "87.50 ± 1.00"
-    assert with_deviation(87.5, None) == "87.50"
-
-
-def test_markdown():
-    assert markdown(["a", "b"], [["1", "2"], ["3", ""]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 |  |"
 
 
 def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):

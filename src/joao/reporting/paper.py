@@ -80,8 +80,7 @@ def unsupervised_rank(method: str) -> float | None:
     >>> unsupervised_rank("infograph")
     3.0
     """
-    rank: float | None = _results()["unsupervised"].get(ROWS.get(method, ""), {}).get("rank")
-    return rank
+    return _rank(_results()["unsupervised"], method)
 
 
 def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:
@@ -99,10 +98,7 @@ def semi_supervised_rank(method: str, label_rate: int) -> float | None:
     >>> semi_supervised_rank("joaov2", 10)
     1.8
     """
-    rank: float | None = (
-        _results()["semi_supervised"].get(str(label_rate), {}).get(ROWS.get(method, ""), {}).get("rank")
-    )
-    return rank
+    return _rank(_results()["semi_supervised"].get(str(label_rate), {}), method)
 
 
 def transfer(method: str, dataset: str) -> Published | None:
@@ -131,6 +127,11 @@ def strength(method: str, dataset: str, strength: float) -> Published | None:
     """
     cell = _results()["strength"].get(dataset, {}).get(str(strength), {}).get(ROWS.get(method, ""))
     return None if cell is None else Published(**cell)
+
+
+def _rank(table: dict[str, Any], method: str) -> float | None:
+    rank: float | None = table.get(ROWS.get(method, ""), {}).get("rank")
+    return rank
 
 
 def _cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:
