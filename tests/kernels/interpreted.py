@@ -9,7 +9,7 @@ import torch
 from joao.augmentations import EdgePerturb, Subgraph
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
-from joao.kernels import _triton, _triton_dual
+from joao.kernels import _triton
 from joao.kernels.first_passage import swept
 from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
@@ -167,7 +167,7 @@ def svm_dual():
     matrix = torch.tensor([0, 1, 1, 0])
     bound = torch.tensor([0.01, 1.0, 100.0, 10.0], dtype=torch.float64)
     problems = Problems(kernels, matrix, rows[matrix], sign[matrix], bound)
-    for found, expected in zip(_triton_dual.solve_duals(problems), stepped_duals(problems), strict=True):
+    for found, expected in zip(_triton.solve_duals(problems), stepped_duals(problems), strict=True):
         assert torch.equal(found, expected)
 
 
