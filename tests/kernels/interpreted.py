@@ -59,8 +59,7 @@ def first_passage():
     _, given = batch()
     start = 50 * torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
     waiting = torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
-    edges = given.source, given.target, given.first_edge, given.first_node
-    found = _triton.first_passage(*edges, start, waiting, given.most_edges)
+    found = _triton.first_passage(given, start, waiting)
     assert torch.equal(found, swept(given.source, given.target, start, waiting))
 
 

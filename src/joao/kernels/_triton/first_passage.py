@@ -5,22 +5,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from joao.padded import PaddedBatch
 
-def first_passage(
-    source: Tensor,
-    target: Tensor,
-    first_edge: Tensor,
-    first_node: Tensor,
-    start: Tensor,
-    waiting: Tensor,
-    most_edges: int,
-) -> Tensor:
+
+def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:
+    """See :func:`joao.kernels.first_passage.first_passage`."""
     # Non-negative numbers of type float64 are in the order of their bits as int64, which atomics can compare.
     time = start.clone().view(torch.int64)
-    edges = min(1024, max(64, triton.next_power_of_2(most_edges)))
-    _first_passage[(first_node.numel() - 1,)](
-        source, target, first_edge, first_node, time, waiting, EDGES=edges, num_warps=max(2, edges // 128)
-    )
+    edges = min(1024, max(64, triton.next_power_of_2(batch.most_edges)))
+    graphs = batch.source, batch.target, batch.first_edge, batch.first_node
+    _first_passage[(batch.num_graphs,)](*graphs, time, waiting, EDGES=edges, num_warps=max(2, edges // 128))
     return time.view(torch.float64)
 
 

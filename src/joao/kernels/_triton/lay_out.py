@@ -18,9 +18,8 @@ def lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: P
         (store.x, store.source, store.target, store.reverse_edge),
         (store.first_node, store.first_edge, store.edge_of_node),
         (batch.x, batch.source, batch.target, batch.reverse_edge),
-        (batch.first_node, batch.first_edge, batch.keep, batch.graph_of_node),
+        (batch.first_node, first_edge_of_graph, batch.first_edge, batch.keep, batch.graph_of_node),
         graphs,
-        first_edge_of_graph,
         (graphs.numel(), batch.num_nodes, batch.num_edges, width),
         ITEMS=ITEMS,
         SHARES=SHARES,
@@ -30,22 +29,13 @@ def lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: P
 
 @triton.jit
 def _lay_out(
-    packed,
-    offsets,
-    batch,
-    marks,
-    graphs,
-    first_edge_of_graph,
-    sizes,
-    ITEMS: tl.constexpr,
-    SHARES: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    packed, offsets, batch, marks, graphs, sizes, ITEMS: tl.constexpr, SHARES: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """A program is a share of a graph; behind the last graph, of the room left over."""
     from_x, from_source, from_target, from_reverse = packed
     from_first_node, from_first_edge, edge_of_node = offsets
     x, source, target, reverse = batch
-    first_node, first_edge, keep, graph_of_node = marks
+    first_node, first_edge_of_graph, first_edge, keep, graph_of_node = marks
     num_graphs, num_nodes, num_edges, width = sizes
     graph, share = tl.program_id(0), tl.program_id(1) * ITEMS
     each = tl.arange(0, ITEMS)

@@ -8,18 +8,18 @@ import triton.language as tl
 from torch import Tensor
 
 from joao.kernels._triton.tiles import ROWS, columns_of, columns_of_tile, stride_of
+from joao.padded import PaddedViews
 
 
-def neighbour_sum(
-    x: Tensor, source: Tensor, first_edge: Tensor, dtype: torch.dtype, weight: Tensor | None = None
-) -> Tensor:
+def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None) -> Tensor:
     """``(V, N, d)`` each node and its neighbours, added up; ``weight`` ``(V, N)`` of both ends are factors."""
     num_views, num_nodes, width = x.shape
     summed = torch.empty_like(x, dtype=dtype)
     columns = min(512, triton.next_power_of_2(width))
     shape = {"COLUMNS": columns, "EDGES": max(2, min(16, 512 // columns)), "num_warps": max(1, min(4, columns // 64))}
     grid = num_views * num_nodes, triton.cdiv(width, columns)
-    _neighbour_sum[grid](x, source, first_edge, weight, summed, num_nodes, source.shape[1], width, **shape)
+    sizes = num_nodes, views.source.shape[1], width
+    _neighbour_sum[grid](x, views.source, views.first_edge, weight, summed, *sizes, **shape)
     return summed
 
 
