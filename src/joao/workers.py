@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 
 from joao.errors import UserError
 
@@ -36,14 +37,19 @@ def workers(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[Proc
             pool.shutdown(cancel_futures=True)
 
 
-def _begin(begin: Callable[[], None] | None) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if begin is not None:
-        begin()
-
-
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Called in a new process: it ends when the one that began it does, however that ended."""
     parent = multiprocessing.parent_process()
-    assert parent is not None
+    if parent is not None:  # there is one
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: BaseProcess) -> None:
     parent.join()
     os._exit(1)
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    end_with_parent()
+    if begin is not None:
+        begin()

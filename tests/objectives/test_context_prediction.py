@@ -72,9 +72,7 @@ def naive(near, far, centres, anchors):
     return total / len(centres)
 
 
-@pytest.mark.parametrize(
-    "hops_inner_outer", [(3, 2, 5), (1, 1, 1), (2, 1, 4), (3, 3, 3), (4, 2, 3), (10**9, 2, 10**9)]
-)
+@pytest.mark.parametrize("hops_inner_outer", [(3, 2, 5), (1, 1, 1), (2, 1, 4), (3, 3, 3), (4, 2, 3), (10**9, 2, 10**9)])
 @pytest.mark.parametrize("seed", range(4))
 def test_matches_breadth_first_search_and_the_equation(hops_inner_outer, seed, make_batch, generator):
     hops, inner, outer = hops_inner_outer
