@@ -21,6 +21,7 @@ LabelRate = Annotated[str, typer.Option(help="Percent, with commas between.", sh
 Records = Annotated[Path, typer.Option("--out", help="Folder of the records.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="all cores")]
 
+RUNS = Path("runs")
 Work = TypeVar("Work")
 
 
@@ -39,13 +40,13 @@ def rates(text: str) -> list[int]:
 
 
 def place(
-    out: Path, data_root: str | None, device: str, jobs: int | None, precision: str = "", encoders: Path = Path("runs")
+    out: Path, data_root: str | None, device: str, jobs: int | None, precision: str | None = None, encoders: Path = RUNS
 ) -> Where:
     """Where a table lies and what it is computed with; a precision that is given must be one that the device has."""
     from joao.reproduce.records import Where
     from joao.training.device import check_precision
 
-    if precision:
+    if precision is not None:
         check_precision(device, precision)
     return Where(out, data_root, device, precision or "32-true", jobs or all_cores(), encoders)
 

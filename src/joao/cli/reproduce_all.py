@@ -36,6 +36,7 @@ def everything(
     What cannot be done, as where data are absent, is told, and the next table begun. On a CPU, pre-training on millions
     of molecules (the part transfer) is left out unless it is named.
     """
+    from joao.cli.reproduce import app
     from joao.training.device import pick_device
 
     output = Output(quiet)
@@ -45,8 +46,6 @@ def everything(
     for name in chosen:
         if name not in PARTS:
             raise UserError(f"--parts {parts}: unknown part '{name}'. {nearest(name, list(PARTS))}")
-    from joao.cli.reproduce import app
-
     given = {"jobs": jobs, "device": device, "precision": precision, "data_root": data_root, "quiet": quiet}
     commands: dict[str | None, Any] = {command.name: command.callback for command in app.registered_commands}
     for name in [name for part in PARTS if part in chosen for name in PARTS[part]]:

@@ -80,7 +80,7 @@ def name_of(row: str) -> str:
     'JOAO, twins together'
     """
     method, variant = parted(row)
-    return ", ".join([NAMES.get(method, method), *([VARIANTS[variant]] if variant else [])])
+    return f"{NAMES.get(method, method)}, {VARIANTS[variant]}" if variant in VARIANTS else NAMES.get(row, row)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,20 +46,18 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             f"records: of encoders that were pre-trained on different molecules: {', '.join(corpora.values())}."
         )
     by_cell = {(record["cell"]["dataset"], record["cell"]["method"]): record for record in records}
-    result = []
-    for (dataset, method), record in by_cell.items():
-        result.append(
-            Row(
-                dataset=dataset,
-                method=method,
-                scores=[100 * score for score in record["scores"]["test"]],
-                last=[100 * score for score in record["scores"].get("last_test", ())],
-                gain=None if method == "none" else gain_on_one_split(record, by_cell.get((dataset, "none"))),
-                paper=transfer(method, dataset),
-                corpus=_corpus(record),
-            )
+    return [
+        Row(
+            dataset=dataset,
+            method=method,
+            scores=[100 * score for score in record["scores"]["test"]],
+            last=[100 * score for score in record["scores"].get("last_test", ())],
+            gain=None if method == "none" else gain_on_one_split(record, by_cell.get((dataset, "none"))),
+            paper=transfer(method, dataset),
+            corpus=_corpus(record),
         )
-    return result
+        for (dataset, method), record in by_cell.items()
+    ]
 
 
 def _corpus(record: Mapping[str, Any]) -> str:
