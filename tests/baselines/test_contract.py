@@ -160,3 +160,21 @@ def test_rows_do_not_tell_where_in_the_data_a_graph_stood(method):
     folds = StratifiedKFold(10, shuffle=True, random_state=0)
     right = cross_val_score(make_pipeline(StandardScaler(), SVC()), rows, in_second_half, cv=folds).mean()
     assert right < 0.56  # chance is 0.5, with a deviation of 0.016; 0.63 for sub2vec that reads graphs in their order
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("dgk", {"window": 0}, "DGK: window must be at least 1, got 0."),
+        ("graph2vec", {"min_count": 0}, "Graph2vec: min_count must be at least 1, got 0."),
+        ("graph2vec", {"iterations": -1}, "Graph2vec: iterations must be at least 0, got -1."),
+        ("histogram", {"max_degree": -1}, "Histogram: max_degree must be at least 0, got -1."),
+        ("ldp", {"bins": 0}, "LDP: bins must be at least 1, got 0."),
+        ("node2vec", {"walk_length": 0}, "Node2vec: walk_length must be at least 1, got 0."),
+        ("node2vec", {"epochs": 0}, "Node2vec: epochs must be at least 1, got 0."),
+        ("sub2vec", {"dimensions": 0}, "Sub2vec: dimensions must be at least 1, got 0."),
+    ],
+)
+def test_an_option_below_its_least_is_told(name, options, message):
+    with pytest.raises(UserError, match=f"^{message}$"):
+        BASELINES[name](**options)
