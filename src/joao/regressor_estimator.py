@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.metrics import r2_score
 from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.finetuned import Finetuned
-from joao.finetuned_estimator import FinetunedEstimator, as_numbers, task_names
+from joao.finetuned_estimator import FinetunedEstimator, with_tasks
 from joao.training.finetune import Finetune
 
 
@@ -75,9 +74,7 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         return float(np.mean(scores))
 
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
-        values = as_numbers(dataset, y)
-        names = task_names(y, values.shape[1])
-        return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
+        return with_tasks(dataset, y)
 
     def _kind(self, dataset: Dataset) -> str:
         return "numbers"
