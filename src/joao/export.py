@@ -20,6 +20,7 @@ from torch import Tensor
 
 from joao.classifier_estimator import JOAOClassifier
 from joao.data.features import CODES
+from joao.data.packed import header_of
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.estimator import JOAO
@@ -119,10 +120,8 @@ def _ordered(content: bytes) -> bytes:
     """The same file with its metadata in the order of their names: safetensors writes them in any order."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+    metadata = dict(sorted(header.pop("__metadata__").items()))
+    return header_of(metadata, header) + content[8 + size :]
 
 
 def _earlier_change(run: Path) -> float | None:

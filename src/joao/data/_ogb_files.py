@@ -149,7 +149,7 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
         found = {_bare(file.relative_to(path).as_posix()): file for file in path.glob("*/**/*.csv.gz")}
-        files = {name: Member(partial(_opened, file), file.stat().st_size) for name, file in found.items()}
+        files = {name: Member(partial(file.open, "rb"), file.stat().st_size) for name, file in found.items()}
         yield OgbFiles(path, _name_of(path.name), files)
         return
     with open_zip(path) as members:
@@ -168,10 +168,6 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
         yield OgbFiles(path, _name_of(known), inner)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _bare(name: str) -> str:

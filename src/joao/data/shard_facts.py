@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Facts:
-        """The reverse of :meth:`as_json`."""
+        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
         labels, attributes = fields["label_values"], fields["attributes"]
         return cls(
             **fields
@@ -165,9 +165,6 @@ class Facts:
                 "target_names": tuple(fields["target_names"]),
             }
         )
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from joao.data.form import KINDS
 from joao.data.shard_facts import Facts
-from joao.errors import UserError, shortly
+from joao.errors import UserError, believed
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
 FORMAT = 1
@@ -52,7 +52,11 @@ class Index:
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
         try:
-            told = json.loads(path.read_bytes())
+            content = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+        with believed(f"{path}: is damaged", "Pack the graphs again."):
+            told = json.loads(content)
             if int(told[FORMAT_KEY]) > FORMAT:
                 raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")
             index = cls(
@@ -65,13 +69,7 @@ class Index:
                 offsets=str(told["offsets"]),
             )
             index.check()
-            return index
-        except UserError:
-            raise
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(f"{path}: is damaged ({shortly(error)}). Pack the graphs again.") from error
+        return index
 
     def check(self) -> None:
         """Counts are counts, names are names of files here, and shards and facts agree."""
@@ -93,7 +91,7 @@ class Index:
             FORMAT_KEY: FORMAT,
             "name": self.name,
             "complete": self.complete,
-            "facts": None if self.facts is None else self.facts.as_json(),
+            "facts": None if self.facts is None else asdict(self.facts),
             "notices": list(self.notices),
             "origin": self.origin,
             "offsets": self.offsets,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from joao.data.packed import TYPES, from_code_points, read_header, type_in_memory
 from joao.data.shard_index import INDEX, OFFSETS, Index, ShardInfo, damage
-from joao.errors import UserError, shortly
+from joao.errors import UserError, believed, shortly
 
 NODE_ROWS = ("degrees", "node_labels", "node_attributes")
 EDGE_ROWS = ("source", "edge_attr")
@@ -123,7 +123,7 @@ class MappedRows:
         size = path.stat().st_size
         if size != told.bytes or metadata.get("checksum") != told.checksum:
             raise UserError(f"{path}: is not the shard that {INDEX} tells of. Copy or pack it again.")
-        try:
+        with believed(f"{path}: is damaged", "Copy or pack it again."):
             lengths = {"first_node": told.graphs, "first_edge": told.graphs}
             lengths |= dict.fromkeys(NODE_ROWS, told.nodes) | dict.fromkeys(EDGE_ROWS, told.edges)
             types = json.loads(metadata["about"])["types"]
@@ -135,8 +135,6 @@ class MappedRows:
             whole = ("U8", "U16", "U32")
             if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
                 raise ValueError("node numbers are not whole")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: is damaged ({shortly(error)}). Copy or pack it again.") from error
         last = max(entry["data_offsets"][1] for entry in entries.values())
         return entries, types, size - last
 

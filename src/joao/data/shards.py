@@ -25,9 +25,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data.base import Dataset, as_bytes, offsets_of
-from joao.data.form import check_codes
+from joao.data.form import check_molecules
 from joao.data.joining import joined
 from joao.data.packed import read_packed
 from joao.data.shard_facts import Facts
@@ -143,7 +142,10 @@ class Shards:
             featuriser=self.featuriser,
         )
         if self.kind == "molecules":
-            self._check_molecules(dataset)
+            try:
+                check_molecules(dataset)
+            except ValueError as error:
+                raise damage(self.folder, str(error)) from error
         vars(dataset)["degrees"] = degrees  # known already
         return dataset
 
@@ -201,13 +203,6 @@ class Shards:
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self)):
             raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
         return np.searchsorted(self._first_graph, numbers, side="right") - 1
-
-    def _check_molecules(self, dataset: Dataset) -> None:
-        try:
-            check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
-            check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
-        except ValueError as error:
-            raise damage(self.folder, str(error)) from error
 
 
 def _without_graphs(dataset: Dataset) -> Dataset:

@@ -78,17 +78,13 @@ def _files_of(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes]]]]:
     try:
         if path.is_dir():
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
-            yield {file.name: partial(_opened, file) for file in sorted(folder.iterdir()) if file.is_file()}
+            yield {file.name: partial(file.open, "rb") for file in sorted(folder.iterdir()) if file.is_file()}
         else:
             with open_zip(path) as members:
                 places = {PurePosixPath(name): member.open for name, member in members.items()}
                 yield {place.name: opens for place, opens in places.items() if "__MACOSX" not in place.parts}
     except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _name(path: Path, files: list[str]) -> str:
