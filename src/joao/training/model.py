@@ -64,7 +64,7 @@ class MomentumModel(nn.Module):
 
 
 class NodeModel(nn.Module):
-    """Encoder, and what an objective of nodes learns beside it. Call :func:`node_loss` rather than the model itself."""
+    """Encoder, and what an objective of nodes learns beside it."""
 
     def __init__(self, encoder: NodeEncoder, objective: NodeObjective) -> None:
         super().__init__()
@@ -73,13 +73,8 @@ class NodeModel(nn.Module):
         self.objective = objective
 
     def forward(self, generator: torch.Generator, *fields: Any) -> Tensor:
+        """``()`` the loss of the graphs of a batch, given as its fields."""
         return self.objective(self.encoder.encode_nodes, self.parts, GraphBatch(*fields), generator)
-
-
-def node_loss(model: nn.Module, batch: GraphBatch, generator: torch.Generator) -> Tensor:
-    """``()`` the loss of a :class:`NodeModel`."""
-    loss: Tensor = model(generator, *batch.fields)
-    return loss
 
 
 @contextmanager
