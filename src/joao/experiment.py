@@ -95,9 +95,9 @@ def pretrain(
     place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
     if not place.started:
         check_several(build_objective(recipe, own), fast)
-        options = {"folder": folder, "resume": resume, "device": device, "precision": precision, "fast": fast}
-        options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes, "own": own}
-        options |= {"devices": place.devices, "num_nodes": place.num_nodes}
+        options: dict[str, Any] = {"folder": folder, "resume": resume, "own": own, "device": device}
+        options |= {"precision": precision, "fast": fast, "devices": place.devices, "num_nodes": place.num_nodes}
+        options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
         pool = list(own.augmentations or build_pool(recipe))
         with telling(on_epoch, loggers, pool, folder) as tell:
             return _in_own_processes(place, recipe, dataset, tell, options)

@@ -75,10 +75,10 @@ def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), 
         jobs=max(1, min(work.jobs, len(smiles) // _WORTH_A_PROCESS)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
     )
+    rows = made.row_of_graph
 
     def of_graphs(texts: Sequence[str]) -> tuple[str, ...]:
-        is_all = made.row_of_graph is None or not texts
-        return tuple(texts) if is_all else tuple(texts[row] for row in made.row_of_graph.tolist())
+        return tuple(texts) if rows is None or not texts else tuple(texts[row] for row in rows.tolist())
 
     return replace(
         made,
