@@ -15,7 +15,6 @@ from joao.data.making import plain_label
 from joao.errors import UserError, shown
 from joao.finetuned import Finetuned
 from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, is_gap, with_tasks
-from joao.training.finetune import Finetune
 
 
 @dataclass(eq=False, repr=False)
@@ -109,10 +108,8 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         classes[graphs] = numbers
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain(present))))
 
-    def _kind(self, dataset: Dataset) -> str:
-        return "binary" if dataset.classes is None and dataset.targets is not None else "classes"
-
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
+        self.class_weight = "balanced" if finetuned.how.balanced else None
         if finetuned.kind == "binary":
             self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
         elif y is None:
@@ -125,10 +122,6 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         if self.class_weight not in ("balanced", None):
             raise UserError(f"JOAOClassifier: class_weight must be 'balanced' or None, got {self.class_weight!r}.")
         return self.class_weight == "balanced"
-
-    @classmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        return {"class_weight": "balanced" if how.balanced else None}
 
 
 def _of_each(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:

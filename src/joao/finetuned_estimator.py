@@ -40,7 +40,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
     tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
 
     Attributes:
-        kinds: of labels that it predicts, see :mod:`joao.finetuned`.
+        kinds: of labels that it predicts, see :mod:`joao.finetuned`; the last one is that of tasks.
         y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
@@ -80,7 +80,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             start,
             dataset,
             how,
-            kind=self._kind(dataset),
+            kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
             split="random",
             seed=seed,
             validation_share=checked(self.validation_share, float, f"{name}: validation_share"),
@@ -133,7 +133,6 @@ class FinetunedEstimator(GraphEstimator, ABC):
             device=device,
             precision=info.precision,
             fast=fast_of(info.fast, info.machine),
-            **cls._more_params(how),
         )
         loaded._keep(finetuned, None)
         loaded.y_has_rows_ = False
@@ -152,21 +151,15 @@ class FinetunedEstimator(GraphEstimator, ABC):
         """The graphs with the labels ``y`` and no others."""
 
     @abstractmethod
-    def _kind(self, dataset: Dataset) -> str:
-        """Which of the graphs' labels to learn, one of ``kinds``."""
-
-    @abstractmethod
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
-        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
+        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it.
+
+        A parameter that others do not have becomes the one that it was fine-tuned with.
+        """
 
     @abstractmethod
     def _is_balanced(self) -> bool:
         """Whether every class weighs the same."""
-
-    @classmethod
-    @abstractmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        """Further arguments of the constructor, as a loaded one was fine-tuned."""
 
     def _predicted(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` see :meth:`joao.finetuned.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""

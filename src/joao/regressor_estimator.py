@@ -13,7 +13,6 @@ from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.finetuned import Finetuned
 from joao.finetuned_estimator import FinetunedEstimator, with_tasks
-from joao.training.finetune import Finetune
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -76,15 +75,8 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
         return with_tasks(dataset, y)
 
-    def _kind(self, dataset: Dataset) -> str:
-        return "numbers"
-
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
         self.finetuned_ = finetuned
 
     def _is_balanced(self) -> bool:
         return False
-
-    @classmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        return {}

@@ -124,7 +124,9 @@ def _stamp(path: Path, options: str, least: int) -> bytes | None:
             return None
         digest = hashlib.sha256(_READERS + os.fsencode(path.name) + b"/" + options.encode())
         if any(file.suffix.lower() == ".graphml" for file in found):
-            digest.update(_networkx_version())
+            from importlib.metadata import version
+
+            digest.update(version("networkx").encode())
         for file in found:
             with file.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
@@ -137,12 +139,6 @@ def _stamp(path: Path, options: str, least: int) -> bytes | None:
 def _is_current(dataset: Dataset) -> bool:
     """Whether reading again, if that is possible, would give the same molecules."""
     return not dataset.featuriser or featuriser() in (None, dataset.featuriser)
-
-
-def _networkx_version() -> bytes:
-    from importlib.metadata import version
-
-    return version("networkx").encode()
 
 
 def _save(file: Path, stamp: bytes, dataset: Dataset) -> None:

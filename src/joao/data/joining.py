@@ -34,15 +34,12 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     rows = [len(dataset) + len(dataset.failures) for dataset in datasets]
     has_rows = any(dataset.failures for dataset in datasets)
     shifts = list(accumulate(rows, initial=0))[:-1]
+    alike = ("source", "target", "node_labels", "node_attributes", "edge_attr")
     return Dataset(
         name=first.name if name is None else name,
         first_node=offsets_of(_rows([np.diff(dataset.first_node) for dataset in datasets])),
         first_edge=offsets_of(_rows([np.diff(dataset.first_edge) for dataset in datasets])),
-        source=_rows([dataset.source for dataset in datasets]),
-        target=_rows([dataset.target for dataset in datasets]),
-        node_labels=_rows([dataset.node_labels for dataset in datasets]),
-        node_attributes=_rows([dataset.node_attributes for dataset in datasets]),
-        edge_attr=_rows([dataset.edge_attr for dataset in datasets]),
+        **{array: _rows([getattr(dataset, array) for dataset in datasets]) for array in alike},
         classes=_rows([_classes(dataset, class_names) for dataset in datasets]) if class_names else None,
         class_names=class_names,
         graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets])
