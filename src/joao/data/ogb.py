@@ -107,12 +107,12 @@ def _check_sizes(files: OgbFiles, num_nodes: Indices, num_edges: Indices) -> Non
             raise UserError(f"{files.path}: graph {graph} has {sizes[graph]} {what}.")
 
 
-def _room_for(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> dict[str, NDArray[Any]]:
+def _room_for(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> dict[str, Any]:
     """Arrays of the data set in the making, with room for both directions of all edges."""
     most, nodes = 2 * int(num_edges.sum()), int(num_nodes.sum())
     narrow = np.int16 if num_nodes.max() < 1 << 15 else np.int32
     try:
-        arrays: dict[str, NDArray[Any]] = {"source": np.empty(most, narrow), "target": np.empty(most, narrow)}
+        arrays: dict[str, Any] = {"source": np.empty(most, narrow), "target": np.empty(most, narrow)}
         if form.node_columns:
             arrays["node_labels"] = np.empty((nodes, form.node_columns), form.node_type)
         if form.edge_columns:
