@@ -44,6 +44,7 @@ class Shards:
         name: how messages and records call the graphs.
         facts: what is known of all of them.
         notices: what was changed on packing that their owner should know.
+        kind, featuriser: as :class:`Dataset` has them.
         fingerprint: a hash of the fingerprints of the shards; of a single one, its own.
 
     >>> import joao, networkx, tempfile
@@ -66,6 +67,7 @@ class Shards:
             raise UserError(f"{folder / INDEX}: is damaged (no graphs). Pack the graphs again.")
         self.folder, self.index, self.facts = folder, index, index.facts
         self.name, self.notices = index.name, index.notices
+        self.kind, self.featuriser = index.facts.kind, index.facts.featuriser
         own = [each.fingerprint for each in index.shards]
         self.fingerprint = own[0] if len(own) == 1 else hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]
         self._first_graph = np.array(list(accumulate((each.graphs for each in index.shards), initial=0)))
@@ -80,16 +82,6 @@ class Shards:
 
     def __len__(self) -> int:
         return self.facts.graphs
-
-    @property
-    def kind(self) -> str:
-        """As :class:`Dataset` has it."""
-        return self.facts.kind
-
-    @property
-    def featuriser(self) -> str:
-        """As :class:`Dataset` has it."""
-        return self.facts.featuriser
 
     @property
     def num_bytes(self) -> int:

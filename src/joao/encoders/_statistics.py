@@ -48,12 +48,9 @@ def remember(
     correction = (count / (count - 1)).to(of_variances[0].dtype)
     unbiased = [each * correction for each in variances]
     momentum = cast(float, norms[0].momentum)
-    if of_means[0].dim() == 2:
-        torch._foreach_lerp_(of_means, list(means), momentum)
-        torch._foreach_lerp_(of_variances, unbiased, momentum)
-        torch._foreach_add_(batches, 1)
-        return
-    for view in range(len(count)):
+    are_stacked = of_means[0].dim() == 2
+    views = [slice(None)] if are_stacked else [*range(len(count))]
+    for view in views:
         torch._foreach_lerp_(of_means, [each[view] for each in means], momentum)
         torch._foreach_lerp_(of_variances, [each[view] for each in unbiased], momentum)
-    torch._foreach_add_(batches, len(count))
+    torch._foreach_add_(batches, len(views))
