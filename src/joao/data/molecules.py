@@ -76,8 +76,6 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         for first, chunk in zip(first_rows, chunks, strict=False)
         for failure in chunk.failures
     )
-    has_failed = np.zeros(len(smiles), dtype=bool)
-    has_failed[[failure.row for failure in failures]] = True
     return Dataset(
         name="molecules",
         first_node=offsets_of(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
@@ -87,7 +85,7 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         node_labels=_joined(chunks, "atoms", np.zeros((0, 2), np.uint8)),
         edge_attr=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
         kind="molecules",
-        row_of_graph=np.flatnonzero(~has_failed) if failures else None,
+        row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
         featuriser=featuriser() or "",
     )
