@@ -36,12 +36,12 @@ class Index:
     """What stands in ``index.json``; ``origin`` tells of what and how it was packed, for whoever goes on with it."""
 
     name: str
-    origin: str
     complete: bool
     facts: Facts | None
-    shards: tuple[ShardInfo, ...] = ()
-    notices: tuple[str, ...] = ()
-    offsets: str = ""
+    notices: tuple[str, ...]
+    origin: str
+    offsets: str
+    shards: tuple[ShardInfo, ...]
 
     @property
     def num_failures(self) -> int:
@@ -87,16 +87,7 @@ class Index:
             raise ValueError(f"unknown kind {facts.kind!r}")
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            FORMAT_KEY: FORMAT,
-            "name": self.name,
-            "complete": self.complete,
-            "facts": None if self.facts is None else asdict(self.facts),
-            "notices": list(self.notices),
-            "origin": self.origin,
-            "offsets": self.offsets,
-            "shards": [vars(each) for each in self.shards],
-        }
+        return {FORMAT_KEY: FORMAT, **asdict(self)}
 
 
 def shard_name(number: int) -> str:
