@@ -243,9 +243,6 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         table = self.trained_.policy.over_strengths()
         return f"<p>Pre-trained on {what}. Probabilities of augmentation pairs:</p>{table._repr_html_()}"
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "trained_")
-
     def _recipe(self, kind: str = "graphs") -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         training = {name: value for name, value in training.items() if value is not None}

@@ -143,9 +143,6 @@ class FinetunedEstimator(GraphEstimator, ABC):
         copied.pretrained = self.pretrained  # a clone of it would have forgotten everything
         return copied
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "finetuned_")
-
     @abstractmethod
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
         """The graphs with the labels ``y`` and no others."""

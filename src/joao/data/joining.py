@@ -32,8 +32,11 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     class_names = _union(dataset.class_names for dataset in datasets)
     target_names = _union(dataset.target_names for dataset in datasets)
     rows = [len(dataset) + len(dataset.failures) for dataset in datasets]
-    has_rows = any(dataset.failures for dataset in datasets)
     shifts = list(accumulate(rows, initial=0))[:-1]
+    row_of_graph = [_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)]
+    has_failures = any(dataset.failures for dataset in datasets)
+    has_names = any(dataset.graph_names for dataset in datasets)
+    has_smiles = all(dataset.smiles or not len(dataset) for dataset in datasets)
     alike = ("source", "target", "node_labels", "node_attributes", "edge_attr")
     return Dataset(
         name=first.name if name is None else name,
@@ -42,18 +45,12 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
         **{array: _rows([getattr(dataset, array) for dataset in datasets]) for array in alike},
         classes=_rows([_classes(dataset, class_names) for dataset in datasets]) if class_names else None,
         class_names=class_names,
-        graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets])
-        if any(dataset.graph_names for dataset in datasets)
-        else (),
+        graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets]) if has_names else (),
         targets=_rows([_targets(dataset, target_names) for dataset in datasets]) if target_names else None,
         target_names=target_names,
         kind=first.kind,
-        smiles=_texts([dataset.smiles for dataset in datasets])
-        if all(dataset.smiles or not len(dataset) for dataset in datasets)
-        else (),
-        row_of_graph=_rows([_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)])
-        if has_rows
-        else None,
+        smiles=_texts([dataset.smiles for dataset in datasets]) if has_smiles else (),
+        row_of_graph=_rows(row_of_graph) if has_failures else None,
         failures=tuple(
             failure._replace(row=failure.row + shift)
             for dataset, shift in zip(datasets, shifts, strict=True)
