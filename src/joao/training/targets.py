@@ -112,20 +112,9 @@ class ClassTargets(Targets):
         return (weights * of_right).sum(1) / (weights * member.sum(1)).sum(1)
 
 
-@dataclass(frozen=True, eq=False)
-class _TaskTargets(Targets, ABC):
-    """Several tasks: ``values`` have a column for each, and so do the outputs."""
-
-    not_measured = float("nan")
-
-    @property
-    def num_outputs(self) -> int:
-        return self.values.shape[1]
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class BinaryTargets(_TaskTargets):
+class BinaryTargets(Targets):
     r"""Several tasks of yes or no: binary cross-entropy over all labels there are, and the mean ROC-AUC.
 
     Settled are the weights of no and yes, ``(2, T)``, as those of classes, task by task. The ROC-AUC is the mean over
@@ -135,7 +124,12 @@ class BinaryTargets(_TaskTargets):
         values: ``(G, T)`` 0 or 1; NaN where not measured.
     """
 
+    not_measured = float("nan")
     measure = "ROC-AUC"
+
+    @property
+    def num_outputs(self) -> int:
+        return self.values.shape[1]
 
     def settle(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train]
@@ -157,7 +151,7 @@ class BinaryTargets(_TaskTargets):
 
 @final
 @dataclass(frozen=True, eq=False)
-class NumberTargets(_TaskTargets):
+class NumberTargets(Targets):
     r"""Several tasks of numbers: the mean squared error, and less the root of it.
 
     Settled are mean and deviation, ``(2, T)``, of each task's labels. The model's outputs are numbers shifted and
@@ -168,7 +162,12 @@ class NumberTargets(_TaskTargets):
         values: ``(G, T)``; NaN where not measured.
     """
 
+    not_measured = float("nan")
     measure = "-RMSE"
+
+    @property
+    def num_outputs(self) -> int:
+        return self.values.shape[1]
 
     def settle(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train].double()
