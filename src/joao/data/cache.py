@@ -26,7 +26,7 @@ from joao.data.base import Dataset
 from joao.data.molecules import featuriser
 from joao.data.packed import pieces_of, read_if
 from joao.errors import UserError
-from joao.files import make_folder, write_file
+from joao.files import attempt, make_folder, write_file
 
 SMALLEST_SOURCE = 1 << 20  # bytes; less than that is read in a fraction of a second
 SMALLEST_TABLE = 1 << 14  # bytes of a table of molecules; making graphs of them takes longer
@@ -110,10 +110,8 @@ def sizes() -> dict[Path, int]:
 def clear() -> None:
     """Removes all packed data."""
     for file in sizes():
-        try:
+        with attempt(file, "cannot be removed"):
             file.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{file}: cannot be removed ({error.strerror}).") from error
 
 
 def _stamp(path: Path, options: str, least: int) -> bytes | None:

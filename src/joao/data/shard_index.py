@@ -10,6 +10,7 @@ from typing import Any
 from joao.data.form import KINDS
 from joao.data.shard_facts import Facts
 from joao.errors import UserError, believed
+from joao.files import attempt
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
 FORMAT = 1
@@ -51,10 +52,8 @@ class Index:
     @classmethod
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
-        try:
+        with attempt(path, "cannot be read"):
             content = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
         with believed(f"{path}: is damaged", "Pack the graphs again."):
             told = json.loads(content)
             if int(told[FORMAT_KEY]) > FORMAT:
