@@ -151,16 +151,11 @@ class Shards:
 
     def pieces(self) -> Iterator[Dataset]:
         """One shard after the other, read whole and checked, with labels and names; rows count from each shard's."""
-        for number in range(len(self.index.shards)):
-            yield self.shard(number)
-
-    def shard(self, number: int) -> Dataset:
-        """Shard ``number``, read whole and checked."""
-        told = self.index.shards[number]
-        dataset = read_packed(self.folder / told.file)
-        if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
-            dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
-        return replace(dataset, name=self.name)
+        for told in self.index.shards:
+            dataset = read_packed(self.folder / told.file)
+            if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
+                dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
+            yield replace(dataset, name=self.name)
 
     def whole(self) -> Dataset:
         """All graphs in memory, with labels and names, as they would have been read from the source."""

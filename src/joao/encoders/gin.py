@@ -64,8 +64,7 @@ class Gin(PaddedEncoder):
         for mlp, norm in zip(self.mlps, norms, strict=True):
             layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
             x = layers[-1].x
-        count = views.keep.sum(1, keepdim=True, dtype=torch.float64)
-        remember(norms, count, [layer.means for layer in layers], [layer.variances for layer in layers])
+        remember(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
         return torch.cat([layer.pooled for layer in layers], dim=2)
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders._statistics import Moments, normalised, remember_all
+from joao.encoders._statistics import Moments, normalised, remember
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
 from joao.errors import UserError
 from joao.graphs import GraphBatch
@@ -103,7 +103,7 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
             made = normalised(inside @ outer.weight.mT, views.keep, norms[number], moments)
             x = self._passed_on(made, number)
         if self.training:
-            remember_all(norms, views.keep, moments)
+            remember(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
 
     def _passed_on(self, x: Tensor, number: int) -> Tensor:
