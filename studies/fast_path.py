@@ -108,8 +108,8 @@ def page(record: dict[str, Any]) -> str:
         )
     header = ["data", "method", "trained", "seeds", "accuracy %", "record %", "difference"]
     text = (
-        f"Made by `{record['command']}`; not to be edited. Mean and deviation over seeds; the record is that of "
-        "`results/unsupervised`, trained on the plain path before the fast paths were made.\n\n"
+        f"Made by `{record['command']}`; not to be edited. Mean and deviation over seeds; the record is the "
+        "one that the unsupervised table had then, trained on the plain path before the fast paths were made.\n\n"
     )
     return "# Scores after the fast paths\n\n" + text + markdown(header, lines) + "\n"
 

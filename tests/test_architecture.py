@@ -26,6 +26,7 @@ LAYERS = (
         "shipped",
         "strengths",
         "toml_text",
+        "workers",
     ),
     ("padded",),
     ("kernels",),

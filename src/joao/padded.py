@@ -79,17 +79,8 @@ class PaddedBatch:
 
     def compact(self) -> GraphBatch:
         """The same graphs without what is left out; its shapes depend on the graphs."""
-        nodes = self.keep.nonzero().squeeze(1)
-        edges = (self.is_edge & self.keep[self.source] & self.keep[self.target]).nonzero().squeeze(1)
-        new_number = torch.cumsum(self.keep, 0) - 1
-        return GraphBatch(
-            x=self.x[nodes],
-            source=new_number[self.source[edges]],
-            target=new_number[self.target[edges]],
-            graph_of_node=self.graph_of_node[nodes],
-            num_graphs=self.num_graphs,
-            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
-        )
+        room = GraphBatch(self.x, self.source, self.target, self.graph_of_node, self.num_graphs, self.edge_attr)
+        return room.keep_nodes(self.keep)  # which the last node never is
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,10 +81,10 @@ def test_trying_a_named_convolution_out_leaves_it_in_training_mode_and_its_stati
     [
         ("GatConv", "torch-geometric has no convolution 'GatConv'. Did you mean 'GATConv'"),
         ("Linear", "torch-geometric has no convolution 'Linear'"),
-        ("GINConv", r"GINConv needs more than numbers of columns \(.*\). Give a function"),
-        ("GCN2Conv", r"GCN2Conv needs more than numbers of columns \(.*\). Give a function"),
-        ("ChebConv", r"ChebConv needs more than numbers of columns \(.*\). Give a function"),
-        ("AGNNConv", r"AGNNConv returned \(2, 3\) for \(2, 32\) nodes and columns. Give a function"),
+        ("GINConv", r"GINConv needs more than numbers of columns \(.*\). In Python, give .* a function"),
+        ("GCN2Conv", r"GCN2Conv needs more than numbers of columns \(.*\). In Python, give .* a function"),
+        ("ChebConv", r"ChebConv needs more than numbers of columns \(.*\). In Python, give .* a function"),
+        ("AGNNConv", r"AGNNConv returned \(2, 3\) for \(2, 32\) nodes and columns. In Python, give .* a function"),
     ],
 )
 def test_names_that_cannot_be_used_are_refused(name, message):

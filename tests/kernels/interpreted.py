@@ -9,7 +9,7 @@ import torch
 from joao.augmentations import EdgePerturb, Subgraph
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
-from joao.kernels import _triton, _triton_dual
+from joao.kernels import _triton
 from joao.kernels.first_passage import swept
 from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
@@ -59,8 +59,7 @@ def first_passage():
     _, given = batch()
     start = 50 * torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
     waiting = torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
-    edges = given.source, given.target, given.first_edge, given.first_node
-    found = _triton.first_passage(*edges, start, waiting, given.most_edges)
+    found = _triton.first_passage(given, start, waiting)
     assert torch.equal(found, swept(given.source, given.target, start, waiting))
 
 
@@ -167,7 +166,7 @@ def svm_dual():
     matrix = torch.tensor([0, 1, 1, 0])
     bound = torch.tensor([0.01, 1.0, 100.0, 10.0], dtype=torch.float64)
     problems = Problems(kernels, matrix, rows[matrix], sign[matrix], bound)
-    for found, expected in zip(_triton_dual.solve_duals(problems), stepped_duals(problems), strict=True):
+    for found, expected in zip(_triton.solve_duals(problems), stepped_duals(problems), strict=True):
         assert torch.equal(found, expected)
 
 

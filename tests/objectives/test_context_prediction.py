@@ -72,9 +72,7 @@ def naive(near, far, centres, anchors):
     return total / len(centres)
 
 
-@pytest.mark.parametrize(
-    "hops_inner_outer", [(3, 2, 5), (1, 1, 1), (2, 1, 4), (3, 3, 3), (4, 2, 3), (10**12, 2, 10**12)]
-)
+@pytest.mark.parametrize("hops_inner_outer", [(3, 2, 5), (1, 1, 1), (2, 1, 4), (3, 3, 3), (4, 2, 3), (10**9, 2, 10**9)])
 @pytest.mark.parametrize("seed", range(4))
 def test_matches_breadth_first_search_and_the_equation(hops_inner_outer, seed, make_batch, generator):
     hops, inner, outer = hops_inner_outer
@@ -180,6 +178,8 @@ def test_contexts_are_seen_by_a_copy_that_goes_its_own_way(make_batch, generator
         ({"inner": 4}, r"ContextPrediction: inner must be from 1 to hops \(3\), got 4\."),
         ({"hops": 0}, r"ContextPrediction: inner must be from 1 to hops \(0\), got 2\."),
         ({"outer": 1}, r"ContextPrediction: outer must be at least inner \(2\), got 1\."),
+        ({"hops": 2**63 - 1}, r"hops and outer must be at most 1000000000, got 9223372036854775807 and 5\."),
+        ({"outer": 10**9 + 1}, r"hops and outer must be at most 1000000000, got 3 and 1000000001\."),
     ],
 )
 def test_impossible_distances_are_refused(options, message):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +20,7 @@ from joao.benchmarks.workloads import make_workload
 from joao.memory import how_measured
 from joao.provenance import command, machine, versions
 from joao.training.device import make_fabric, matrix_products, pick_device
+from joao.workers import workers
 
 MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
 
@@ -78,7 +77,7 @@ def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(setting.threads)
     try:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with workers(1) as pool:
             return pool.submit(measure_setting, plan, setting).result()
     finally:
         os.environ.pop("OMP_NUM_THREADS")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from joao.comparison.work import Piece, Task, pieces, reason_of
 from joao.reproduce.processes import without_interrupts
 from joao.training.device import silence_lightning
+from joao.workers import end_with_parent
 
 
 class Done(NamedTuple):
@@ -81,6 +82,7 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
 def _work(task: Task, parent: Connection) -> None:
     """Sends every piece; at the end, None or why it failed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
+    end_with_parent()
     silence_lightning()
     try:
         for piece in pieces(task):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from joao.errors import UserError
+from joao.workers import workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,17 +35,8 @@ def in_chunks(
     if min(jobs, len(chunks)) <= 1:
         yield from _told(chunks, map(compute, chunks), on_chunk)
         return
-    # Not forked: the caller may have threads, whose locks a forked process would inherit locked.
-    with ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            yield from _told(chunks, pool.map(compute, chunks), on_chunk)
-        except BrokenProcessPool as error:
-            raise UserError(
-                f"one of {jobs} processes ended early. Is memory short? "
-                "In a script, calls with jobs belong under if __name__ == '__main__':. With jobs=1 there are none."
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with workers(min(jobs, len(chunks))) as pool:
+        yield from _told(chunks, pool.map(compute, chunks), on_chunk)
 
 
 def _told(

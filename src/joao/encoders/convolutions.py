@@ -11,6 +11,8 @@ from joao.encoders.base import NodeEncoder, check_layers, sum_nodes
 from joao.errors import UserError, nearest, shortly
 from joao.graphs import GraphBatch
 
+BY_HAND = "In Python, give Convolutions a function that makes it."
+
 
 @final
 class Convolutions(NodeEncoder):
@@ -83,12 +85,10 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
             found = _try_out(module, before, num_edge_features)
         except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
             raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({shortly(error)}). Give a function."
+                f"Convolutions: {name} needs more than numbers of columns ({shortly(error)}). {BY_HAND}"
             ) from error
         if found != (2, after):
-            raise UserError(
-                f"Convolutions: {name} returned {found} for {(2, after)} nodes and columns. Give a function."
-            )
+            raise UserError(f"Convolutions: {name} returned {found} for {(2, after)} nodes and columns. {BY_HAND}")
         return module
 
     return make

@@ -18,8 +18,7 @@ def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:
     if start.is_cuda:
         from joao.kernels import _triton
 
-        edges = batch.source, batch.target, batch.first_edge, batch.first_node
-        return _triton.first_passage(*edges, start, waiting, batch.most_edges)
+        return _triton.first_passage(batch, start, waiting)
     return swept(batch.source, batch.target, start, waiting)
 
 

@@ -92,7 +92,7 @@ class _GinLayer(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         with torch.autocast(device, enabled=False):
             weight_1, weight_2 = weight_1.to(dtype), weight_2.to(dtype)
-            summed = _triton.neighbour_sum(x, views.source, views.first_edge, dtype)
+            summed = _triton.neighbour_sum(x, views, dtype)
             hidden = _triton.add_and_relu(summed.flatten(0, 1) @ weight_1.T, bias_1)
             z = (hidden @ weight_2.T).view(*x.shape[:2], -1)
             y, means, variances = _triton.normalise(z, bias_2, views.keep, scale, shift, eps)
@@ -117,6 +117,6 @@ class _GinLayer(torch.autograd.Function):
         dx = None
         if ctx.needs_input_grad[0]:
             d_summed = (d_hidden @ weight_1).view_as(summed)
-            dx = _triton.neighbour_sum(d_summed, views.source, views.first_edge, summed.dtype)
+            dx = _triton.neighbour_sum(d_summed, views, summed.dtype)
         d_weight_1 = d_hidden.T @ summed.flatten(0, 1)
         return dx, None, d_weight_1, d_bias_1, dz.T @ hidden, d_bias_2, d_scale, d_shift, None

@@ -64,16 +64,13 @@ class _NeighbourSum(torch.autograd.Function):
         from joao.kernels import _triton
 
         ctx.views, ctx.weight = views, weight
-        return _triton.neighbour_sum(x.contiguous(), views.source, views.first_edge, x.dtype, weight)
+        return _triton.neighbour_sum(x.contiguous(), views, x.dtype, weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         from joao.kernels import _triton
 
-        views: PaddedViews = ctx.views
-        gradient = gradient.contiguous()
-        summed = _triton.neighbour_sum(gradient, views.source, views.first_edge, gradient.dtype, ctx.weight)
-        return summed, None, None
+        return _triton.neighbour_sum(gradient.contiguous(), ctx.views, gradient.dtype, ctx.weight), None, None
 
 
 class _GraphSum(torch.autograd.Function):

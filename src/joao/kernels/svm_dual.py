@@ -51,9 +51,9 @@ def solve_duals(problems: Problems) -> tuple[Tensor, Tensor]:
         :math:`\sum_i y_i \alpha_i k(x_i, x) - \rho`.
     """
     if problems.sign.is_cuda:
-        from joao.kernels import _triton_dual
+        from joao.kernels import _triton
 
-        alpha, gradient = _triton_dual.solve_duals(problems)
+        alpha, gradient = _triton.solve_duals(problems)
     else:
         alpha, gradient = stepped_duals(problems)
     return problems.sign * alpha, _offset(problems, alpha, gradient)

@@ -12,6 +12,8 @@ from joao.graphs import GraphBatch, places, rows
 from joao.objectives._pairs import binary_loss, full_precision, inner_products, means, random_numbers
 from joao.objectives.base import EncodeNodes, NodeObjective
 
+MOST = 10**9  # hops: what lies farther is not told apart from what cannot be reached
+
 
 @final
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class ContextPrediction(NodeObjective):
             raise UserError(f"ContextPrediction: inner must be from 1 to hops ({self.hops}), got {self.inner}.")
         if self.outer < self.inner:
             raise UserError(f"ContextPrediction: outer must be at least inner ({self.inner}), got {self.outer}.")
+        if max(self.hops, self.outer) > MOST:
+            raise UserError(
+                f"ContextPrediction: hops and outer must be at most {MOST}, got {self.hops} and {self.outer}."
+            )
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return copy.deepcopy(encoder)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 
 from joao.training.device import silence_lightning
+from joao.workers import workers
 
 Work = TypeVar("Work")
 
@@ -34,8 +35,7 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
         finally:
             torch.set_num_threads(threads)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
+    with workers(jobs, _begin) as pool:
         with without_interrupts():
             tasks = {pool.submit(compute, work): work for work in works}
         try:
@@ -46,8 +46,6 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
             for child in multiprocessing.active_children():  # what they have not finished is computed again
                 child.terminate()
             raise
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import socket
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from joao.errors import ProcessLost, UserError
 from joao.training.place import Place
+from joao.workers import end_with_parent
 
 PATIENCE = 3.0  # seconds in which the process that starts the others must have noticed that one of its own is gone
 
@@ -95,7 +95,7 @@ def _work(
     function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], parent: Connection
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     os.environ.update(environment)
     try:
         function(parent.send, *arguments)
@@ -107,10 +107,3 @@ def _work(
         parent.send(error)
     except Exception:
         parent.send(RuntimeError(f"process {environment['LOCAL_RANK']}:\n{traceback.format_exc()}"))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None  # or nobody had called
-    parent.join()
-    os._exit(1)

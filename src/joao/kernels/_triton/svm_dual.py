@@ -1,5 +1,3 @@
-"""The Triton form of :mod:`joao.kernels.svm_dual`. Only imported where tensors are on an NVIDIA GPU."""
-
 from __future__ import annotations
 
 import torch
