@@ -20,7 +20,8 @@ from joao.graphs import GraphBatch, GraphStore
 from joao.randomness import seeded, torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import batches_by_size, calibrate, shuffled_batches
+from joao.training.model import batches_by_size, calibrate
+from joao.training.order import cut
 from joao.training.recorder import Recorder
 from joao.training.rooms import Placed, Room, Rooms, as_seen_by, takes_fast_path, why_not_padded
 from joao.training.targets import ClassTargets, Targets
@@ -256,7 +257,7 @@ class Finetuning:
     ) -> float:
         self.classifier.train()
         self.loss_sum.zero_()
-        drawn = shuffled_batches(train.numel(), self.how.batch_size, batches)
+        drawn = cut(torch.randperm(train.numel(), generator=batches), self.how.batch_size)
         if frozen is not None:
             for places in drawn:
                 logits = self.classifier.classify(frozen[places.to(self.device)])

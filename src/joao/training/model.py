@@ -15,7 +15,7 @@ from joao.encoders import Encoder, NodeEncoder
 from joao.graphs import GraphBatch, Store
 from joao.heads import Heads
 from joao.objectives import NodeObjective
-from joao.training.order import Order, cut
+from joao.training.order import Order
 from joao.training.views import View
 
 
@@ -128,11 +128,6 @@ def calibrate(
     encoder.train(was_training)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-
-
-def shuffled_batches(num_graphs: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
-    """All graphs in a random order, cut into batches; a last batch of one graph joins its neighbour."""
-    return cut(torch.randperm(num_graphs, generator=generator), batch_size)
 
 
 def batches_by_size(store: Store, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
