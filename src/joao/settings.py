@@ -73,10 +73,11 @@ def _without_strengths(pool: Sequence[Any]) -> list[Any]:
     """The members of a pool, each name once and without its strength, which a method is to choose anew."""
     first = {_name(part): part for part in reversed(pool)}
     members = [first[name] for name in dict.fromkeys(map(_name, pool))]
-    return [
-        {key: value for key, value in part.items() if key != "strength"} if isinstance(part, Mapping) else part
-        for part in members
-    ]
+    return [_without(part, "strength") if isinstance(part, Mapping) else part for part in members]
+
+
+def _without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
 
 
 def _name(part: Any) -> Any:
