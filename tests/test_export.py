@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 
 import joao
 from joao import shipped as shipping
-from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
@@ -288,18 +287,7 @@ def test_the_lines_of_python_of_the_card_run(file, monkeypatch, tmp_path):
 
 
 def molecules(smiles):
-    made = featurise(smiles)
-    return Dataset(
-        name="some",
-        first_node=made.first_node,
-        first_edge=made.first_edge,
-        source=made.source,
-        target=made.target,
-        node_labels=made.atoms,
-        edge_attr=made.bonds,
-        kind="molecules",
-        featuriser=f"codes {FEATURISER}, made by hand",
-    )
+    return dataclasses.replace(featurise(smiles), name="some", featuriser=f"codes {FEATURISER}, made by hand")
 
 
 @pytest.fixture(scope="module")

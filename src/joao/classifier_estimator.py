@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from sklearn.metrics import accuracy_score
 from joao.data.base import Dataset
 from joao.data.making import plain_label
 from joao.errors import UserError, shown
-from joao.estimator import JOAO
 from joao.finetuned import Finetuned
-from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, as_numbers, is_gap, task_names
-from joao.training.finetune import Finetune
+from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, is_gap, with_tasks
 
 
+@dataclass(eq=False, repr=False)
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     """Learns the classes of graphs from few labels, starting from an encoder that was pre-trained without any.
 
@@ -35,14 +33,14 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
         patience: epochs without a better validation after which it stops; 0: never.
         frozen: whether the encoder stays as it is and only the linear layer behind it learns.
-        class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
-            task) or None.
         validation_share: of the graphs, held out at random to choose the epoch; of molecules, too, where
             ``joao finetune`` on tasks holds out whole scaffolds and, to test, a further part.
         random_state: seed of everything random; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
         fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
+        class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
+            task) or None.
 
     Attributes:
         classes_: the labels, ascending; probabilities are in this order. Of tasks, 0 and 1; the names of the tasks are
@@ -60,37 +58,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     """
 
     kinds = ("classes", "binary")
-
-    def __init__(
-        self,
-        pretrained: JOAO | str | Path | None = None,
-        *,
-        epochs: int = 100,
-        batch_size: int = 128,
-        learning_rate: float | None = None,
-        patience: int = 20,
-        frozen: bool = False,
-        class_weight: str | None = "balanced",
-        validation_share: float = 0.2,
-        random_state: int | None = 0,
-        device: str = "auto",
-        precision: str = "32-true",
-        fast: bool | None = None,
-    ) -> None:
-        super().__init__(
-            pretrained,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            patience=patience,
-            frozen=frozen,
-            validation_share=validation_share,
-            random_state=random_state,
-            device=device,
-            precision=precision,
-            fast=fast,
-        )
-        self.class_weight = class_weight
+    class_weight: str | None = field(default="balanced", kw_only=True)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` probabilities of the classes, in the order of ``classes_``; of tasks ``(G, T)``, those of a 1."""
@@ -133,19 +101,15 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
         if np.ndim(y) == 2:
-            values = as_numbers(dataset, y)
-            names = task_names(y, values.shape[1])
-            return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
+            return with_tasks(dataset, y)
         labels, graphs = _of_each(dataset, y)
         present, numbers = np.unique(labels, return_inverse=True)
         classes = np.full(len(dataset), -1)
         classes[graphs] = numbers
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain(present))))
 
-    def _kind(self, dataset: Dataset) -> str:
-        return "binary" if dataset.classes is None and dataset.targets is not None else "classes"
-
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
+        self.class_weight = "balanced" if finetuned.how.balanced else None
         if finetuned.kind == "binary":
             self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
         elif y is None:
@@ -158,10 +122,6 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         if self.class_weight not in ("balanced", None):
             raise UserError(f"JOAOClassifier: class_weight must be 'balanced' or None, got {self.class_weight!r}.")
         return self.class_weight == "balanced"
-
-    @classmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        return {"class_weight": "balanced" if how.balanced else None}
 
 
 def _of_each(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class UserError(ValueError):
@@ -64,6 +65,24 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+
+
+@contextmanager
+def believed(complaint: str, cure: str = "") -> Iterator[None]:
+    """Inside, sense is made of what anybody may have written; that there is none in it is told in one line.
+
+    >>> with believed("run.json: is damaged", "Copy it again."):
+    ...     int("seven")
+    Traceback (most recent call last):
+        ...
+    joao.errors.UserError: run.json: is damaged (invalid literal for int() with base 10: 'seven'). Copy it again.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{complaint} ({shortly(error)}). {cure}".rstrip()) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -95,11 +95,12 @@ def pretrain(
     place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
     if not place.started:
         check_several(build_objective(recipe, own), fast)
-        options = {"resume": resume, "device": device, "precision": precision, "fast": fast}
+        options: dict[str, Any] = {"folder": folder, "resume": resume, "own": own, "device": device}
+        options |= {"precision": precision, "fast": fast, "devices": place.devices, "num_nodes": place.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
         pool = list(own.augmentations or build_pool(recipe))
         with telling(on_epoch, loggers, pool, folder) as tell:
-            return _in_own_processes(place, recipe, dataset, folder, own, tell, options)
+            return _in_own_processes(place, recipe, dataset, tell, options)
     fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
     store = store_of(dataset, features)
@@ -179,26 +180,19 @@ def _begun(
 
 
 def _in_own_processes(
-    place: Place,
-    recipe: Recipe,
-    dataset: Dataset | Shards,
-    folder: Path | None,
-    own: OwnParts,
-    on_epoch: OnEpoch,
-    options: Mapping[str, Any],
+    place: Place, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
 ) -> Trained:
-    """:func:`pretrain` in new processes, of which this one tells."""
-    with TemporaryDirectory() as handed_over:
-        further = {"folder": folder, "own": own, "devices": place.devices, "num_nodes": place.num_nodes, **options}
-        arguments = recipe, dataset, further, Path(handed_over) / "run"
-        for epoch in in_processes(_one_process, arguments, place):
+    """:func:`pretrain` with ``options`` in new processes, of which this one tells."""
+    with TemporaryDirectory() as folder:
+        handed_over = Path(folder) / "run"
+        for epoch in in_processes(_one_process, (recipe, dataset, options, handed_over), place):
             on_epoch(epoch)
-        return load_run(arguments[-1], device=options["device"], encoder=own.encoder)
+        return load_run(handed_over, device=options["device"], encoder=options["own"].encoder)
 
 
 def _one_process(
-    send: Send, recipe: Recipe, dataset: Dataset | Shards, further: Mapping[str, Any], handed_over: Path
+    send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], handed_over: Path
 ) -> None:
-    trained = pretrain(recipe, dataset, on_epoch=send, **further)
-    if find_place(further["devices"], further["num_nodes"]).local_rank == 0:
+    trained = pretrain(recipe, dataset, on_epoch=send, **options)
+    if find_place(options["devices"], options["num_nodes"]).local_rank == 0:
         trained.save(handed_over)

@@ -19,7 +19,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from joao.classifier_estimator import JOAOClassifier
-from joao.data.features import CODES
+from joao.data.features import CODES, Features, make_store
+from joao.data.packed import header_of
 from joao.data.synthetic import random_graphs
 from joao.errors import UserError
 from joao.estimator import JOAO
@@ -119,10 +120,8 @@ def _ordered(content: bytes) -> bytes:
     """The same file with its metadata in the order of their names: safetensors writes them in any order."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+    metadata = dict(sorted(header.pop("__metadata__").items()))
+    return header_of(metadata, header) + content[8 + size :]
 
 
 def _earlier_change(run: Path) -> float | None:
@@ -174,13 +173,6 @@ def _made_graphs(trained: Trained) -> GraphStore:
     else:
         x = np.eye(info.num_features, dtype=np.int64)[random.integers(0, info.num_features, nodes)]
         attr = random.integers(0, 2, (edges, info.num_edge_features))
-    return GraphStore(
-        x=torch.from_numpy(x.astype(np.uint8)),
-        source=torch.from_numpy(graphs.source),
-        target=torch.from_numpy(graphs.target),
-        first_node=torch.from_numpy(graphs.first_node),
-        first_edge=torch.from_numpy(graphs.first_edge),
-        edge_attr=torch.from_numpy(attr.astype(np.uint8 if trained.encoder.codes else np.float32))
-        if attr.size
-        else None,
-    )
+    of_edges = torch.from_numpy(attr.astype(np.uint8 if trained.encoder.codes else np.float32)) if attr.size else None
+    store = make_store(graphs, Features("constant"))
+    return replace(store, x=torch.from_numpy(x.astype(np.uint8)), edge_attr=of_edges)

@@ -45,12 +45,19 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+@contextmanager
+def attempt(path: Path, failure: str) -> Iterator[None]:
+    """Inside, the system is asked for something; where it refuses, ``failure`` is told of ``path``, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: {failure} ({error.strerror}).") from error
+
+
 def make_folder(path: Path, mode: int = 0o777) -> None:
     """Makes a folder, and those above it, unless it is there; ``mode`` is for the folder itself, less the umask."""
-    try:
+    with attempt(path, "cannot be made"):
         path.mkdir(mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be made ({error.strerror}).") from error
 
 
 @contextmanager
@@ -59,10 +66,8 @@ def held(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    try:
+    with attempt(folder, "cannot be opened"):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be opened ({error.strerror}).") from error
     try:
         _lock(handle, folder)
         yield

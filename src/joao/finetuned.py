@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.data.base import Dataset
-from joao.errors import UserError
+from joao.errors import UserError, believed
 from joao.evaluation.tasks import task_figures
 from joao.options import checked_options
 from joao.randomness import seeded
@@ -41,6 +41,7 @@ from joao.training.targets import KINDS
 
 FILE = "finetune.json"
 FORMAT = 1
+_NOT_ONE = "{}: is damaged or not of a fine-tuning"
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     """A fine-tuned run, from its folder or the file it was exported to, ready to predict."""
     trained = load_run(folder, device=device, encoder=encoder)
     path, (kind, fields) = folder / FILE, _kind_and_fields(folder)
-    try:
+    with believed(_NOT_ONE.format(path)):
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
         tasks = tuple(str(each) for each in fields.get("tasks", ()))
         how = Finetune(**checked_options(Finetune, fields["settings"], f"{path}: settings"))
@@ -203,10 +204,6 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
         scores = dict(fields.get("scores", {}))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
     with seeded(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
     weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
@@ -225,15 +222,11 @@ def _kind_and_fields(folder: Path) -> tuple[str, dict[str, Any]]:
     path, text = folder / FILE, read_text(folder, FILE)
     if text is None:
         raise UserError(f"{folder}: has no classifier; make one with 'joao finetune {folder} DATA --out FOLDER'.")
-    try:
+    with believed(_NOT_ONE.format(path)):
         fields = json.loads(text)
         version, kind = fields["format"], str(fields.get("kind", "classes"))
         if version > FORMAT:
             raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: is damaged or not of a fine-tuning ({error}).") from error
     if kind not in KINDS:
         raise UserError(f"{path}: predicts {kind}, which this version of joao does not know.")
     return kind, fields

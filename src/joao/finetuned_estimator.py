@@ -6,19 +6,18 @@ import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.data.base import Dataset
 from joao.errors import UserError, shown
-from joao.estimator import JOAO, fast_of, graphs_of, tell, warn_of_unknown_labels
+from joao.estimator import JOAO, GraphEstimator, fast_of, graphs_of, tell, warn_of_unknown_labels
 from joao.finetuned import Finetuned, load_finetuned
 from joao.finetuning import finetune
 from joao.options import checked, checked_options
@@ -28,50 +27,39 @@ from joao.trained import Trained, initial, load_run
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 LOADED = "the run before fine-tuning"
+# Parameters of the estimators that are settings of the fine-tuning, by the same names.
+_SETTINGS = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
 NO_LABEL = "{}: y has no label: all of it is NaN, None or empty text. Fill some in."
 
 
-class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class FinetunedEstimator(GraphEstimator, ABC):
     """Fine-tunes the encoder of a run, or of a fitted :class:`joao.JOAO`.
 
     The graphs that choose the epoch are drawn at random, also of molecules; ``joao finetune`` splits molecules with
     tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
 
     Attributes:
-        kinds: of labels that it predicts, see :mod:`joao.finetuned`.
+        kinds: of labels that it predicts, see :mod:`joao.finetuned`; the last one is that of tasks.
         y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
-    kinds: tuple[str, ...]
-    finetuned_: Finetuned
-    y_has_rows_: bool
+    kinds: ClassVar[tuple[str, ...]]
+    finetuned_: Finetuned = field(init=False)
+    y_has_rows_: bool = field(init=False)
 
-    def __init__(
-        self,
-        pretrained: JOAO | str | Path | None = None,
-        *,
-        epochs: int = 100,
-        batch_size: int = 128,
-        learning_rate: float | None = None,
-        patience: int = 20,
-        frozen: bool = False,
-        validation_share: float = 0.2,
-        random_state: int | None = 0,
-        device: str = "auto",
-        precision: str = "32-true",
-        fast: bool | None = None,
-    ) -> None:
-        self.pretrained = pretrained
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.frozen = frozen
-        self.validation_share = validation_share
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.fast = fast
+    pretrained: JOAO | str | Path | None = None
+    _: KW_ONLY
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float | None = None
+    patience: int = 20
+    frozen: bool = False
+    validation_share: float = 0.2
+    random_state: int | None = 0
+    device: str = "auto"
+    precision: str = "32-true"
+    fast: bool | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along.
@@ -87,13 +75,12 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         seed = checked(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
-            notice = f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch."
-            tell(notice)
+            tell(f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch.")
         finetuned = finetune(
             start,
             dataset,
             how,
-            kind=self._kind(dataset),
+            kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
             split="random",
             seed=seed,
             validation_share=checked(self.validation_share, float, f"{name}: validation_share"),
@@ -140,17 +127,12 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         from_default = info.from_scratch and finetuned.trained.recipe == _default(info.seed, kind)
         loaded = cls(
             None if from_default else LOADED,
-            epochs=how.epochs,
-            batch_size=how.batch_size,
-            learning_rate=how.learning_rate,
-            patience=how.patience,
-            frozen=how.frozen,
+            **{name: getattr(how, name) for name in _SETTINGS},
             validation_share=info.validation_share,
             random_state=info.seed,
             device=device,
             precision=info.precision,
             fast=fast_of(info.fast, info.machine),
-            **cls._more_params(how),
         )
         loaded._keep(finetuned, None)
         loaded.y_has_rows_ = False
@@ -161,35 +143,20 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         copied.pretrained = self.pretrained  # a clone of it would have forgotten everything
         return copied
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.no_validation = True
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "finetuned_")
-
     @abstractmethod
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
         """The graphs with the labels ``y`` and no others."""
 
     @abstractmethod
-    def _kind(self, dataset: Dataset) -> str:
-        """Which of the graphs' labels to learn, one of ``kinds``."""
-
-    @abstractmethod
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
-        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
+        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it.
+
+        A parameter that others do not have becomes the one that it was fine-tuned with.
+        """
 
     @abstractmethod
     def _is_balanced(self) -> bool:
         """Whether every class weighs the same."""
-
-    @classmethod
-    @abstractmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        """Further arguments of the constructor, as a loaded one was fine-tuned."""
 
     def _predicted(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` see :meth:`joao.finetuned.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
@@ -228,8 +195,7 @@ class FinetunedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return values[:, 0] if values.shape[1] == 1 and not self.y_has_rows_ else values
 
     def _settings(self) -> Finetune:
-        names = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
-        given = {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in _SETTINGS}
         if self.learning_rate is None:
             given["learning_rate"] = usual_learning_rate(self.frozen)
         given |= {"balanced": self._is_balanced(), "standardise": True}
@@ -284,10 +250,13 @@ def is_gap(value: object) -> bool:
     return value is None or value is gap or value == ""
 
 
-def task_names(y: Any, num_tasks: int) -> tuple[str, ...]:
-    """What a table calls its columns, if they have names of their own, or else their numbers."""
-    names = tuple(map(str, getattr(y, "columns", range(num_tasks))))
-    return names if len({*names}) == num_tasks else tuple(map(str, range(num_tasks)))
+def with_tasks(dataset: Dataset, y: Any) -> Dataset:
+    """The graphs with the columns of ``y`` as tasks, by the names they have, each its own, or else their numbers."""
+    values = as_numbers(dataset, y)
+    numbers = range(values.shape[1])
+    names = tuple(map(str, getattr(y, "columns", numbers)))
+    names = names if len({*names}) == len(numbers) else tuple(map(str, numbers))
+    return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
 
 
 def as_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:

@@ -51,20 +51,17 @@ CATALOGUES: dict[str, dict[str, type[Any]]] = {
 # The paper's order of rows and columns.
 POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
+TWO_VIEWS = {"objective": "nt_xent", "heads": "shared_head"}
+
 # Objectives of nodes look at graphs as they are, unless a recipe says otherwise.
 ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
 
 METHODS: dict[str, dict[str, Any]] = {
-    "joao": {"objective": "nt_xent", "policy": "min_max", "heads": "shared_head"},
-    "joaov2": {"objective": "nt_xent", "policy": "min_max", "heads": "head_per_augmentation"},
-    "joao_strengths": {
-        "objective": "nt_xent",
-        "policy": "kullback_leibler",
-        "heads": "shared_head",
-        "strengths": [0.1, 0.2, 0.3],
-    },
-    "graphcl": {"objective": "nt_xent", "policy": "rule_pool", "heads": "shared_head"},
-    "uniform": {"objective": "nt_xent", "policy": "uniform", "heads": "shared_head"},
+    "joao": {**TWO_VIEWS, "policy": "min_max"},
+    "joaov2": {**TWO_VIEWS, "policy": "min_max", "heads": "head_per_augmentation"},
+    "joao_strengths": {**TWO_VIEWS, "policy": "kullback_leibler", "strengths": [0.1, 0.2, 0.3]},
+    "graphcl": {**TWO_VIEWS, "policy": "rule_pool"},
+    "uniform": {**TWO_VIEWS, "policy": "uniform"},
     "gae": {"objective": "edge_reconstruction", **ONE_VIEW},
     "edge_pred": {"objective": "edge_reconstruction", **ONE_VIEW},
     "infomax": {"objective": "infomax", **ONE_VIEW},

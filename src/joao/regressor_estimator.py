@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from sklearn.metrics import r2_score
 from joao.data.base import Dataset
 from joao.errors import UserError
 from joao.finetuned import Finetuned
-from joao.finetuned_estimator import FinetunedEstimator, as_numbers, task_names
-from joao.training.finetune import Finetune
+from joao.finetuned_estimator import FinetunedEstimator, with_tasks
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -75,19 +73,10 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         return float(np.mean(scores))
 
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
-        values = as_numbers(dataset, y)
-        names = task_names(y, values.shape[1])
-        return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
-
-    def _kind(self, dataset: Dataset) -> str:
-        return "numbers"
+        return with_tasks(dataset, y)
 
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
         self.finetuned_ = finetuned
 
     def _is_balanced(self) -> bool:
         return False
-
-    @classmethod
-    def _more_params(cls, how: Finetune) -> dict[str, Any]:
-        return {}

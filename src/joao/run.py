@@ -36,7 +36,7 @@ from torch import Tensor
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
 from joao.epoch_lines import epoch_of, line_of
-from joao.errors import JoaoNotice, NotWritten, UserError
+from joao.errors import JoaoNotice, NotWritten, UserError, believed
 from joao.files import make_folder, write_file, write_json
 from joao.recipe import Recipe, make_recipe, parsed_table
 from joao.tensor_files import read_tensors, write_tensors
@@ -132,7 +132,7 @@ class Run:
         text = read_text(folder, path.name)
         if text is None:
             raise UserError(f"{folder}: is not a run: it has no run.json. Make one with 'joao pretrain'.")
-        try:
+        with believed(f"{path}: is damaged or not of a run"):
             fields = json.loads(text)
             if fields["format"] > FORMAT:
                 raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
@@ -142,10 +142,6 @@ class Run:
             lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**fields, **lists})
             _check_info(info)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{path}: is damaged or not of a run ({error}).") from error
         if info.codes not in (0, FEATURISER):
             raise UserError(
                 f"{folder}: was trained with version {info.codes} of the codes of atoms and bonds; this joao "
@@ -162,13 +158,9 @@ class Run:
         path = self.folder / "metrics.jsonl"
         trained = self.recipe.training.epochs if self.info.pretrained else 0
         wanted = trained if num_epochs is None else num_epochs
-        try:
+        with believed(f"{path}: cannot be read"):
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [epoch_of(line, len(self.info.pool)) for line in lines]
-        except (ValueError, TypeError, RecursionError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{path}: cannot be read ({error}).") from error
         if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
         return metrics

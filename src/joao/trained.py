@@ -74,10 +74,9 @@ class Trained:
         store = make_store(dataset, self.info.features)
         if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
             store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
-        num_edge_features = store.num_edge_features
-        if self.encoder.uses_edge_attr and num_edge_features != self.info.num_edge_features:
+        if self.encoder.uses_edge_attr and store.num_edge_features != self.info.num_edge_features:
             raise UserError(
-                f"{dataset.name}: {num_edge_features} columns of edge attributes; the encoder was trained with "
+                f"{dataset.name}: {store.num_edge_features} columns of edge attributes; the encoder was trained with "
                 f"{self.info.num_edge_features}."
             )
         return store

@@ -103,10 +103,11 @@ def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joa
     write_table("new.csv", ["CCO", "", "c1ccccc1", "C1CC(", "CCN"])
     outcome = joao("predict", "tuned", "new.csv", "--out", "new.out.csv")
     assert outcome.code == 0
-    assert (
-        outcome.err
-        == "joao: note: new: 2 of 5 rows are no molecules and have blank rows. The first: line 3, '': empty\n"
+    assert outcome.err == (
+        "joao: note: new: 2 of 5 rows are no molecules and have blank rows, see new.out.csv.failures.csv. "
+        "The first: line 3, '': empty\n"
     )
+    assert [line[:3] for line in rows("new.out.csv.failures.csv")[1:]] == [["3", "m1", ""], ["5", "m3", "C1CC("]]
     assert outcome.out.splitlines()[0] == "new.out.csv: 3 molecules, 1 task, 2 blank rows."
     lines = rows("new.out.csv")[1:]
     assert [line[0] for line in lines] == ["m0", "m1", "m2", "m3", "m4"]

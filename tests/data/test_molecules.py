@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.molecules import FEATURISER, Failure, Molecules, featurise
+from joao.data.base import Dataset
+from joao.data.molecules import FEATURISER, Failure, featurise
 from joao.errors import UserError
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -95,22 +96,27 @@ def unpacked(molecules, number):
     nodes = slice(*molecules.first_node[number : number + 2])
     edges = slice(*molecules.first_edge[number : number + 2])
     ends = zip(molecules.target[edges].tolist(), molecules.source[edges].tolist(), strict=True)
-    bonds = map(tuple, molecules.bonds[edges].tolist())
-    return list(map(tuple, molecules.atoms[nodes].tolist())), [(*e, b) for e, b in zip(ends, bonds, strict=True)]
+    bonds = map(tuple, molecules.edge_attr[edges].tolist())
+    return list(map(tuple, molecules.node_labels[nodes].tolist())), [(*e, b) for e, b in zip(ends, bonds, strict=True)]
+
+
+def rows(molecules):
+    """Which SMILES the molecules are."""
+    return list(range(len(molecules))) if molecules.row_of_graph is None else molecules.row_of_graph.tolist()
 
 
 def assert_as_by_loop(smiles):
     molecules = featurise(smiles)
     with __import__("rdkit.rdBase").rdBase.BlockLogs():
         expected = {row: graph for row, text in enumerate(smiles) if (graph := by_loop(text)) is not None}
-    assert molecules.row.tolist() == list(expected)
+    assert rows(molecules) == list(expected)
     assert [failure.row for failure in molecules.failures] == [n for n in range(len(smiles)) if n not in expected]
-    for number, row in enumerate(molecules.row.tolist()):
+    for number, row in enumerate(rows(molecules)):
         assert unpacked(molecules, number) == expected[row], smiles[row]
     return molecules
 
 
-def assert_identical(one: Molecules, other: Molecules):
+def assert_identical(one: Dataset, other: Dataset):
     for name, value in vars(one).items():
         if isinstance(value, np.ndarray):
             assert value.dtype == getattr(other, name).dtype, name
@@ -122,16 +128,16 @@ def assert_identical(one: Molecules, other: Molecules):
 def test_a_molecule_written_out_by_hand():
     # 0 N, 1 C (counter-clockwise), 2 C, 3 C, 4 O; the double bond has a direction on either side
     molecules = featurise(["N[C@H](O)/C=C/C#N"])
-    assert molecules.atoms.tolist() == [[6, 0], [5, 2], [7, 0], [5, 0], [5, 0], [5, 0], [6, 0]]
+    assert molecules.node_labels.tolist() == [[6, 0], [5, 2], [7, 0], [5, 0], [5, 0], [5, 0], [6, 0]]
     assert (molecules.first_node.tolist(), molecules.first_edge.tolist()) == ([0, 7], [0, 12])
     assert molecules.target.tolist() == [0, 1, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6]
     assert molecules.source.tolist() == [1, 0, 2, 3, 1, 1, 4, 3, 5, 4, 6, 5]
     single, up, double, triple = [0, 0], [0, 1], [1, 0], [2, 0]
-    assert molecules.bonds.tolist() == [
+    assert molecules.edge_attr.tolist() == [
         single, single, single, up, single, up, double, double, up, up, triple, triple,
     ]  # fmt: skip
-    assert {molecules.atoms.dtype, molecules.bonds.dtype, molecules.source.dtype} == {np.dtype(np.uint8)}
-    assert repr(molecules) == "Molecules(1 molecules, 7 atoms, 0 failures)"
+    assert {molecules.node_labels.dtype, molecules.edge_attr.dtype, molecules.source.dtype} == {np.dtype(np.uint8)}
+    assert (repr(molecules), molecules.failures) == ("Dataset('molecules', 1 molecules, 7 nodes, 6 edges)", ())
 
 
 CODES = {1: "e34e2b72e7439888"}  # by the number of the featuriser
@@ -141,7 +147,7 @@ def test_other_codes_have_another_number():
     """Encoders, packed files and copies tell by FEATURISER whose codes they have: raise it where this fails."""
     smiles = ["N[C@H](O)/C=C/C#N", "C[C@@H](F)Cl", r"F\C=C/Br", "c1ccccc1S(=O)(=O)O", "[Na+].[Cl-]", "*[Pt]", "[2H]O"]
     made = featurise(smiles)
-    digest = hashlib.sha256(made.atoms.tobytes() + made.bonds.tobytes())
+    digest = hashlib.sha256(made.node_labels.tobytes() + made.edge_attr.tobytes())
     for array in (made.first_node, made.first_edge, made.source, made.target):
         digest.update(array.astype(np.int64).tobytes())
     assert CODES.get(FEATURISER) == digest.hexdigest()[:16]
@@ -151,11 +157,11 @@ def test_odd_molecules_are_as_by_loop():
     molecules = assert_as_by_loop(ODD)
     assert molecules.failures == ()
     assert (molecules.source.dtype, molecules.target.dtype) == (np.uint16, np.uint16)
-    kinds = Counter(map(tuple, molecules.bonds.tolist()))
+    kinds = Counter(map(tuple, molecules.edge_attr.tolist()))
     assert {kind for kind, _ in kinds} == {0, 1, 2, 3}
     assert {direction for _, direction in kinds} == {0, 1, 2}
-    assert set(molecules.atoms[:, 1].tolist()) == {0, 1, 2, 3}
-    assert {0, 117, 118} <= set(molecules.atoms[:, 0].tolist())
+    assert set(molecules.node_labels[:, 1].tolist()) == {0, 1, 2, 3}
+    assert {0, 117, 118} <= set(molecules.node_labels[:, 0].tolist())
 
 
 @pytest.mark.parametrize("text", ODD)
@@ -163,7 +169,7 @@ def test_a_molecule_does_not_depend_on_those_beside_it(text):
     alone = featurise([text])
     among = featurise(["CCO", text, "F/C=C/F", "C->[Fe]"])
     assert unpacked(alone, 0) == unpacked(among, 1)
-    assert alone.source.dtype == (np.uint16 if len(alone.atoms) > 256 else np.uint8)
+    assert alone.source.dtype == (np.uint16 if len(alone.node_labels) > 256 else np.uint8)
 
 
 @pytest.mark.parametrize(("num", "dtype"), [(256, np.uint8), (257, np.uint16)])
@@ -175,7 +181,7 @@ def test_node_numbers_are_as_narrow_as_the_largest_molecule_allows(num, dtype):
 def test_failures_say_why_and_nothing_is_logged(capfd):
     smiles = ["CCO", "", "C(", "C[Al](C)(C)(C)(C)(C)C", "  ", "c1cccc1", "O", "CC?", "[H]O[H]", "C" * 65537]
     molecules = featurise(smiles)
-    assert molecules.row.tolist() == [0, 6, 8]
+    assert rows(molecules) == [0, 6, 8]
     assert molecules.failures[:2] == (Failure(1, "", "empty"), Failure(2, "C(", "not SMILES"))
     reasons = [failure.reason for failure in molecules.failures[2:]]
     assert reasons[0] == "Explicit valence for atom # 1 Al, 7, is greater than permitted"
@@ -191,8 +197,13 @@ def test_nothing_and_nothing_readable():
         molecules = featurise(smiles)
         assert (len(molecules), len(molecules.failures)) == (0, len(smiles))
         assert (molecules.first_node.tolist(), molecules.first_edge.tolist()) == ([0], [0])
-        assert (molecules.atoms.shape, molecules.bonds.shape, molecules.source.shape) == ((0, 2), (0, 2), (0,))
-        assert molecules.first_node.dtype == molecules.row.dtype == np.int64
+        assert (molecules.node_labels.shape, molecules.edge_attr.shape, molecules.source.shape) == (
+            (0, 2),
+            (0, 2),
+            (0,),
+        )
+        assert molecules.first_node.dtype == np.int64
+        assert smiles == [] or molecules.row_of_graph.dtype == np.int64
 
 
 def test_processes_do_not_change_the_result():
@@ -202,12 +213,13 @@ def test_processes_do_not_change_the_result():
     assert_identical(one, featurise(smiles, jobs=2, on_chunk=told.append))
     assert sum(told) == len(smiles)
     assert [failure.row for failure in one.failures] == [row for row, text in enumerate(smiles) if text in ("", "C(")]
-    assert sorted([*one.row, *(failure.row for failure in one.failures)]) == list(range(len(smiles)))
+    assert sorted([*rows(one), *(failure.row for failure in one.failures)]) == list(range(len(smiles)))
 
 
-def test_the_bytes_are_those_of_the_arrays():
-    molecules = featurise(["CCO"])  # 3 atoms, 4 edges, 2 + 2 offsets, 1 row
-    assert molecules.num_bytes == 3 * 2 + 4 * (2 + 1 + 1) + 8 * (2 + 2 + 1)
+def test_arrays_take_no_more_bytes_than_needed():
+    molecules = featurise(["CCO", "?"])  # 3 atoms, 4 edges, 2 + 2 offsets, 1 row
+    arrays = [value for value in vars(molecules).values() if isinstance(value, np.ndarray)]
+    assert sum(array.nbytes for array in arrays) == 3 * 2 + 4 * (2 + 1 + 1) + 8 * (2 + 2 + 1)
 
 
 def test_without_rdkit_the_cure_is_told(monkeypatch):

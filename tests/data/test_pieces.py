@@ -68,7 +68,7 @@ def test_all_pieces_have_the_tasks_of_the_table(tmp_path):
     for piece in pieces:
         assert (piece.tasks, piece.ignored, piece.spoiled) == (whole.tasks, whole.ignored, whole.spoiled)
     assert [line for piece in pieces for line in piece.lines.tolist()] == whole.lines.tolist()
-    named = list(smiles_pieces(written(tmp_path, "m.csv"), 5, tasks=["late"]))
+    named = list(smiles_pieces(written(tmp_path, "m.csv"), 5, columns=Columns(tasks=["late"])))
     assert named[0].labels.shape == (5, 1)
     assert named[2].labels.tolist() == [[10.0], [11.0]]
 
@@ -83,7 +83,7 @@ def test_no_more_rows_are_held_than_a_piece_has(tmp_path, monkeypatch):
             yield row
 
     monkeypatch.setattr(smiles, "table_rows", counted)
-    pieces = smiles_pieces(path, 3, tasks=[])
+    pieces = smiles_pieces(path, 3, columns=Columns(tasks=[]))
     assert len(next(pieces)) == 3
     assert len(taken) == 4  # with the header
     next(pieces)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.smiles import MoleculeTable, read_smiles
+from joao.data.smiles import Columns, MoleculeTable, read_smiles
 from joao.errors import UserError
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -70,17 +70,17 @@ def test_a_name_is_preferred_in_the_order_of_the_list_not_of_the_columns(write):
 
 def test_columns_can_be_given(write):
     path = write("num,drug,key,a,b,text\n1,CCO,k1,1,,x\n2,O,k2,0,5,2\n")
-    table = read_smiles(path, smiles="drug", identifiers="key", tasks=("b", "a"))
+    table = read_smiles(path, Columns(smiles="drug", identifiers="key", tasks=("b", "a")))
     assert (table.smiles, table.identifiers, table.tasks) == (("CCO", "O"), ("k1", "k2"), ("b", "a"))
     assert cells(table) == [[None, 1], [5, 0]]
     assert table.ignored == ("num", "text")
-    assert read_smiles(path, smiles="drug", tasks=()).tasks == ()
+    assert read_smiles(path, Columns(smiles="drug", tasks=())).tasks == ()
 
 
 def test_a_task_that_was_never_measured_is_kept_only_where_it_was_named(write):
     path = write("smiles,a,b\nC,,1\nO,,0\n")
     assert (read_smiles(path).tasks, read_smiles(path).ignored) == (("b",), ("a",))
-    assert cells(read_smiles(path, tasks=("a", "b"))) == [[None, 1], [None, 0]]
+    assert cells(read_smiles(path, Columns(tasks=("a", "b")))) == [[None, 1], [None, 0]]
 
 
 def test_the_index_that_pandas_writes_is_no_task(write):
@@ -169,9 +169,9 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
     assert table.spoiled == {"z y": f"line {line} has '{cell}', not a number that a label can be"}
     assert len(table) == len(table.labels) == num_before + 3
     assert cells(table)[-3:] == [[None], [None], [5]]
-    assert read_smiles(path, tasks=["x"]).spoiled == {}
+    assert read_smiles(path, Columns(tasks=["x"])).spoiled == {}
     with pytest.raises(UserError, match=rf":{line}: column 'z y': '{cell}' is not a number .* Mend or empty the cell"):
-        read_smiles(path, tasks=["x", "z y"])
+        read_smiles(path, Columns(tasks=["x", "z y"]))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
 )
 def test_a_wrong_choice_is_told(write, options, message):
     with pytest.raises(UserError, match=message):
-        read_smiles(write("smiles,x,text\nC,1,a\n"), **options)
+        read_smiles(write("smiles,x,text\nC,1,a\n"), Columns(**options))
 
 
 def test_other_files_are_refused(write, tmp_path):

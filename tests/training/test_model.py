@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from joao.encoders import Gin
-from joao.training.model import batches_by_size, calibrate, embed, shuffled_batches
+from joao.training.model import batches_by_size, calibrate, embed
 
 
 @pytest.fixture
@@ -86,13 +86,3 @@ def test_calibration_does_not_change_weights(encoder, store, generator):
     calibrate(encoder, store, 5, generator())
     assert all(torch.equal(*pair) for pair in zip(encoder.parameters(), before, strict=True))
     assert all(parameter.grad is None for parameter in encoder.parameters())
-
-
-@pytest.mark.parametrize(
-    ("num_graphs", "batch_size", "sizes"),
-    [(12, 4, [4, 4, 4]), (13, 4, [4, 4, 5]), (14, 4, [4, 4, 4, 2]), (3, 2, [3]), (2, 9, [2]), (1, 2, [1])],
-)
-def test_a_last_batch_of_one_joins_its_neighbour(num_graphs, batch_size, sizes, generator):
-    batches = shuffled_batches(num_graphs, batch_size, generator(1))
-    assert [len(batch) for batch in batches] == sizes
-    assert torch.equal(torch.cat(batches), torch.randperm(num_graphs, generator=generator(1)))

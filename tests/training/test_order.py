@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from joao.training.order import WINDOW, Order
+from joao.training.order import WINDOW, Order, cut
 
 
 def batches(order, generator):
@@ -71,3 +71,15 @@ def test_memory_does_not_grow_with_the_data(generator):
     assert sum(batch.numel() for batch in part) <= WINDOW
     assert part[0].untyped_storage().nbytes() <= 8 * WINDOW
     assert len(order) == 39063
+
+
+@pytest.mark.parametrize(
+    ("num_graphs", "batch_size", "sizes"),
+    [(12, 4, [4, 4, 4]), (13, 4, [4, 4, 5]), (14, 4, [4, 4, 4, 2]), (3, 2, [3]), (2, 9, [2]), (1, 2, [1])],
+)
+def test_a_last_batch_of_one_joins_its_neighbour(num_graphs, batch_size, sizes, generator):
+    (found,) = Order(num_graphs, batch_size).draw(generator(1))
+    assert [len(batch) for batch in found] == sizes
+    numbers = torch.randperm(num_graphs, generator=generator(1))
+    assert torch.equal(torch.cat(found), numbers)
+    assert all(map(torch.equal, cut(numbers, batch_size), found))

@@ -33,23 +33,28 @@ def predict(
     """Write what is predicted for graphs, one row a graph, in the order of the data.
 
     Of classes the most probable one and all probabilities; of tasks of 0 and 1 the probability of 1; or numbers. A row
-    of a table that is no molecule has a blank row.
+    of a table that is no molecule has a blank row; OUT.failures.csv tells why.
     """
     from joao.files import check_new, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .csv or .npz.")
     check_new(out)
+    failures = out.with_name(f"{out.name}.failures.csv")
+    check_new(failures)
     output = Output(quiet, as_json)
     from joao.finetuned import load_finetuned
+    from joao.reporting.failures import failures_csv
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
-    dataset = whole(open_data(source, data_root, output, columns, then="have blank rows"))
+    dataset = whole(open_data(source, data_root, output, columns, then=f"have blank rows, see {failures}"))
     outputs = finetuned.predict_logits(dataset)
     predicted = finetuned.in_units(outputs)
     tell_unknown(finetuned.trained.info.features, dataset, output)
     write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
+    if dataset.failures:
+        write_file(failures, failures_csv(dataset))
     _report(out, finetuned, dataset, finetuned.score(outputs, dataset), output)
     output.say(f"Next, in Python: {in_python(out, 'predicted')}")
 

@@ -30,7 +30,7 @@ UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError,
 
 
 class Member(NamedTuple):
-    """A file of an archive: what opens it, and its bytes."""
+    """A file, of an archive or a folder: what opens it, and its bytes."""
 
     open: Callable[[], IO[bytes]]
     size: int
@@ -55,6 +55,11 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def on_disk(path: Path) -> Member:
+    """A file that is in no archive."""
+    return Member(lambda: path.open("rb"), path.stat().st_size)
 
 
 def open_file(path: Path) -> IO[bytes]:

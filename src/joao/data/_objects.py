@@ -12,13 +12,16 @@ from joao.data.joining import joined
 from joao.data.molecule_sets import Work, make_molecules
 from joao.errors import UserError, shown
 
+# The first that fits: a Batch is also Data.
+_MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data") | {"Graph": "networkx"}
+_GRAPHS = ("Data", "Graph")
 _EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
 
 
 def from_objects(source: Any, work: Work | None = None) -> Dataset:
     """Reads a sequence of torch-geometric or networkx graphs, of SMILES, or of data sets, which are joined."""
     alone = _kind(source)
-    if alone in ("Data", "networkx"):
+    if alone in _GRAPHS:
         raise UserError(f"one {type(source).__name__}: graphs are read from a list. Write [graph].")
     if alone is not None:
         raise UserError(_refusal("the source", alone))
@@ -33,14 +36,14 @@ def from_objects(source: Any, work: Work | None = None) -> Dataset:
         return make_molecules("molecules", ["" if _is_gap(text) else text for text in graphs], work=work)
     kinds = [_kind(graph) for graph in graphs]
     for index, kind in enumerate(kinds):
-        if kind not in ("Data", "networkx"):
+        if kind not in _GRAPHS:
             raise UserError(_refusal(f"{name}[{index}]", kind, graphs[index]))
         if kind != kinds[0]:
             raise UserError(
                 f"{name}[{index}] is a {type(graphs[index]).__name__}, but {name}[0] is a "
                 f"{type(graphs[0]).__name__}. Give graphs of one kind."
             )
-    if kinds[0] == "networkx":
+    if kinds[0] == "Graph":
         from joao.data.networkx_graphs import from_networkx
 
         return from_networkx(graphs, name)
@@ -79,15 +82,8 @@ def _name(source: Any) -> str:
 
 
 def _kind(value: Any) -> str | None:
-    for module, name in (
-        ("torch_geometric.data", "HeteroData"),
-        ("torch_geometric.data", "Batch"),
-        ("torch_geometric.data", "Data"),
-        ("networkx", "Graph"),
-    ):
-        if _is(value, module, name):
-            return "networkx" if module == "networkx" else name
-    return None
+    """Which of the known classes ``value`` is of."""
+    return next((name for name, module in _MODULES.items() if _is(value, module, name)), None)
 
 
 def _is(value: Any, module: str, name: str) -> bool:

@@ -7,14 +7,13 @@ import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from joao.data._compressed import UNREADABLE, Member, names_in_zip, open_gzip, open_zip
+from joao.data._compressed import UNREADABLE, Member, names_in_zip, on_disk, open_gzip, open_zip
 from joao.data._numbers import number_chunks
 from joao.errors import UserError
 
@@ -148,8 +147,7 @@ def name_of(path: Path) -> str:
 def ogb_files(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
-        found = {_bare(file.relative_to(path).as_posix()): file for file in path.glob("*/**/*.csv.gz")}
-        files = {name: Member(partial(_opened, file), file.stat().st_size) for name, file in found.items()}
+        files = {_bare(file.relative_to(path).as_posix()): on_disk(file) for file in path.glob("*/**/*.csv.gz")}
         yield OgbFiles(path, _name_of(path.name), files)
         return
     with open_zip(path) as members:
@@ -168,10 +166,6 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
         yield OgbFiles(path, _name_of(known), inner)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _bare(name: str) -> str:

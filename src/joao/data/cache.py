@@ -26,7 +26,7 @@ from joao.data.base import Dataset
 from joao.data.molecules import featuriser
 from joao.data.packed import pieces_of, read_if
 from joao.errors import UserError
-from joao.files import make_folder, write_file
+from joao.files import attempt, make_folder, write_file
 
 SMALLEST_SOURCE = 1 << 20  # bytes; less than that is read in a fraction of a second
 SMALLEST_TABLE = 1 << 14  # bytes of a table of molecules; making graphs of them takes longer
@@ -110,10 +110,8 @@ def sizes() -> dict[Path, int]:
 def clear() -> None:
     """Removes all packed data."""
     for file in sizes():
-        try:
+        with attempt(file, "cannot be removed"):
             file.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{file}: cannot be removed ({error.strerror}).") from error
 
 
 def _stamp(path: Path, options: str, least: int) -> bytes | None:
@@ -124,7 +122,9 @@ def _stamp(path: Path, options: str, least: int) -> bytes | None:
             return None
         digest = hashlib.sha256(_READERS + os.fsencode(path.name) + b"/" + options.encode())
         if any(file.suffix.lower() == ".graphml" for file in found):
-            digest.update(_networkx_version())
+            from importlib.metadata import version
+
+            digest.update(version("networkx").encode())
         for file in found:
             with file.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
@@ -137,12 +137,6 @@ def _stamp(path: Path, options: str, least: int) -> bytes | None:
 def _is_current(dataset: Dataset) -> bool:
     """Whether reading again, if that is possible, would give the same molecules."""
     return not dataset.featuriser or featuriser() in (None, dataset.featuriser)
-
-
-def _networkx_version() -> bytes:
-    from importlib.metadata import version
-
-    return version("networkx").encode()
 
 
 def _save(file: Path, stamp: bytes, dataset: Dataset) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from joao.data._text import base_name, table_rows
 from joao.data.base import Dataset
-from joao.data.making import make_dataset
+from joao.data.making import make_dataset, numbered_through
 from joao.errors import UserError, shown
 
 NEEDED = ("graph", "source", "target")
@@ -56,14 +56,11 @@ def read_edge_list(path: Path) -> Dataset:
         _add(graphs, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), extra, f"{path}:{line}")
     found = list(graphs.values())
     sizes = np.array([len(graph.nodes) for graph in found], dtype=np.int64)
-    shifts = np.cumsum(sizes) - sizes
-    edges = [np.array(g.edges, dtype=np.int64).reshape(-1, 2) + shift for g, shift in zip(found, shifts, strict=True)]
-    ends = np.concatenate(edges) if edges else np.zeros((0, 2), dtype=np.int64)
     attributes = [np.array(graph.attributes).reshape(-1, len(extra)) for graph in found] if extra else []
     return make_dataset(
         base_name(path),
         sizes,
-        (ends[:, 0], ends[:, 1]),
+        numbered_through((graph.edges for graph in found), sizes),
         edge_attr=np.concatenate([np.zeros((0, len(extra))), *attributes]) if extra else None,
         graph_labels=_labels(found) if "label" in columns else None,
         graph_names=list(graphs),

@@ -174,14 +174,9 @@ class Features:
     def _label_columns(self, dataset: Dataset) -> torch.Tensor | None:
         if not self.vocabulary:
             return None
-        width = 0 if dataset.node_labels is None else dataset.node_labels.shape[1]
-        if width != len(self.vocabulary) or dataset.node_labels is None:
-            raise UserError(
-                f"{dataset.name}: {width} columns of node labels; the features expect {len(self.vocabulary)}. "
-                "Bring graphs like those of the pre-training, or pre-train on these."
-            )
+        labels = _with_columns(dataset, "node labels", dataset.node_labels, len(self.vocabulary))
         parts = []
-        for column, known in zip(dataset.node_labels.T, self.vocabulary, strict=True):
+        for column, known in zip(labels.T, self.vocabulary, strict=True):
             if (column.dtype.kind == "U") != (np.asarray(known).dtype.kind == "U"):
                 raise UserError(
                     f"{dataset.name}: node labels such as '{column[0]}' are of another type than the known ones, "
@@ -193,14 +188,8 @@ class Features:
     def _attribute_columns(self, dataset: Dataset) -> torch.Tensor | None:
         if not self.shift:
             return None
-        width = 0 if dataset.node_attributes is None else dataset.node_attributes.shape[1]
-        if width != len(self.shift) or dataset.node_attributes is None:
-            raise UserError(
-                f"{dataset.name}: {width} columns of node attributes; the features expect {len(self.shift)}. "
-                "Bring graphs like those of the pre-training, or pre-train on these."
-            )
-        attributes = torch.from_numpy(dataset.node_attributes)
-        return (attributes - torch.tensor(self.shift)) / torch.tensor(self.scale)
+        attributes = _with_columns(dataset, "node attributes", dataset.node_attributes, len(self.shift))
+        return (torch.from_numpy(attributes) - torch.tensor(self.shift)) / torch.tensor(self.scale)
 
 
 def make_store(dataset: Dataset, features: Features) -> GraphStore:
@@ -241,6 +230,17 @@ def _best_available(dataset: Dataset | Shards) -> str:
         columns = {"labels": dataset.node_labels is None, "attributes": dataset.node_attributes is None}
     given = [what for what, is_missing in columns.items() if not is_missing]
     return "_and_".join(given) or "degree"
+
+
+def _with_columns(dataset: Dataset, what: str, rows: NDArray[Any] | None, expected: int) -> NDArray[Any]:
+    """The ``rows`` of the nodes, if they are there and have as many columns."""
+    width = 0 if rows is None else rows.shape[1]
+    if rows is None or width != expected:
+        raise UserError(
+            f"{dataset.name}: {width} columns of {what}; the features expect {expected}. "
+            "Bring graphs like those of the pre-training, or pre-train on these."
+        )
+    return rows
 
 
 def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:

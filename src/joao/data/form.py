@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data.base import GRAPHS_AT_ONCE, Dataset
@@ -48,8 +46,7 @@ def check_form(dataset: Dataset) -> None:
         raise ValueError("as many names or SMILES as graphs it should have")
     _check_edges(dataset)
     if dataset.kind == "molecules":
-        check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
-        check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+        check_molecules(dataset)
     elif dataset.kind in _OF_OGB:
         columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
         if columns != _OF_OGB[dataset.kind]:
@@ -81,11 +78,14 @@ def _check_edges(dataset: Dataset) -> None:
             raise ValueError("its edges are not in order")
 
 
-def check_codes(codes: NDArray[Any] | None, bounds: tuple[int, int]) -> None:
-    if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
-        raise ValueError("its atoms or bonds are not there")
-    if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(bounds)):
-        raise ValueError("its atoms or bonds are of no known kind")
+def check_molecules(dataset: Dataset) -> None:
+    """Raises ValueError where atoms or bonds are not the numbers that they should be."""
+    bounds = (dataset.node_labels, (ELEMENTS, CHIRALITIES)), (dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+    for codes, most in bounds:
+        if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
+            raise ValueError("its atoms or bonds are not there")
+        if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(most)):
+            raise ValueError("its atoms or bonds are of no known kind")
 
 
 def _check_rows(dataset: Dataset) -> None:

@@ -108,8 +108,6 @@ def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
 
 def _stacked(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
     """``(sum of rows, columns)``; None where no graph has ``key``. A graph without rows need not have it."""
-    if all(value is None for value in values):
-        return None
     first = next((index for index, value in enumerate(values) if value is not None and rows[index]), None)
     if first is None:
         return None

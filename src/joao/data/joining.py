@@ -32,31 +32,25 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     class_names = _union(dataset.class_names for dataset in datasets)
     target_names = _union(dataset.target_names for dataset in datasets)
     rows = [len(dataset) + len(dataset.failures) for dataset in datasets]
-    has_rows = any(dataset.failures for dataset in datasets)
     shifts = list(accumulate(rows, initial=0))[:-1]
+    row_of_graph = [_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)]
+    has_failures = any(dataset.failures for dataset in datasets)
+    has_names = any(dataset.graph_names for dataset in datasets)
+    has_smiles = all(dataset.smiles or not len(dataset) for dataset in datasets)
+    alike = ("source", "target", "node_labels", "node_attributes", "edge_attr")
     return Dataset(
         name=first.name if name is None else name,
         first_node=offsets_of(_rows([np.diff(dataset.first_node) for dataset in datasets])),
         first_edge=offsets_of(_rows([np.diff(dataset.first_edge) for dataset in datasets])),
-        source=_rows([dataset.source for dataset in datasets]),
-        target=_rows([dataset.target for dataset in datasets]),
-        node_labels=_rows([dataset.node_labels for dataset in datasets]),
-        node_attributes=_rows([dataset.node_attributes for dataset in datasets]),
-        edge_attr=_rows([dataset.edge_attr for dataset in datasets]),
+        **{array: _rows([getattr(dataset, array) for dataset in datasets]) for array in alike},
         classes=_rows([_classes(dataset, class_names) for dataset in datasets]) if class_names else None,
         class_names=class_names,
-        graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets])
-        if any(dataset.graph_names for dataset in datasets)
-        else (),
+        graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets]) if has_names else (),
         targets=_rows([_targets(dataset, target_names) for dataset in datasets]) if target_names else None,
         target_names=target_names,
         kind=first.kind,
-        smiles=_texts([dataset.smiles for dataset in datasets])
-        if all(dataset.smiles or not len(dataset) for dataset in datasets)
-        else (),
-        row_of_graph=_rows([_row_of_graph(dataset) + shift for dataset, shift in zip(datasets, shifts, strict=True)])
-        if has_rows
-        else None,
+        smiles=_texts([dataset.smiles for dataset in datasets]) if has_smiles else (),
+        row_of_graph=_rows(row_of_graph) if has_failures else None,
         failures=tuple(
             failure._replace(row=failure.row + shift)
             for dataset, shift in zip(datasets, shifts, strict=True)

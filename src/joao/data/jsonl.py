@@ -29,7 +29,7 @@ import numpy as np
 
 from joao.data._text import base_name, text_lines
 from joao.data.base import Array, Dataset
-from joao.data.making import check_bare_nodes, make_dataset, plain_label
+from joao.data.making import check_bare_nodes, make_dataset, numbered_through, plain_label
 from joao.errors import UserError, nearest, shown
 
 _NODE_ROWS = ("node_labels", "node_attributes")
@@ -62,13 +62,10 @@ def _made(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
     bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
     check_bare_nodes(str(path), bare)
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
-    shifts = np.cumsum(sizes) - sizes
-    ends = [np.array(g["edges"], dtype=np.int64).reshape(-1, 2) + s for g, s in zip(graphs, shifts, strict=True)]
-    edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *ends])
     return make_dataset(
         base_name(path),
         sizes,
-        (edges[:, 0], edges[:, 1]),
+        numbered_through((graph["edges"] for graph in graphs), sizes),
         node_labels=_rows(graphs, places, "node_labels", _label),
         node_attributes=_rows(graphs, places, "node_attributes", _number),
         edge_attr=_rows(graphs, places, "edge_attributes", _number),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from joao.data.base import Array, Dataset, offsets_of
 from joao.errors import UserError, shown
@@ -14,11 +14,13 @@ from joao.errors import UserError, shown
 MOST_NODES = (1 << 31) - 1
 MOST_BARE_NODES = 1 << 24
 
+Edges = tuple[NDArray[np.integer], NDArray[np.integer]]  # source and target
+
 
 def make_dataset(
     name: str,
     nodes_per_graph: NDArray[np.integer],
-    edges: tuple[NDArray[np.integer], NDArray[np.integer]],
+    edges: Edges,
     *,
     node_labels: Array | None = None,
     node_attributes: Array | None = None,
@@ -81,6 +83,14 @@ def make_dataset(
     )
 
 
+def numbered_through(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edges:
+    """Source and target of all edges, counted through all graphs, of pairs ``(e, 2)`` counted inside each graph."""
+    first = np.cumsum(sizes) - sizes
+    pairs = [np.array(each, dtype=np.int64).reshape(-1, 2) + node for each, node in zip(edges, first, strict=True)]
+    source, target = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs]).T
+    return source, target
+
+
 def check_bare_nodes(place: str, bare: Sequence[int]) -> None:
     """Refuses files that claim, in a word, more nodes than they describe by rows or edges could fill memory with.
 
@@ -127,9 +137,7 @@ def _finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
     return numbers
 
 
-def _checked_edges(
-    name: str, edges: tuple[NDArray[np.integer], NDArray[np.integer]], first_node: NDArray[np.int64]
-) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+def _checked_edges(name: str, edges: Edges, first_node: NDArray[np.int64]) -> Edges:
     source, target = (np.asarray(end) if len(end) else np.zeros(0, dtype=np.int64) for end in edges)
     num_nodes = int(first_node[-1])
     for end in (source, target):

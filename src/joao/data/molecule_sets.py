@@ -9,21 +9,13 @@ from pathlib import Path
 from joao.data._text import column_names
 from joao.data.base import Dataset
 from joao.data.edge_list import NEEDED
-from joao.data.molecules import featurise, featuriser
+from joao.data.molecules import featurise
 from joao.data.smiles import SMILES_NAMES, MoleculeTable, read_smiles, smiles_pieces
+from joao.data.smiles import Columns as Columns
 from joao.errors import UserError, shown
 
 # Starting a process takes as long as reading that many molecules.
 _WORTH_A_PROCESS = 4096
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a table that are not to be found by their names, see :mod:`joao.data.smiles`."""
-
-    smiles: str | None = None
-    identifiers: str | None = None
-    tasks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -36,8 +28,7 @@ class Work:
 
 def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
     """Reads the molecules of a table; it must have one that RDKit can read."""
-    table = read_smiles(path, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks)
-    dataset = _of_table(table, columns, work)
+    dataset = _of_table(read_smiles(path, columns), columns, work)
     if not len(dataset):
         raise UserError(no_molecules(path, dataset))
     return dataset
@@ -45,10 +36,7 @@ def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
 
 def molecule_pieces(path: Path, columns: Columns, work: Work, size: int, skip: int = 0) -> Iterator[Dataset]:
     """The molecules of a table of any length, ``size`` rows at a time after the first ``skip``; one may be empty."""
-    for table in smiles_pieces(
-        path, size, skip=skip, smiles=columns.smiles, identifiers=columns.identifiers, tasks=columns.tasks
-    ):
-        yield _of_table(table, columns, work)
+    return (_of_table(table, columns, work) for table in smiles_pieces(path, size, skip=skip, columns=columns))
 
 
 def no_molecules(path: Path, dataset: Dataset) -> str:
@@ -87,24 +75,17 @@ def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), 
         jobs=max(1, min(work.jobs, len(smiles) // _WORTH_A_PROCESS)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
     )
+    rows = made.row_of_graph
 
     def of_graphs(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(texts[row] for row in made.row.tolist()) if texts and made.failures else tuple(texts)
+        return tuple(texts) if rows is None or not texts else tuple(texts[row] for row in rows.tolist())
 
-    return Dataset(
+    return replace(
+        made,
         name=name,
-        first_node=made.first_node,
-        first_edge=made.first_edge,
-        source=made.source,
-        target=made.target,
-        node_labels=made.atoms,
-        edge_attr=made.bonds,
         graph_names=of_graphs(names),
-        kind="molecules",
         smiles=of_graphs(smiles),
-        row_of_graph=made.row if made.failures else None,
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in made.failures),
-        featuriser=featuriser() or "",
         notices=_text_behind(name, of_graphs(smiles)),
     )
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.atoms import ELEMENTS
+from joao.data.base import Dataset, offsets_of
 from joao.data.base import Failure as Failure
-from joao.data.base import offsets_of
 from joao.data.chunks import in_chunks
 from joao.errors import UserError
 
@@ -40,41 +40,6 @@ Bytes = NDArray[np.uint8]
 NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
 
 
-@dataclass(frozen=True, eq=False)
-class Molecules:
-    """Molecules under one another.
-
-    Attributes:
-        atoms: ``(N, 2)`` element and chirality.
-        bonds: ``(E, 2)`` type and direction, the same for both directions of a bond.
-        source, target: ``(E,)`` node numbers inside their molecule; both directions of every bond, sorted by target
-            and then by source, no loops. Bytes, unless a molecule has more than 256 atoms.
-        first_node, first_edge: ``(M + 1,)`` offsets of the molecules in atoms and bonds.
-        row: ``(M,)`` which SMILES each molecule is, ascending.
-        failures: the other SMILES, in their order.
-    """
-
-    atoms: Bytes
-    bonds: Bytes
-    source: NodeNumbers
-    target: NodeNumbers
-    first_node: Indices
-    first_edge: Indices
-    row: Indices
-    failures: tuple[Failure, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Molecules({len(self)} molecules, {len(self.atoms)} atoms, {len(self.failures)} failures)"
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    @property
-    def num_bytes(self) -> int:
-        """Of the arrays."""
-        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
-
-
 def require_rdkit() -> None:
     """Tells the user how to get RDKit where it is missing."""
     try:
@@ -92,8 +57,11 @@ def featuriser() -> str | None:
     return f"codes {FEATURISER}, RDKit {__version__}"
 
 
-def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Molecules:
+def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Dataset:
     """Makes a graph of every SMILES that RDKit can read; a function of the SMILES alone.
+
+    Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` type and direction of bonds. Node
+    numbers are bytes, unless a molecule has more than 256 atoms.
 
     Args:
         smiles: one molecule each. Repeated ones are kept; empty ones are failures.
@@ -108,23 +76,24 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         for first, chunk in zip(first_rows, chunks, strict=False)
         for failure in chunk.failures
     )
-    has_failed = np.zeros(len(smiles), dtype=bool)
-    has_failed[[failure.row for failure in failures]] = True
-    return Molecules(
-        atoms=_joined(chunks, "atoms", np.zeros((0, 2), np.uint8)),
-        bonds=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
-        source=_joined(chunks, "source", np.zeros(0, np.uint8)),
-        target=_joined(chunks, "target", np.zeros(0, np.uint8)),
+    return Dataset(
+        name="molecules",
         first_node=offsets_of(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
         first_edge=offsets_of(_joined(chunks, "num_edges", np.zeros(0, np.int64))),
-        row=np.flatnonzero(~has_failed),
+        source=_joined(chunks, "source", np.zeros(0, np.uint8)),
+        target=_joined(chunks, "target", np.zeros(0, np.uint8)),
+        node_labels=_joined(chunks, "atoms", np.zeros((0, 2), np.uint8)),
+        edge_attr=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
+        kind="molecules",
+        row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
+        featuriser=featuriser() or "",
     )
 
 
 @dataclass
 class _Chunk:
-    """:class:`Molecules` in the making: counts instead of offsets, rows counted from the chunk's first."""
+    """Molecules in the making: counts instead of offsets, rows counted from the chunk's first."""
 
     num_rows: int
     num_nodes: Indices

@@ -37,6 +37,8 @@ from joao.errors import UserError, shown
 
 MOST_TAG = 1 << 22  # bytes
 _AT_ONCE = 1 << 18
+# What reading may raise, beside errors of the system and of networkx.
+_UNREADABLE = (ExpatError, ParseError, ValueError, LookupError, TypeError, AttributeError)
 _Row = tuple[str, dict[Any, Any]]  # the place for messages, and the attributes there
 
 
@@ -89,16 +91,7 @@ def _graphml(path: Path) -> list[Any]:
         with path.open("rb") as stream:
             graphs = list(GraphMLReader(node_type=str)(path=stream))
         graphs = graphs or [networkx.read_graphml(path)]  # which also tries without the namespace
-    except (
-        OSError,
-        ExpatError,
-        ParseError,
-        networkx.NetworkXException,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (OSError, networkx.NetworkXException, *_UNREADABLE) as error:
         if isinstance(error, UserError):
             raise
         reason = error.strerror if isinstance(error, OSError) else error

@@ -49,19 +49,24 @@ def read_ogb(path: Path) -> Dataset:
         _check_sizes(files, num_nodes, num_edges)
         if not form.node_columns:
             check_bare_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
-        arrays = _Arrays.room_for(files, form, num_nodes, num_edges)
-        for graphs, edges, nodes, attr in _parts(files, form, num_nodes, num_edges):
-            arrays.add(make_dataset(files.name, num_nodes[graphs], edges, node_labels=nodes, edge_attr=attr))
+        first_node, num_found = offsets_of(num_nodes), 0
+        arrays = _room_for(files, form, num_nodes, num_edges)
+        edges_per_graph = []
+        for graphs, ends, labels, attr in _parts(files, form, num_nodes, num_edges):
+            part = make_dataset(files.name, num_nodes[graphs], ends, node_labels=labels, edge_attr=attr)
+            nodes = slice(first_node[graphs.start], first_node[graphs.stop])
+            edges = slice(num_found, num_found + len(part.source))
+            for name, array in arrays.items():
+                array[nodes if name == "node_labels" else edges] = getattr(part, name)
+            edges_per_graph.append(np.diff(part.first_edge))
+            num_found = edges.stop
         classes, class_names = _classes(files, form, len(num_nodes))
         targets, target_names, smiles = _tasks(files, form, len(num_nodes))
         return Dataset(
             name=files.name,
-            first_node=offsets_of(num_nodes),
-            first_edge=offsets_of(np.concatenate(arrays.edges_per_graph)),
-            source=arrays.source[: arrays.num_edges],
-            target=arrays.target[: arrays.num_edges],
-            node_labels=arrays.nodes,
-            edge_attr=None if arrays.attr is None else arrays.attr[: arrays.num_edges],
+            first_node=first_node,
+            first_edge=offsets_of(np.concatenate(edges_per_graph)),
+            **{name: array if name == "node_labels" else array[:num_found] for name, array in arrays.items()},
             classes=classes,
             class_names=class_names,
             targets=targets,
@@ -102,42 +107,19 @@ def _check_sizes(files: OgbFiles, num_nodes: Indices, num_edges: Indices) -> Non
             raise UserError(f"{files.path}: graph {graph} has {sizes[graph]} {what}.")
 
 
-@dataclass
-class _Arrays:
-    """The arrays of a data set in the making."""
-
-    source: NDArray[np.integer[Any]]
-    target: NDArray[np.integer[Any]]
-    nodes: NDArray[Any] | None
-    attr: NDArray[Any] | None
-    edges_per_graph: list[Indices]
-    num_nodes: int = 0
-    num_edges: int = 0
-
-    @classmethod
-    def room_for(cls, files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> _Arrays:
-        most, nodes = 2 * int(num_edges.sum()), int(num_nodes.sum())
-        narrow = np.int16 if num_nodes.max() < 1 << 15 else np.int32
-        try:
-            return cls(
-                np.empty(most, narrow),
-                np.empty(most, narrow),
-                np.empty((nodes, form.node_columns), form.node_type) if form.node_columns else None,
-                np.empty((most, form.edge_columns), form.edge_type) if form.edge_columns else None,
-                [],
-            )
-        except (MemoryError, ValueError) as error:
-            raise UserError(f"{files.path}: {nodes} nodes and {most // 2} edges are more than memory holds.") from error
-
-    def add(self, part: Dataset) -> None:
-        edges = slice(self.num_edges, self.num_edges + len(part.source))
-        self.source[edges], self.target[edges] = part.source, part.target
-        if self.nodes is not None:
-            self.nodes[self.num_nodes : self.num_nodes + part.num_nodes] = part.node_labels
-        if self.attr is not None:
-            self.attr[edges] = part.edge_attr
-        self.edges_per_graph.append(np.diff(part.first_edge))
-        self.num_nodes, self.num_edges = self.num_nodes + part.num_nodes, edges.stop
+def _room_for(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> dict[str, Any]:
+    """Arrays of the data set in the making, with room for both directions of all edges."""
+    most, nodes = 2 * int(num_edges.sum()), int(num_nodes.sum())
+    narrow = np.int16 if num_nodes.max() < 1 << 15 else np.int32
+    try:
+        arrays: dict[str, Any] = {"source": np.empty(most, narrow), "target": np.empty(most, narrow)}
+        if form.node_columns:
+            arrays["node_labels"] = np.empty((nodes, form.node_columns), form.node_type)
+        if form.edge_columns:
+            arrays["edge_attr"] = np.empty((most, form.edge_columns), form.edge_type)
+    except (MemoryError, ValueError) as error:
+        raise UserError(f"{files.path}: {nodes} nodes and {most // 2} edges are more than memory holds.") from error
+    return arrays
 
 
 def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> Iterator[tuple[Any, Any, Any, Any]]:

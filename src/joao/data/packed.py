@@ -24,7 +24,7 @@ import lzma
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from itertools import accumulate, pairwise
 from math import prod
@@ -137,12 +137,11 @@ def telling(path: Path) -> Iterator[None]:
 
 def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
     """Like :func:`read_packed`; None where the file has other metadata than ``extra``, or cannot be read."""
-    try:
-        with open_file(path) as stream:
-            metadata, entries = _header(stream)
-            return _read(stream, metadata, entries) if extra.items() <= metadata.items() else None
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None
+    with suppress(UserError), telling(path), open_file(path) as stream:
+        metadata, entries = _header(stream)
+        if extra.items() <= metadata.items():
+            return _read(stream, metadata, entries)
+    return None
 
 
 def _compressed(pieces: list[bytes | memoryview]) -> Iterator[bytes]:

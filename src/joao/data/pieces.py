@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from joao.data.shards import Shards
 from joao.data.smiles import SUFFIXES as TABLES
 from joao.data.sources import path_of, read_path, suffix_of
 from joao.errors import UserError
+from joao.files import attempt
 
 _STREAMED = (".jsonl", ".jsonl.gz")
 
@@ -46,8 +46,9 @@ class Pieces:
         self.holds_molecules = self.suffix in TABLES and holds_molecules(self.path, columns)
         self.whole: Dataset | Shards | None = None
         if self.holds_molecules or self.suffix in _STREAMED:
-            options = f"{columns} {featuriser() if self.holds_molecules else ''}"
-            self.stamp = f"{_hash_of(self.path)} {options}"
+            with attempt(self.path, "cannot be read"), self.path.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            self.stamp = f"{content} {columns} {featuriser() if self.holds_molecules else ''}"
         else:
             self.whole = read_path(self.path, columns, work)
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
@@ -89,11 +90,3 @@ def rows_of(dataset: Dataset, first: int, last: int) -> Dataset:
     failures = tuple(each._replace(row=each.row - first) for each in dataset.failures if first <= each.row < last)
     part = dataset.subset(inside)
     return replace(part, row_of_graph=rows[inside] - first, failures=failures) if failures else part
-
-
-def _hash_of(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error

@@ -77,8 +77,7 @@ def read_ppi(folder: Path) -> ProteinNetworks:
     edges, attr = values["edge_index"].numpy(), _found(path, values, "edge_attr")
     if len(first_edge) != len(first_node) or attr.dim() != 2 or len(attr) != edges.shape[1]:
         raise UserError(f"{path}: is damaged: nodes, edges and their attributes do not agree.")
-    per_graph = {name: _per_graph(path, values, name, num_graphs) for name in ("species_id", "center_node_idx")}
-    centre = per_graph["center_node_idx"]
+    species, centre = (_per_graph(path, values, name, num_graphs) for name in ("species_id", "center_node_idx"))
     if ((centre < 0) | (centre >= np.diff(first_node))).any():
         raise UserError(f"{path}: is damaged: a centre is not in its graph.")
     shift = np.repeat(first_node[:-1], np.diff(first_edge))
@@ -89,7 +88,7 @@ def read_ppi(folder: Path) -> ProteinNetworks:
         node_attributes=values["x"].numpy(),
         edge_attr=attr.numpy(),
     )
-    return ProteinNetworks(_with_functions(path, graphs, values), per_graph["species_id"], centre)
+    return ProteinNetworks(_with_functions(path, graphs, values), species, centre)
 
 
 def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -123,18 +123,14 @@ class Facts:
                     f"graphs from {self.graphs} on differ from those before in {what}: {another}, not {one}"
                 )
         added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
+        columns = zip(self.label_values or (), other.label_values or (), strict=True)
+        labels = tuple(tuple(sorted({*one, *another})) for one, another in columns)
+        attributes = zip(self.attributes or (), other.attributes or (), strict=True)
         most = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")
         return Facts(
             kind=self.kind,
-            label_values=None
-            if self.label_values is None or other.label_values is None
-            else tuple(
-                tuple(sorted({*one, *another}))
-                for one, another in zip(self.label_values, other.label_values, strict=True)
-            ),
-            attributes=None
-            if self.attributes is None or other.attributes is None
-            else tuple(one.joined(another) for one, another in zip(self.attributes, other.attributes, strict=True)),
+            label_values=None if self.label_values is None else labels,
+            attributes=None if self.attributes is None else tuple(one.joined(another) for one, another in attributes),
             class_names=tuple(dict.fromkeys((*self.class_names, *other.class_names))),
             target_names=tuple(dict.fromkeys((*self.target_names, *other.target_names))),
             featuriser=self.featuriser
@@ -154,7 +150,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Facts:
-        """The reverse of :meth:`as_json`."""
+        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
         labels, attributes = fields["label_values"], fields["attributes"]
         return cls(
             **fields
@@ -165,9 +161,6 @@ class Facts:
                 "target_names": tuple(fields["target_names"]),
             }
         )
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:

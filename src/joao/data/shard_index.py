@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from joao.data.form import KINDS
 from joao.data.shard_facts import Facts
-from joao.errors import UserError, shortly
+from joao.errors import UserError, believed
+from joao.files import attempt
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
 FORMAT = 1
@@ -36,12 +37,12 @@ class Index:
     """What stands in ``index.json``; ``origin`` tells of what and how it was packed, for whoever goes on with it."""
 
     name: str
-    origin: str
     complete: bool
     facts: Facts | None
-    shards: tuple[ShardInfo, ...] = ()
-    notices: tuple[str, ...] = ()
-    offsets: str = ""
+    notices: tuple[str, ...]
+    origin: str
+    offsets: str
+    shards: tuple[ShardInfo, ...]
 
     @property
     def num_failures(self) -> int:
@@ -51,8 +52,10 @@ class Index:
     @classmethod
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
-        try:
-            told = json.loads(path.read_bytes())
+        with attempt(path, "cannot be read"):
+            content = path.read_bytes()
+        with believed(f"{path}: is damaged", "Pack the graphs again."):
+            told = json.loads(content)
             if int(told[FORMAT_KEY]) > FORMAT:
                 raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")
             index = cls(
@@ -65,13 +68,7 @@ class Index:
                 offsets=str(told["offsets"]),
             )
             index.check()
-            return index
-        except UserError:
-            raise
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(f"{path}: is damaged ({shortly(error)}). Pack the graphs again.") from error
+        return index
 
     def check(self) -> None:
         """Counts are counts, names are names of files here, and shards and facts agree."""
@@ -89,16 +86,7 @@ class Index:
             raise ValueError(f"unknown kind {facts.kind!r}")
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            FORMAT_KEY: FORMAT,
-            "name": self.name,
-            "complete": self.complete,
-            "facts": None if self.facts is None else self.facts.as_json(),
-            "notices": list(self.notices),
-            "origin": self.origin,
-            "offsets": self.offsets,
-            "shards": [vars(each) for each in self.shards],
-        }
+        return {FORMAT_KEY: FORMAT, **asdict(self)}
 
 
 def shard_name(number: int) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from joao.data.packed import TYPES, from_code_points, read_header, type_in_memory
 from joao.data.shard_index import INDEX, OFFSETS, Index, ShardInfo, damage
-from joao.errors import UserError, shortly
+from joao.errors import UserError, believed, shortly
 
 NODE_ROWS = ("degrees", "node_labels", "node_attributes")
 EDGE_ROWS = ("source", "edge_attr")
@@ -67,7 +67,7 @@ class MappedRows:
         ends = zip(shards, (first * width).tolist(), (last * width).tolist(), strict=True)
         data = bytearray().join([views[shard][start:stop] for shard, start, stop in ends])
         if len(data) != int((last - first).sum()) * width:
-            raise self._damage(f"{name}: a graph leaves its shard")
+            raise damage(self.folder, f"{name}: a graph leaves its shard")
         array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
         return array if name in _AS_STORED else array.astype(form.kind, copy=False)
 
@@ -97,11 +97,11 @@ class MappedRows:
             form = self._form_of(name, shard)
             if form is None:
                 if stop > start:
-                    raise self._damage(f"{name}: {self.index.shards[shard].file} has none")
+                    raise damage(self.folder, f"{name}: {self.index.shards[shard].file} has none")
                 continue
             data = self._views[name][shard][start * form.width : stop * form.width]
             if len(data) != (stop - start) * form.width:
-                raise self._damage(f"{name}: a graph leaves its shard")
+                raise damage(self.folder, f"{name}: a graph leaves its shard")
             array = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
             parts.append(array if name in _AS_STORED else self._in_memory(name, array, form.kind))
         _, shape, kind = self._forms[name][0]
@@ -112,7 +112,7 @@ class MappedRows:
         try:
             return from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
         except ValueError as error:
-            raise self._damage(f"{name}: {shortly(error)}") from error
+            raise damage(self.folder, f"{name}: {shortly(error)}") from error
 
     def _checked_header(self, told: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
         """The descriptions of a shard's arrays, their types in memory, and where the first of them begins."""
@@ -123,7 +123,7 @@ class MappedRows:
         size = path.stat().st_size
         if size != told.bytes or metadata.get("checksum") != told.checksum:
             raise UserError(f"{path}: is not the shard that {INDEX} tells of. Copy or pack it again.")
-        try:
+        with believed(f"{path}: is damaged", "Copy or pack it again."):
             lengths = {"first_node": told.graphs, "first_edge": told.graphs}
             lengths |= dict.fromkeys(NODE_ROWS, told.nodes) | dict.fromkeys(EDGE_ROWS, told.edges)
             types = json.loads(metadata["about"])["types"]
@@ -135,8 +135,6 @@ class MappedRows:
             whole = ("U8", "U16", "U32")
             if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
                 raise ValueError("node numbers are not whole")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: is damaged ({shortly(error)}). Copy or pack it again.") from error
         last = max(entry["data_offsets"][1] for entry in entries.values())
         return entries, types, size - last
 
@@ -170,7 +168,7 @@ class MappedRows:
             dtype = np.dtype(TYPES[entry["dtype"]])
             return _Form(dtype, tuple(entry["shape"][1:]), type_in_memory(types.get(name, dtype.str)))
         except (TypeError, ValueError) as error:
-            raise self._damage(f"{name}: {shortly(error)}") from error
+            raise damage(self.folder, f"{name}: {shortly(error)}") from error
 
     def _forms_of(self, name: str) -> list[_Form]:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
@@ -182,11 +180,8 @@ class MappedRows:
         axes = {"degrees": 1, "source": 1}.get(name, 2)
         wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
         if is_missing or wrong or len({shape for _, shape, kind in found if kind.kind != "U"}) > 1:
-            raise self._damage(f"{name}: shards differ in it")
+            raise damage(self.folder, f"{name}: shards differ in it")
         return found
-
-    def _damage(self, what: str) -> UserError:
-        return damage(self.folder, what)
 
 
 def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:

@@ -38,7 +38,7 @@ class ShardWriter:
 
     def __init__(self, folder: Path, name: str, origin: str) -> None:
         self.folder = folder
-        self.index = Index(name, origin, complete=False, facts=None)
+        self.index = Index(name, complete=False, facts=None, notices=(), origin=origin, offsets="", shards=())
         if holds_shards(folder):
             begun = Index.read(folder)
             if begun.complete:

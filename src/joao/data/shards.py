@@ -25,9 +25,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.data.base import Dataset, as_bytes, offsets_of
-from joao.data.form import check_codes
+from joao.data.form import check_molecules
 from joao.data.joining import joined
 from joao.data.packed import read_packed
 from joao.data.shard_facts import Facts
@@ -45,6 +44,7 @@ class Shards:
         name: how messages and records call the graphs.
         facts: what is known of all of them.
         notices: what was changed on packing that their owner should know.
+        kind, featuriser: as :class:`Dataset` has them.
         fingerprint: a hash of the fingerprints of the shards; of a single one, its own.
 
     >>> import joao, networkx, tempfile
@@ -67,6 +67,7 @@ class Shards:
             raise UserError(f"{folder / INDEX}: is damaged (no graphs). Pack the graphs again.")
         self.folder, self.index, self.facts = folder, index, index.facts
         self.name, self.notices = index.name, index.notices
+        self.kind, self.featuriser = index.facts.kind, index.facts.featuriser
         own = [each.fingerprint for each in index.shards]
         self.fingerprint = own[0] if len(own) == 1 else hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]
         self._first_graph = np.array(list(accumulate((each.graphs for each in index.shards), initial=0)))
@@ -81,16 +82,6 @@ class Shards:
 
     def __len__(self) -> int:
         return self.facts.graphs
-
-    @property
-    def kind(self) -> str:
-        """As :class:`Dataset` has it."""
-        return self.facts.kind
-
-    @property
-    def featuriser(self) -> str:
-        """As :class:`Dataset` has it."""
-        return self.facts.featuriser
 
     @property
     def num_bytes(self) -> int:
@@ -143,7 +134,10 @@ class Shards:
             featuriser=self.featuriser,
         )
         if self.kind == "molecules":
-            self._check_molecules(dataset)
+            try:
+                check_molecules(dataset)
+            except ValueError as error:
+                raise damage(self.folder, str(error)) from error
         vars(dataset)["degrees"] = degrees  # known already
         return dataset
 
@@ -157,16 +151,11 @@ class Shards:
 
     def pieces(self) -> Iterator[Dataset]:
         """One shard after the other, read whole and checked, with labels and names; rows count from each shard's."""
-        for number in range(len(self.index.shards)):
-            yield self.shard(number)
-
-    def shard(self, number: int) -> Dataset:
-        """Shard ``number``, read whole and checked."""
-        told = self.index.shards[number]
-        dataset = read_packed(self.folder / told.file)
-        if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
-            dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
-        return replace(dataset, name=self.name)
+        for told in self.index.shards:
+            dataset = read_packed(self.folder / told.file)
+            if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
+                dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
+            yield replace(dataset, name=self.name)
 
     def whole(self) -> Dataset:
         """All graphs in memory, with labels and names, as they would have been read from the source."""
@@ -201,13 +190,6 @@ class Shards:
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self)):
             raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
         return np.searchsorted(self._first_graph, numbers, side="right") - 1
-
-    def _check_molecules(self, dataset: Dataset) -> None:
-        try:
-            check_codes(dataset.node_labels, (ELEMENTS, CHIRALITIES))
-            check_codes(dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
-        except ValueError as error:
-            raise damage(self.folder, str(error)) from error
 
 
 def _without_graphs(dataset: Dataset) -> Dataset:

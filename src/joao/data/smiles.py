@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,23 @@ _ROWS_AT_ONCE = 1024
 _LARGEST = float(np.finfo(np.float32).max)
 
 Row = tuple[int, list[str]]  # line, cells
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that are not to be found by their names.
+
+    Attributes:
+        smiles, identifiers: one column each.
+        tasks: the columns of labels; None takes all that hold numbers and nothing else.
+    """
+
+    smiles: str | None = None
+    identifiers: str | None = None
+    tasks: Sequence[str] | None = None
+
+
+BY_THEIR_NAMES = Columns()
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,31 +102,16 @@ class MoleculeTable:
         return len(self.smiles)
 
 
-def read_smiles(
-    path: Path, *, smiles: str | None = None, identifiers: str | None = None, tasks: Sequence[str] | None = None
-) -> MoleculeTable:
-    """Reads the molecules of a table.
-
-    Args:
-        path: one of :data:`SUFFIXES`.
-        smiles: the column of SMILES, where its name does not tell it.
-        identifiers: the column of identifiers, where its name does not tell it.
-        tasks: the columns of labels; None takes all that hold numbers and nothing else.
-    """
-    reader, rows = _begun(path, smiles, identifiers, tasks)
+def read_smiles(path: Path, columns: Columns = BY_THEIR_NAMES) -> MoleculeTable:
+    """Reads the molecules of a table, one of :data:`SUFFIXES`."""
+    reader, rows = _begun(path, columns)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         reader.add(chunk)
     return reader.table()
 
 
 def smiles_pieces(
-    path: Path,
-    size: int,
-    *,
-    skip: int = 0,
-    smiles: str | None = None,
-    identifiers: str | None = None,
-    tasks: Sequence[str] | None = None,
+    path: Path, size: int, *, skip: int = 0, columns: Columns = BY_THEIR_NAMES
 ) -> Iterator[MoleculeTable]:
     """The molecules of a table, ``size`` rows at a time, so that a table of any length can be read.
 
@@ -116,19 +119,20 @@ def smiles_pieces(
     by its last line alone.
 
     Args:
-        path, smiles, identifiers, tasks: as of :func:`read_smiles`.
+        path, columns: as of :func:`read_smiles`.
         size: rows of a piece; the last one has what is left.
         skip: rows to leave out at the beginning.
     """
     ignored: tuple[str, ...] = ()
     spoiled: Mapping[str, str] = {}
-    if tasks is None:
-        scanned, rows = _begun(path, smiles, identifiers, None)
+    if columns.tasks is None:
+        scanned, rows = _begun(path, columns)
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
             scanned.add(chunk)
             scanned.forget()
         tasks, ignored, spoiled = scanned.told()
-    reader, rows = _begun(path, smiles, identifiers, tasks)
+        columns = replace(columns, tasks=tasks)
+    reader, rows = _begun(path, columns)
     deque(islice(rows, skip), maxlen=0)
     while chunk := list(islice(rows, min(size - len(reader.smiles), _ROWS_AT_ONCE))):
         reader.add(chunk)
@@ -139,20 +143,17 @@ def smiles_pieces(
         yield replace(reader.table(), ignored=ignored, spoiled=spoiled)
 
 
-def _begun(
-    path: Path, smiles: str | None, identifiers: str | None, tasks: Sequence[str] | None
-) -> tuple[_Reader, Iterator[Row]]:
+def _begun(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
     """A reader of the table that has seen its header, and the other rows."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join(SUFFIXES)}.")
-    rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, smiles)
+    rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, columns.smiles)
     line, header = next(rows, (1, []))
     if not header:
         raise UserError(f"{path}: an empty file. A table of molecules has a SMILES on each line.")
-    columns = [" ".join(cell.split()) for cell in header]
-    roles = _roles(f"{path}:{line}", columns, smiles, identifiers, tasks)
-    return _Reader(path, columns, *roles, is_given=tasks is not None), rows
+    names = [" ".join(cell.split()) for cell in header]
+    return _Reader(path, names, _roles(f"{path}:{line}", names, columns), is_given=columns.tasks is not None), rows
 
 
 def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
@@ -173,63 +174,59 @@ def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
             yield number, [*text.split(None, 1), ""][:2]
 
 
-def _roles(
-    place: str, columns: list[str], smiles: str | None, identifiers: str | None, tasks: Sequence[str] | None
-) -> tuple[int, int | None, list[int], list[int]]:
-    """Numbers of the columns: SMILES, identifiers, those that may be tasks, and those that are not."""
-    count = Counter(columns)  # there may be a million
-    repeated = next((name for name in columns if name and count[name] > 1), None)
+def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
+    count = Counter(names)  # there may be a million
+    repeated = next((name for name in names if name and count[name] > 1), None)
     if repeated is not None:
         raise UserError(f"{place}: column {shown(repeated)} is there twice.")
-    smiles_column = _called(place, columns, smiles, SMILES_NAMES)
-    if smiles_column is None:
-        found = ", ".join(columns)[:200]
+    smiles = _called(place, names, columns.smiles, SMILES_NAMES)
+    if smiles is None:
+        found = ", ".join(names)[:200]
         raise UserError(
             f"{place}: no column of SMILES among: {found}. Call it 'smiles', or give its name; "
             "a file without a header must end in .smi."
         )
-    identifier_column = _called(place, columns, identifiers, IDENTIFIER_NAMES)
-    if identifier_column == smiles_column:
-        raise UserError(f"{place}: column {shown(columns[smiles_column])} cannot be both SMILES and identifiers.")
-    rest = [number for number in range(len(columns)) if number not in (smiles_column, identifier_column)]
-    if tasks is None:
+    identifiers = _called(place, names, columns.identifiers, IDENTIFIER_NAMES)
+    if identifiers == smiles:
+        raise UserError(f"{place}: column {shown(names[smiles])} cannot be both SMILES and identifiers.")
+    rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
+    if columns.tasks is None:
         taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
-        may_be = [number for number in rest if columns[number].casefold() not in taken]
+        may_be = [number for number in rest if names[number].casefold() not in taken]
     else:
-        may_be = [_given(place, columns, name) for name in tasks]
+        may_be = [_given(place, names, name) for name in columns.tasks]
         if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
             raise UserError(f"{place}: tasks must be different columns, and neither SMILES nor identifiers.")
-    return smiles_column, identifier_column, may_be, sorted({*rest} - {*may_be})
+    return _Roles(smiles, identifiers, dict.fromkeys(may_be), sorted({*rest} - {*may_be}))
 
 
-def _called(place: str, columns: list[str], given: str | None, known: Sequence[str]) -> int | None:
+def _called(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
     if given is not None:
-        return _given(place, columns, given)
-    lower = [name.casefold() for name in columns]
+        return _given(place, names, given)
+    lower = [name.casefold() for name in names]
     return next((lower.index(name) for name in known if name in lower), None)
 
 
-def _given(place: str, columns: list[str], name: str) -> int:
-    if name not in columns:
-        raise UserError(f"{place}: no column {shown(name)}. {nearest(name, columns)}")
-    return columns.index(name)
+def _given(place: str, names: list[str], name: str) -> int:
+    if name not in names:
+        raise UserError(f"{place}: no column {shown(name)}. {nearest(name, names)}")
+    return names.index(name)
+
+
+class _Roles(NamedTuple):
+    """What columns are, by their numbers."""
+
+    smiles: int
+    identifiers: int | None
+    may_be_tasks: dict[int, None]
+    ignored: list[int]
 
 
 class _Reader:
     """What the rows have said so far."""
 
-    def __init__(
-        self,
-        path: Path,
-        columns: list[str],
-        smiles: int,
-        identifiers: int | None,
-        may_be_tasks: list[int],
-        ignored: list[int],
-        is_given: bool,
-    ) -> None:
-        self.path, self.columns, self.smiles_column, self.identifier_column = path, columns, smiles, identifiers
-        self.may_be_tasks, self.ignored, self.is_given = dict.fromkeys(may_be_tasks), ignored, is_given
+    def __init__(self, path: Path, names: list[str], roles: _Roles, is_given: bool) -> None:
+        self.path, self.names, self.roles, self.is_given = path, names, roles, is_given
         self.smiles: list[str] = []
         self.identifiers: list[str] = []
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
@@ -245,23 +242,27 @@ class _Reader:
 
     def told(self) -> tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]:
         """The names of the tasks and of the columns left out, and of those that hold numbers up to a line, why."""
-        left_out = {*self.ignored, *(number for number in self.may_be_tasks if number not in self.labels)}
-        tasks = tuple(self.columns[number] for number in sorted(self.labels))
-        return tasks, tuple(self._named(number) for number in sorted(left_out)), self.spoiled
+        left_out = {*self.roles.ignored, *(number for number in self.roles.may_be_tasks if number not in self.labels)}
+        tasks = tuple(self.names[number] for number in self._tasks())
+        ignored = tuple(self.names[number] or f"column {number + 1}" for number in sorted(left_out))
+        return tasks, ignored, self.spoiled
+
+    def _tasks(self) -> list[int]:
+        return [number for number in self.roles.may_be_tasks if number in self.labels]
 
     def add(self, rows: list[Row]) -> None:
         lines, cells = zip(*rows, strict=True)
-        width = len(self.columns)
+        width = len(self.names)
         if {*map(len, cells)} != {width}:
             line, row = next((line, row) for line, row in rows if len(row) != width)
             raise UserError(f"{self.path}:{line}: {len(row)} cells where the header has {width}.")
         self.lines.append(np.array(lines))
         by_column = list(zip(*cells, strict=True))
-        for number in tuple(self.may_be_tasks):
+        for number in tuple(self.roles.may_be_tasks):
             self._add_labels(number, by_column[number], lines)
-        self.smiles += map(str.strip, by_column[self.smiles_column])
-        if self.identifier_column is not None:
-            self.identifiers += map(str.strip, by_column[self.identifier_column])
+        self.smiles += map(str.strip, by_column[self.roles.smiles])
+        if self.roles.identifiers is not None:
+            self.identifiers += map(str.strip, by_column[self.roles.identifiers])
 
     def _add_labels(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> None:
         """Numbers of a task; a column that turns out to hold something else is ignored from now on, unless named."""
@@ -275,7 +276,7 @@ class _Reader:
             self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
         numbers = _numbers(cells)
         if isinstance(numbers, int):
-            line, column, cell = lines[numbers], self.columns[number], shown(cells[numbers])
+            line, column, cell = lines[numbers], self.names[number], shown(cells[numbers])
             if self.is_given:
                 raise UserError(
                     f"{self.path}:{line}: column {shown(column)}: {cell} is not a number that a label can be. "
@@ -288,30 +289,28 @@ class _Reader:
 
     def _ignore(self, number: int) -> None:
         self.labels.pop(number, None)
-        del self.may_be_tasks[number]
-        self.ignored.append(number)
+        del self.roles.may_be_tasks[number]
+        self.roles.ignored.append(number)
 
     def table(self) -> MoleculeTable:
         if not self.smiles:
             raise UserError(f"{self.path}: no molecules in it, only a header.")
-        tasks = sorted(self.labels) if not self.is_given else [*self.may_be_tasks]
-        nothing = [number for number in self.may_be_tasks if number not in self.labels]
-        if self.is_given:
-            self.labels |= {number: [np.full(len(self.smiles), np.nan, dtype=np.float32)] for number in nothing}
-            nothing = []
+        for number in self.roles.may_be_tasks if self.is_given else ():  # also one of which nothing was measured
+            self.labels.setdefault(number, [np.full(len(self.smiles), np.nan, dtype=np.float32)])
+        tasks, ignored, spoiled = self.told()
         labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
-        for place, number in enumerate(tasks):
+        for place, number in enumerate(self._tasks()):
             labels[:, place] = np.concatenate(self.labels.pop(number))
         lines = np.concatenate(self.lines)
         return MoleculeTable(
             name=base_name(self.path),
             smiles=tuple(self.smiles),
             identifiers=self._all_identifiers(lines),
-            tasks=tuple(self.columns[number] for number in tasks),
+            tasks=tasks,
             labels=labels,
             lines=lines,
-            ignored=tuple(self._named(number) for number in sorted({*self.ignored, *nothing})),
-            spoiled=self.spoiled,
+            ignored=ignored,
+            spoiled=spoiled,
         )
 
     def _all_identifiers(self, lines: NDArray[np.int64]) -> tuple[str, ...]:
@@ -319,9 +318,6 @@ class _Reader:
         if not any(self.identifiers):
             return ()
         return tuple(name or f"line {line}" for name, line in zip(self.identifiers, lines.tolist(), strict=True))
-
-    def _named(self, number: int) -> str:
-        return self.columns[number] or f"column {number + 1}"
 
 
 def _numbers(cells: Sequence[str]) -> NDArray[np.float32] | int:

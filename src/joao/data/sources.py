@@ -172,8 +172,7 @@ def path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None)
 
 def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
     """The names that :func:`read` finds without a download: under ``root``, in the package, downloaded before."""
-    folders = [*_folders(_root(root)), BUNDLED, _download.cache_folder()]
-    entries = (entry for folder in folders if folder.is_dir() for entry in folder.iterdir())
+    entries = _entries(*_folders(_root(root)), BUNDLED, _download.cache_folder())
     names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if holds_tu(entry)}
     names |= {*_molecules(_root(root)), *_ogb(_root(root))}
     return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
@@ -190,6 +189,11 @@ def _root(root: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
+def _entries(*folders: Path) -> Iterator[Path]:
+    """What is in those of the folders that are there."""
+    return (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
+
+
 def _folders(root: Path | None) -> Iterator[Path]:
     if root is not None:
         yield from (root / subfolder for subfolder in _SUBFOLDERS)
@@ -197,9 +201,8 @@ def _folders(root: Path | None) -> Iterator[Path]:
 
 def _molecules(root: Path | None) -> dict[str, Path]:
     """The tables of molecules, and packed files, under ``root``, by their names without suffixes."""
-    folder = root / MOLECULES if root is not None else None
     found: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
+    for path in _entries(root / MOLECULES) if root is not None else ():
         suffix = suffix_of(path)
         if suffix in TABLES or suffix in PACKED:
             found.setdefault(path.name[: -len(suffix)], path)
@@ -208,10 +211,8 @@ def _molecules(root: Path | None) -> dict[str, Path]:
 
 def _ogb(root: Path | None) -> dict[str, Path]:
     """The data sets of OGB under ``root``, by their names."""
-    folders = [] if root is None else [root / OGB, root]
-    entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
     found: dict[str, Path] = {}
-    for entry in entries:
+    for entry in _entries(root / OGB, root) if root is not None else ():
         if (entry.suffix == ".zip" or entry.is_dir()) and holds_ogb(entry):
             found.setdefault(_ogb_files.name_of(entry), entry)
     return found

@@ -18,17 +18,16 @@ are moved, with their rows, and keep their order within a graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from joao.data._compressed import UNREADABLE, open_zip
+from joao.data._compressed import UNREADABLE, Member, on_disk, open_zip
 from joao.data._numbers import number_chunks, read_numbers
 from joao.data.base import Array, Dataset
 from joao.data.making import make_dataset
@@ -73,22 +72,18 @@ def holds_tu(path: Path) -> bool:
 
 
 @contextmanager
-def _files_of(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes]]]]:
-    """The files of a zip file or folder (or of its folder ``raw``), by name, each as a function that opens it."""
+def _files_of(path: Path) -> Iterator[dict[str, Member]]:
+    """The files of a zip file or folder (or of its folder ``raw``), by name."""
     try:
         if path.is_dir():
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
-            yield {file.name: partial(_opened, file) for file in sorted(folder.iterdir()) if file.is_file()}
+            yield {file.name: on_disk(file) for file in sorted(folder.iterdir()) if file.is_file()}
         else:
             with open_zip(path) as members:
-                places = {PurePosixPath(name): member.open for name, member in members.items()}
-                yield {place.name: opens for place, opens in places.items() if "__MACOSX" not in place.parts}
+                places = {PurePosixPath(name): member for name, member in members.items()}
+                yield {place.name: member for place, member in places.items() if "__MACOSX" not in place.parts}
     except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _name(path: Path, files: list[str]) -> str:
@@ -107,7 +102,7 @@ class _Tables:
 
     path: Path
     name: str
-    files: dict[str, Callable[[], IO[bytes]]]
+    files: dict[str, Member]
 
     def place(self, part: str) -> str:
         return f"{self.path}: {self.name}_{part}.txt"
@@ -116,7 +111,7 @@ class _Tables:
         """``(rows, columns)``, or None where there is no such file."""
         if f"{self.name}_{part}.txt" not in self.files:
             return None
-        with self.files[f"{self.name}_{part}.txt"]() as stream:
+        with self.files[f"{self.name}_{part}.txt"].open() as stream:
             return read_numbers(stream, self.place(part), dtype)
 
     def whole_numbers(self, part: str) -> NDArray[np.int64]:
@@ -166,7 +161,7 @@ def _edges(
     new_number = np.empty(num_nodes, dtype=np.int32)
     new_number[order] = np.arange(num_nodes, dtype=np.int32)
     chunks, first_line = [np.zeros((2, 0), dtype=np.int32)], 1
-    with tables.files[f"{tables.name}{_EDGES}"]() as stream:
+    with tables.files[f"{tables.name}{_EDGES}"].open() as stream:
         for rows in number_chunks(stream, place, np.int64, columns=2):
             ends: NDArray[np.int64] = rows.T.astype(np.int64, copy=False) - 1
             _check_edges(ends, indicator, place, first_line)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.errors import UserError
+from joao.encoders.base import check_layers
 
 
 @final
@@ -33,10 +33,7 @@ class OgbLayers(nn.Module):
 
     def __init__(self, owner: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"{owner}: width and layers must be at least 1, got {width} and {layers}.")
-        if not 0 <= dropout < 1:
-            raise UserError(f"{owner}: dropout must be in [0, 1), got {dropout}.")
+        check_layers(owner, width, layers, dropout)
         self.dropout = dropout
         self.own = nn.ParameterList(nn.Parameter(torch.zeros(())) for _ in range(layers))
         self.edges = nn.ModuleList(nn.Linear(num_columns, width, bias=False) for _ in range(layers))

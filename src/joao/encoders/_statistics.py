@@ -28,32 +28,23 @@ def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Mome
     return y * keep.unsqueeze(-1)
 
 
-def remember_all(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
-    """Updates the running statistics of ``norms``, which have normalised the same rows."""
-    count = keep.sum(1, keepdim=True, dtype=torch.float64)
-    remember(norms, count, *zip(*moments, strict=True))
-
-
-def remember(
-    norms: Sequence[nn.BatchNorm1d], count: Tensor, means: Sequence[Tensor], variances: Sequence[Tensor]
-) -> None:
+def remember(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
     """Updates the running statistics of ``norms`` as they do it themselves, view by view.
 
     Args:
         norms: all with the same momentum; their statistics are ``(d,)``, or ``(V, d)``: a view's own.
-        count: ``(V, 1)`` rows that were normalised.
-        means, variances: ``(V, d)`` of each norm's rows, by which they were normalised.
+        keep: ``(V, N)`` the rows that all of them have normalised.
+        moments: ``(V, d)`` means and variances of each norm's rows, by which they were normalised.
     """
+    count = keep.sum(1, keepdim=True, dtype=torch.float64)
+    means, variances = zip(*moments, strict=True)
     of_means, of_variances, batches = (list(each) for each in zip(*(norm.buffers() for norm in norms), strict=True))
     correction = (count / (count - 1)).to(of_variances[0].dtype)
     unbiased = [each * correction for each in variances]
     momentum = cast(float, norms[0].momentum)
-    if of_means[0].dim() == 2:
-        torch._foreach_lerp_(of_means, list(means), momentum)
-        torch._foreach_lerp_(of_variances, unbiased, momentum)
-        torch._foreach_add_(batches, 1)
-        return
-    for view in range(len(count)):
+    are_stacked = of_means[0].dim() == 2
+    views = [slice(None)] if are_stacked else [*range(len(count))]
+    for view in views:
         torch._foreach_lerp_(of_means, [each[view] for each in means], momentum)
         torch._foreach_lerp_(of_variances, [each[view] for each in unbiased], momentum)
-    torch._foreach_add_(batches, len(count))
+    torch._foreach_add_(batches, len(views))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._neighbours import sum_lists
+from joao.errors import UserError
 from joao.graphs import GraphBatch
 from joao.padded import PaddedViews
 
@@ -67,6 +68,13 @@ class NodeEncoder(Encoder, ABC):
         """``(N, num_node_dimensions)`` vectors of the nodes of ``batch``, as they are before they are put together."""
 
 
+class MeanEncoder(NodeEncoder, ABC):
+    """An encoder whose embedding of a graph is the mean over its nodes."""
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
+
+
 class PaddedEncoder(NodeEncoder, ABC):
     """An encoder that has a form for padded views, too; they have edge attributes if these matter to it."""
 
@@ -84,6 +92,14 @@ class StackableEncoder(PaddedEncoder, ABC):
     Its :meth:`encode_padded` takes views that have graphs of their own, and in evaluation mode normalises by what it
     remembers.
     """
+
+
+def check_layers(owner: str, width: int, layers: int, dropout: float = 0.0) -> None:
+    """Refuses options of the encoder ``owner`` that no layers can be made with."""
+    if width < 1 or layers < 1:
+        raise UserError(f"{owner}: width and layers must be at least 1, got {width} and {layers}.")
+    if not 0 <= dropout < 1:
+        raise UserError(f"{owner}: dropout must be in [0, 1), got {dropout}.")
 
 
 M = TypeVar("M", bound=nn.Module)

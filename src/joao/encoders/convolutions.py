@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders.base import NodeEncoder, sum_nodes
+from joao.encoders.base import NodeEncoder, check_layers, sum_nodes
 from joao.errors import UserError, nearest, shortly
 from joao.graphs import GraphBatch
 
@@ -44,8 +44,7 @@ class Convolutions(NodeEncoder):
         layers: int = 3,
     ) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"Convolutions: width and layers must be at least 1, got {width} and {layers}.")
+        check_layers("Convolutions", width, layers)
         make = _maker(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])

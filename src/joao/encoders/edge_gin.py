@@ -7,13 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders.base import NodeEncoder, sum_nodes
-from joao.errors import UserError
+from joao.encoders.base import MeanEncoder, check_layers
 from joao.graphs import GraphBatch
 
 
 @final
-class EdgeGin(NodeEncoder):
+class EdgeGin(MeanEncoder):
     r"""A graph isomorphism network whose messages are a neighbour's vector and the edge's, side by side.
 
     The encoder of the paper's transfer setting on protein networks, for edges that carry any numbers :math:`e_{uv}`:
@@ -38,10 +37,7 @@ class EdgeGin(NodeEncoder):
         self, num_features: int, num_edge_features: int = 0, width: int = 300, layers: int = 5, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"EdgeGin: width and layers must be at least 1, got {width} and {layers}.")
-        if not 0 <= dropout < 1:
-            raise UserError(f"EdgeGin: dropout must be in [0, 1), got {dropout}.")
+        check_layers("EdgeGin", width, layers, dropout)
         self.dropout = dropout
         self.first = nn.Linear(num_features, width, bias=False)
         nn.init.xavier_uniform_(self.first.weight)
@@ -49,9 +45,6 @@ class EdgeGin(NodeEncoder):
         self.edges = nn.ModuleList(nn.Linear(num_edge_features + 1, width, bias=False) for _ in range(layers))
         self.mlps = nn.ModuleList(_mlp(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         x: Tensor = self.first(batch.x)

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
 from joao.encoders._statistics import remember
-from joao.encoders.base import PaddedEncoder, sum_nodes
-from joao.errors import UserError
+from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
 from joao.graphs import GraphBatch
 from joao.kernels.gin_layer import GinWeights, gin_layer
 from joao.padded import PaddedViews
@@ -39,8 +38,7 @@ class Gin(PaddedEncoder):
 
     def __init__(self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"Gin: width and layers must be at least 1, got {width} and {layers}.")
+        check_layers("Gin", width, layers)
         widths = [num_features] + [width] * layers
         self.mlps = nn.ModuleList(_mlp(before, width) for before in widths[:-1])
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
@@ -66,8 +64,7 @@ class Gin(PaddedEncoder):
         for mlp, norm in zip(self.mlps, norms, strict=True):
             layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
             x = layers[-1].x
-        count = views.keep.sum(1, keepdim=True, dtype=torch.float64)
-        remember(norms, count, [layer.means for layer in layers], [layer.variances for layer in layers])
+        remember(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
         return torch.cat([layer.pooled for layer in layers], dim=2)
 
 

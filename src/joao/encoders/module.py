@@ -32,14 +32,9 @@ class ModuleEncoder(Encoder):
         known = inspect.signature(module.forward).parameters
         self.arguments = tuple(name for name in ARGUMENTS if name in known)
         self.uses_edge_attr = "edge_attr" in known or "edge_weight" in known
-        required = [
-            name
-            for name, parameter in known.items()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        ]
-        for name in required:
-            if name not in ARGUMENTS:
+        for name, parameter in known.items():
+            is_named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+            if is_named and parameter.default is parameter.empty and name not in ARGUMENTS:
                 raise UserError(
                     f"encoder: forward of {type(module).__name__} wants '{name}'. Known: {', '.join(ARGUMENTS)}."
                 )

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
 from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders._statistics import Moments, normalised, remember_all
-from joao.encoders.base import StackableEncoder, sum_nodes
+from joao.encoders._statistics import Moments, normalised, remember
+from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
 from joao.errors import UserError
 from joao.graphs import GraphBatch
 from joao.kernels.sums import graph_sum, neighbour_sum
@@ -18,7 +18,7 @@ from joao.padded import PaddedViews
 
 
 @final
-class MoleculeGin(StackableEncoder):
+class MoleculeGin(MeanEncoder, StackableEncoder):
     r"""The graph isomorphism network of the paper's transfer setting, which knows atoms and bonds.
 
     With learned vectors :math:`a` of elements and chiralities, and in every layer :math:`b` of bond types and
@@ -58,10 +58,7 @@ class MoleculeGin(StackableEncoder):
         self, num_features: int = 2, num_edge_features: int = 2, width: int = 300, layers: int = 5, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"MoleculeGin: width and layers must be at least 1, got {width} and {layers}.")
-        if not 0 <= dropout < 1:
-            raise UserError(f"MoleculeGin: dropout must be in [0, 1), got {dropout}.")
+        check_layers("MoleculeGin", width, layers, dropout)
         if (num_features, num_edge_features) != (2, 2):
             raise UserError(
                 f"MoleculeGin: wants atoms and bonds with two numbers each, got {num_features} and {num_edge_features} "
@@ -75,9 +72,6 @@ class MoleculeGin(StackableEncoder):
         self.outer = nn.ModuleList(nn.Linear(2 * width, width, bias=False) for _ in range(layers))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         assert batch.edge_attr is not None  # or it would not have two columns
@@ -109,7 +103,7 @@ class MoleculeGin(StackableEncoder):
             made = normalised(inside @ outer.weight.mT, views.keep, norms[number], moments)
             x = self._passed_on(made, number)
         if self.training:
-            remember_all(norms, views.keep, moments)
+            remember(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
 
     def _passed_on(self, x: Tensor, number: int) -> Tensor:

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._ogb_layers import OgbLayers
-from joao.encoders.base import NodeEncoder, sum_nodes
+from joao.encoders.base import MeanEncoder
 from joao.graphs import GraphBatch
 
 
 @final
-class OgbGin(NodeEncoder):
+class OgbGin(MeanEncoder):
     r"""The graph isomorphism network of the paper's setting on ogbg-ppa, for edges that carry any numbers.
 
     It begins with :math:`W_0 x_v`, which is the same vector for all nodes where all have the input 1, as published, and
@@ -30,9 +30,6 @@ class OgbGin(NodeEncoder):
         self.first = nn.Linear(num_features, width, bias=False)
         nn.init.normal_(self.first.weight, std=num_features**-0.5)
         self.num_dimensions = self.num_node_dimensions = width
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         ones = batch.x.new_ones(batch.num_edges, 1)

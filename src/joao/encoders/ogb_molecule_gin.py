@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._ogb_layers import CodeTable, OgbLayers
-from joao.encoders.base import NodeEncoder, sum_nodes
+from joao.encoders.base import MeanEncoder
 from joao.errors import UserError
 from joao.graphs import GraphBatch
 from joao.ogb_codes import ATOMS, BONDS
 
 
 @final
-class OgbMoleculeGin(NodeEncoder):
+class OgbMoleculeGin(MeanEncoder):
     r"""The graph isomorphism network of the OGB setting for molecules, which knows OGB's nine and three numbers.
 
     An atom begins with the sum of the vectors of its nine numbers, see :mod:`joao.ogb_codes`. The layers are those of
@@ -46,9 +46,6 @@ class OgbMoleculeGin(NodeEncoder):
         for table in (self.atoms, *self.layers.edges):
             nn.init.xavier_uniform_(cast(nn.Linear, table).weight)
         self.num_dimensions = self.num_node_dimensions = width
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         assert batch.edge_attr is not None  # or it would not have three columns

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
-from joao.encoders._statistics import Moments, normalised, remember_all
-from joao.encoders.base import StackableEncoder, sum_nodes
-from joao.errors import UserError
+from joao.encoders._statistics import Moments, normalised, remember
+from joao.encoders.base import StackableEncoder, check_layers, sum_nodes
 from joao.graphs import GraphBatch
 from joao.kernels.relu_norm import relu_norm
 from joao.kernels.sums import graph_sum, neighbour_sum
@@ -53,8 +52,7 @@ class ResGcn(StackableEncoder):
         residual: bool = False,
     ) -> None:
         super().__init__()
-        if width < 1 or layers < 1:
-            raise UserError(f"ResGcn: width and layers must be at least 1, got {width} and {layers}.")
+        check_layers("ResGcn", width, layers)
         self.residual = residual
         self.first = _linear(num_features, width, bias=False)
         self.convolutions = nn.ModuleList(_linear(width, width) for _ in range(layers))
@@ -97,7 +95,7 @@ class ResGcn(StackableEncoder):
                 moments.append((found[0], found[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
-            remember_all(norms, keep, moments)
+            remember(norms, keep, moments)
         nodes = _activated(z, bias, carried if self.residual else None)
         return self._embed(graph_sum(nodes * mask, views), views)
 
@@ -110,7 +108,7 @@ class ResGcn(StackableEncoder):
         hidden = _activated(x @ self.last.weight.mT, self.last.bias, None)
         embeddings = normalised(hidden, has_nodes, behind, moments)
         if self.training:
-            remember_all(norms, has_nodes, moments)
+            remember(norms, has_nodes, moments)
         return embeddings
 
 

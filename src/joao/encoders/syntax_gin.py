@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from joao.encoders._ogb_layers import CodeTable, OgbLayers
-from joao.encoders.base import NodeEncoder, sum_nodes
+from joao.encoders.base import MeanEncoder
 from joao.errors import UserError
 from joao.graphs import GraphBatch
 from joao.ogb_codes import ATTRIBUTES, MOST_DEPTH, SYNTAX_COLUMNS, TYPES
 
 
 @final
-class SyntaxGin(NodeEncoder):
+class SyntaxGin(MeanEncoder):
     r"""The graph isomorphism network of the paper's setting on ogbg-code, for syntax trees of programs.
 
     A node begins with the sum of the vectors of its type, attribute and depth, see :mod:`joao.ogb_codes`. Beside the
@@ -57,9 +57,6 @@ class SyntaxGin(NodeEncoder):
         self.nodes = CodeTable((types, attributes, most_depth + 1), width)
         nn.init.normal_(self.nodes.weight)
         self.num_dimensions = self.num_node_dimensions = width
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         assert batch.edge_attr is not None  # or it would not have a column

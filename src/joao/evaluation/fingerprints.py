@@ -18,7 +18,7 @@ def fingerprints(smiles: Sequence[str]) -> NDArray[np.uint8]:
     """ECFP4: how often each neighbourhood of up to two bonds occurs, hashed to 2048 columns, without chirality.
 
     Args:
-        smiles: molecules that RDKit can read; :class:`joao.data.molecules.Molecules` says which.
+        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
 
     Returns:
         ``(M, 2048)`` counts; more than 255 count as 255.

@@ -19,7 +19,7 @@ def scaffolds(
     """The Bemis-Murcko scaffold of every molecule, with chirality, as SMILES; empty for one without rings.
 
     Args:
-        smiles: molecules that RDKit can read; :class:`joao.data.molecules.Molecules` says which.
+        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
         jobs: processes to work in.
         on_chunk: told how many further molecules are done, for a progress bar.
     """

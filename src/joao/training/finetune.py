@@ -20,9 +20,10 @@ from joao.graphs import GraphBatch, GraphStore
 from joao.randomness import seeded, torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import Fabric, matrix_products
-from joao.training.model import batches_by_size, calibrate, shuffled_batches
+from joao.training.model import batches_by_size, calibrate
+from joao.training.order import cut
 from joao.training.recorder import Recorder
-from joao.training.rooms import Placed, Room, Rooms, as_seen_by, why_not_padded
+from joao.training.rooms import Placed, Room, Rooms, as_seen_by, takes_fast_path, why_not_padded
 from joao.training.targets import ClassTargets, Targets
 
 
@@ -146,9 +147,7 @@ class Finetuning:
             raise UserError("fine-tuning: only classes have an accuracy to choose by. Choose by 'score' or 'loss'.")
         on_gpu = self.device.type == "cuda"
         reason = "a frozen encoder needs none" if how.frozen else why_not_padded(encoder, self.pool, self.fabric)
-        if fast and reason:
-            raise UserError(f"fine-tuning: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
-        self.is_fast = not reason and (on_gpu if fast is None else fast)
+        self.is_fast = takes_fast_path("fine-tuning", fast, reason, on_gpu)
         with seeded(seed, "classifier"):
             self.classifier = Classifier(encoder, targets.num_outputs).to(self.device)
         learning = self.classifier.linear if how.frozen else self.classifier
@@ -258,7 +257,7 @@ class Finetuning:
     ) -> float:
         self.classifier.train()
         self.loss_sum.zero_()
-        drawn = shuffled_batches(train.numel(), self.how.batch_size, batches)
+        drawn = cut(torch.randperm(train.numel(), generator=batches), self.how.batch_size)
         if frozen is not None:
             for places in drawn:
                 logits = self.classifier.classify(frozen[places.to(self.device)])

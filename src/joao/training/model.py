@@ -15,7 +15,7 @@ from joao.encoders import Encoder, NodeEncoder
 from joao.graphs import GraphBatch, Store
 from joao.heads import Heads
 from joao.objectives import NodeObjective
-from joao.training.order import Order, cut
+from joao.training.order import Order
 from joao.training.views import View
 
 
@@ -64,7 +64,7 @@ class MomentumModel(nn.Module):
 
 
 class NodeModel(nn.Module):
-    """Encoder, and what an objective of nodes learns beside it. Call :func:`node_loss` rather than the model itself."""
+    """Encoder, and what an objective of nodes learns beside it."""
 
     def __init__(self, encoder: NodeEncoder, objective: NodeObjective) -> None:
         super().__init__()
@@ -73,13 +73,8 @@ class NodeModel(nn.Module):
         self.objective = objective
 
     def forward(self, generator: torch.Generator, *fields: Any) -> Tensor:
+        """``()`` the loss of the graphs of a batch, given as its fields."""
         return self.objective(self.encoder.encode_nodes, self.parts, GraphBatch(*fields), generator)
-
-
-def node_loss(model: nn.Module, batch: GraphBatch, generator: torch.Generator) -> Tensor:
-    """``()`` the loss of a :class:`NodeModel`."""
-    loss: Tensor = model(generator, *batch.fields)
-    return loss
 
 
 @contextmanager
@@ -133,11 +128,6 @@ def calibrate(
     encoder.train(was_training)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-
-
-def shuffled_batches(num_graphs: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
-    """All graphs in a random order, cut into batches; a last batch of one graph joins its neighbour."""
-    return cut(torch.randperm(num_graphs, generator=generator), batch_size)
 
 
 def batches_by_size(store: Store, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:

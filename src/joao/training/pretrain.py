@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from joao.augmentations import Augmentation
-from joao.augmentations.base import PaddedAugmentation
 from joao.encoders import Encoder, NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.errors import UserError
@@ -26,7 +25,7 @@ from joao.training.device import Fabric, matrix_products
 from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
 from joao.training.order import Order
 from joao.training.ranks import Ranks
-from joao.training.rooms import Placed
+from joao.training.rooms import Placed, takes_fast_path
 from joao.training.shared_norm import shared_norms
 from joao.training.static import StaticSteps, why_not_static
 from joao.training.steps import NodeSteps, PlainSteps, Steps
@@ -179,9 +178,7 @@ class Pretraining:
         reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
         if not isinstance(self.store, GraphStore):
             reason = "graphs in shards are not on the device as a whole"
-        if fast and reason:
-            raise UserError(f"training: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
-        self.is_fast = not reason and (on_gpu if fast is None else fast)
+        self.is_fast = takes_fast_path("training", fast, reason, on_gpu)
         model = self._make_model()
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
@@ -232,18 +229,15 @@ class Pretraining:
             return NodeModel(encoder, objective)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
-        encoder, heads, objective = self.method.encoder, self.method.heads, self.method.objective
+        encoder, objective = self.method.encoder, self.method.objective
         shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators
         if not isinstance(objective, PairObjective):
             return NodeSteps(*shared)
         plain = PlainSteps(*shared)
         if not self.is_fast:
             return plain
-        assert isinstance(encoder, PaddedEncoder)  # or there was a reason
-        assert isinstance(self.store, GraphStore)
-        pool = [each for each in self.pool if isinstance(each, PaddedAugmentation)]
-        context = self.fabric.autocast
-        return StaticSteps(self.store, pool, encoder, heads, objective, optimiser, self.generators, context, plain)
+        assert isinstance(encoder, PaddedEncoder)  # or there was a reason not to
+        return StaticSteps(plain, encoder, self.method.heads, optimiser)
 
     def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed.

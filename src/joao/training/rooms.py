@@ -12,6 +12,7 @@ from torch import Tensor
 
 from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.encoders.base import Encoder, PaddedEncoder
+from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.padded import PaddedBatch, PaddedViews, stack
 from joao.padded_store import PaddedStore
@@ -115,6 +116,13 @@ def why_not_padded(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabri
     if fabric.device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return "Triton is not installed (pip install triton)"
     return ""
+
+
+def takes_fast_path(place: str, wanted: bool | None, reason: str, on_gpu: bool) -> bool:
+    """Whether to train on padded batches: as ``wanted`` or, where nothing is said, on a GPU; not against a reason."""
+    if wanted and reason:
+        raise UserError(f"{place}: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
+    return not reason and (on_gpu if wanted is None else wanted)
 
 
 def usual_room(sizes: Tensor, count: int) -> int:

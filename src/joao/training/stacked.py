@@ -23,7 +23,7 @@ from joao.randomness import seeded, torch_generator
 from joao.training.classifier import Classifier
 from joao.training.device import matrix_products
 from joao.training.finetune import Finetuning, Fit, FitEpoch
-from joao.training.model import shuffled_batches
+from joao.training.order import cut
 from joao.training.recorder import Recorder
 from joao.training.rooms import as_seen_by
 
@@ -144,7 +144,7 @@ class StackedFits:
         epochs = []
         for _ in range(self.how.epochs):
             drawn = [
-                [part.train[places] for places in shuffled_batches(part.train.numel(), self.how.batch_size, generator)]
+                cut(part.train[torch.randperm(part.train.numel(), generator=generator)], self.how.batch_size)
                 for part, generator in zip(self.parts, generators, strict=True)
             ]
             epochs.append(list(zip(*drawn, strict=True)))

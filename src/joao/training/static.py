@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import torch
@@ -40,35 +39,24 @@ class StaticSteps(Steps):
     """On padded batches, recorded and replayed; a batch that is unusually large takes plain steps.
 
     Args:
-        store: the graphs, on the device to train on.
-        pool: the augmentations.
-        encoder, heads, objective: of the method.
+        plain: the steps of batches that do not fit, with the same graphs, augmentations, objective and generators.
+        encoder, heads: of the method.
         optimiser: of encoder and heads; on a GPU it must be capturable.
-        generators: ``views`` and ``evaluation views``.
-        precision: makes the context that projections are computed in.
-        plain: the steps of batches that do not fit.
-
     """
 
     def __init__(
-        self,
-        store: GraphStore,
-        pool: Sequence[PaddedAugmentation],
-        encoder: PaddedEncoder,
-        heads: Heads,
-        objective: PairObjective,
-        optimiser: torch.optim.Optimizer,
-        generators: Mapping[str, torch.Generator],
-        precision: Callable[[], AbstractContextManager[object]],
-        plain: PlainSteps,
+        self, plain: PlainSteps, encoder: PaddedEncoder, heads: Heads, optimiser: torch.optim.Optimizer
     ) -> None:
-        self.plain = plain
-        self.pool, self.encoder, self.heads, self.objective = pool, encoder, heads, objective
-        self.optimiser, self.precision = optimiser, precision
-        self.views_generator, self.evaluation_generator = generators["views"], generators["evaluation views"]
+        store = plain.store
+        assert isinstance(store, GraphStore)  # or there was a reason not to
+        self.plain, self.encoder, self.heads, self.objective = plain, encoder, heads, plain.objective
+        self.pool = [each for each in plain.pool if isinstance(each, PaddedAugmentation)]
+        self.optimiser, self.precision = optimiser, plain.fabric.autocast
+        self.views_generator = plain.generators["views"]
+        self.evaluation_generator = plain.generators["evaluation views"]
         self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
         self.loss_sum, self.finite_steps = plain.loss_sum, plain.finite_steps
-        self.pair_losses = torch.zeros(len(pool), len(pool), device=store.device)
+        self.pair_losses = torch.zeros(len(self.pool), len(self.pool), device=store.device)
         self.rooms = Rooms(as_seen_by(encoder, store), 2, self.recorder)
 
     def place(self, batches: Sequence[Tensor]) -> list[Placed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -14,7 +15,7 @@ from joao.graphs import Store
 from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
 from joao.training.lower_level import pair_losses
-from joao.training.model import node_loss, project
+from joao.training.model import project
 from joao.training.ranks import Ranks
 from joao.training.rooms import Placed
 from joao.training.share import Share
@@ -50,25 +51,22 @@ class Steps(ABC):
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
+@dataclass(eq=False)
 class _Eager(Steps, ABC):
     """Batch after batch, each as large as its graphs are, with any encoder."""
 
-    def __init__(
-        self,
-        store: Store,
-        pool: Sequence[Augmentation],
-        objective: Objective,
-        model: torch.nn.Module,
-        optimiser: torch.optim.Optimizer,
-        fabric: Fabric,
-        generators: dict[str, torch.Generator],
-    ) -> None:
-        self.store, self.pool, self.objective = store, pool, objective
-        self.model, self.optimiser, self.fabric = model, optimiser, fabric
-        self.generators = generators
-        self.ranks = Ranks(fabric.global_rank, fabric.world_size)
-        self.loss_sum = torch.zeros((), device=store.device)
-        self.finite_steps = torch.zeros((), dtype=torch.long, device=store.device)
+    store: Store
+    pool: Sequence[Augmentation]
+    objective: Objective
+    model: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    fabric: Fabric
+    generators: dict[str, torch.Generator]
+
+    def __post_init__(self) -> None:
+        self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
+        self.loss_sum = torch.zeros((), device=self.store.device)
+        self.finite_steps = torch.zeros((), dtype=torch.long, device=self.store.device)
 
     @abstractmethod
     def loss(self, share: Share, pairs: Tensor) -> Tensor:
@@ -113,7 +111,8 @@ class NodeSteps(_Eager):
 
     def loss(self, share: Share, pairs: Tensor) -> Tensor:
         view = share.view(pairs[:, 0], self.pool, self.generators["views"])
-        return node_loss(self.model, view.batch, self.generators["views"])
+        loss: Tensor = self.model(self.generators["views"], *view.batch.fields)
+        return loss
 
     def measure(self, batches: Iterable[Placed]) -> Tensor:
         raise AssertionError("an objective of nodes compares no views")
