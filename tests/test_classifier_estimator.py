@@ -138,6 +138,11 @@ def test_graphs_without_a_label_are_left_out(pretrained, words, gap, make):
         model.score(GRAPHS, [gap] * 24)
 
 
+def test_labels_of_another_type_are_told(fitted):
+    with pytest.raises(joao.UserError, match=r"y has labels such as 'a', but the classes are such as 0\. Make"):
+        fitted.score(UNSEEN, ["a"] * 9)
+
+
 def test_a_score_weighs_graphs_as_asked(fitted):
     y, weights = np.where(np.arange(24) == 3, np.nan, CLASSES), np.arange(24.0)
     known = np.arange(24) != 3

@@ -91,6 +91,12 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             weight_of_label = weights[:, None] * ~np.isnan(labels)
             return float(np.average(is_right, weights=weight_of_label))
         labels, graphs = _of_each(dataset, y)
+        if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
+            given, known = (_plain(some[:1])[0] for some in (labels, self.classes_))
+            raise UserError(
+                f"{dataset.name}: y has labels such as {given!r}, but the classes are such as {known!r}. "
+                "Make all labels numbers, or all text."
+            )
         return float(accuracy_score(labels, predicted[graphs], sample_weight=weights[graphs]))
 
     def _most_probable(self, probabilities: NDArray[np.float32]) -> NDArray[Any]:
