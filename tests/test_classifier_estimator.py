@@ -138,6 +138,14 @@ def test_graphs_without_a_label_are_left_out(pretrained, words, gap, make):
         model.score(GRAPHS, [gap] * 24)
 
 
+@pytest.mark.parametrize("kind", [joao.JOAO, joao.JOAOClassifier, joao.JOAORegressor])
+def test_an_attribute_that_ends_like_those_of_a_fit_is_none(kind):
+    estimator = kind()
+    estimator.seen_ = 1
+    with pytest.raises(NotFittedError):
+        estimator.transform(GRAPHS) if kind is joao.JOAO else estimator.predict(GRAPHS)
+
+
 def test_labels_of_another_type_are_told(fitted):
     with pytest.raises(joao.UserError, match=r"y has labels such as 'a', but the classes are such as 0\. Make"):
         fitted.score(UNSEEN, ["a"] * 9)

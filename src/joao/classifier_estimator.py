@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from sklearn.metrics import accuracy_score
 from joao.data.base import Dataset
 from joao.data.making import plain_label
 from joao.errors import UserError, shown
+from joao.estimator import JOAO
 from joao.finetuned import Finetuned
 from joao.finetuned_estimator import NO_LABEL, FinetunedEstimator, as_array, is_gap, with_tasks
 
 
-@dataclass(eq=False, repr=False)
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     """Learns the classes of graphs from few labels, starting from an encoder that was pre-trained without any.
 
@@ -33,14 +34,14 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
         patience: epochs without a better validation after which it stops; 0: never.
         frozen: whether the encoder stays as it is and only the linear layer behind it learns.
+        class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
+            task) or None.
         validation_share: of the graphs, held out at random to choose the epoch; of molecules, too, where
             ``joao finetune`` on tasks holds out whole scaffolds and, to test, a further part.
         random_state: seed of everything random; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
         precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
         fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
-        class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
-            task) or None.
 
     Attributes:
         classes_: the labels, ascending; probabilities are in this order. Of tasks, 0 and 1; the names of the tasks are
@@ -58,7 +59,37 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     """
 
     kinds = ("classes", "binary")
-    class_weight: str | None = field(default="balanced", kw_only=True)
+
+    def __init__(
+        self,
+        pretrained: JOAO | str | Path | None = None,
+        *,
+        epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float | None = None,
+        patience: int = 20,
+        frozen: bool = False,
+        class_weight: str | None = "balanced",
+        validation_share: float = 0.2,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+        fast: bool | None = None,
+    ) -> None:
+        super().__init__(
+            pretrained,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            patience=patience,
+            frozen=frozen,
+            validation_share=validation_share,
+            random_state=random_state,
+            device=device,
+            precision=precision,
+            fast=fast,
+        )
+        self.class_weight = class_weight
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` probabilities of the classes, in the order of ``classes_``; of tasks ``(G, T)``, those of a 1."""

@@ -9,7 +9,6 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,7 +56,6 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-@dataclass(eq=False, repr=False)
 class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     """Learns, without labels, to turn graphs into vectors, and which augmentations to learn from.
 
@@ -105,26 +103,48 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     (188, 96)
     """
 
-    method: str = "joao"
-    _: KW_ONLY
-    features: str = "auto"
-    augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None
-    strength: float = 0.2
-    strengths: Sequence[float] | Mapping[float, float] | None = None
-    encoder: str | Mapping[str, Any] | nn.Module | None = None
-    objective: str | Mapping[str, Any] | Objective | None = None
-    policy: str | Mapping[str, Any] | None = None
-    gamma: float | None = None
-    epochs: int = 20
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    training: Mapping[str, Any] | None = None
-    max_degree: int = 64
-    random_state: int | None = 0
-    device: str = "auto"
-    precision: str = "32-true"
-    fast: bool | None = None
-    loggers: Sequence[Logger] | None = None
+    def __init__(
+        self,
+        method: str = "joao",
+        *,
+        features: str = "auto",
+        augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
+        strength: float = 0.2,
+        strengths: Sequence[float] | Mapping[float, float] | None = None,
+        encoder: str | Mapping[str, Any] | nn.Module | None = None,
+        objective: str | Mapping[str, Any] | Objective | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        gamma: float | None = None,
+        epochs: int = 20,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        training: Mapping[str, Any] | None = None,
+        max_degree: int = 64,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+        fast: bool | None = None,
+        loggers: Sequence[Logger] | None = None,
+    ) -> None:
+        self.method = method
+        self.features = features
+        self.augmentations = augmentations
+        self.strength = strength
+        self.strengths = strengths
+        self.encoder = encoder
+        self.objective = objective
+        self.policy = policy
+        self.gamma = gamma
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.training = training
+        self.max_degree = max_degree
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.fast = fast
+        self.loggers = loggers
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
@@ -242,6 +262,9 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             return f"<p>Pre-trained on {what}.</p>"
         table = self.trained_.policy.over_strengths()
         return f"<p>Pre-trained on {what}. Probabilities of augmentation pairs:</p>{table._repr_html_()}"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "trained_")
 
     def _recipe(self, kind: str = "graphs") -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}

@@ -6,9 +6,9 @@ import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ _SETTINGS = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
 NO_LABEL = "{}: y has no label: all of it is NaN, None or empty text. Fill some in."
 
 
-@dataclass(eq=False, repr=False)
 class FinetunedEstimator(GraphEstimator, ABC):
     """Fine-tunes the encoder of a run, or of a fitted :class:`joao.JOAO`.
 
@@ -44,22 +43,36 @@ class FinetunedEstimator(GraphEstimator, ABC):
         y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
-    kinds: ClassVar[tuple[str, ...]]
-    finetuned_: Finetuned = field(init=False)
-    y_has_rows_: bool = field(init=False)
+    kinds: tuple[str, ...]
+    finetuned_: Finetuned
+    y_has_rows_: bool
 
-    pretrained: JOAO | str | Path | None = None
-    _: KW_ONLY
-    epochs: int = 100
-    batch_size: int = 128
-    learning_rate: float | None = None
-    patience: int = 20
-    frozen: bool = False
-    validation_share: float = 0.2
-    random_state: int | None = 0
-    device: str = "auto"
-    precision: str = "32-true"
-    fast: bool | None = None
+    def __init__(
+        self,
+        pretrained: JOAO | str | Path | None = None,
+        *,
+        epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float | None = None,
+        patience: int = 20,
+        frozen: bool = False,
+        validation_share: float = 0.2,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+        fast: bool | None = None,
+    ) -> None:
+        self.pretrained = pretrained
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.frozen = frozen
+        self.validation_share = validation_share
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.fast = fast
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along.
@@ -142,6 +155,9 @@ class FinetunedEstimator(GraphEstimator, ABC):
         copied: Self = super().__sklearn_clone__()
         copied.pretrained = self.pretrained  # a clone of it would have forgotten everything
         return copied
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "finetuned_")
 
     @abstractmethod
     def _labelled(self, dataset: Dataset, y: Any) -> Dataset:

@@ -25,12 +25,15 @@ def workers(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[Proc
         begin: what each does first.
     """
     spawn = multiprocessing.get_context("spawn")
+    others = {*multiprocessing.active_children()}
     with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin, initargs=(begin,)) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
+            for worker in {*multiprocessing.active_children()} - others:  # which may wait for ever to be heard
+                worker.terminate()
             raise UserError(
-                f"one of {jobs} processes ended early. Is memory short? Try fewer jobs. "
+                f"one of {jobs} processes ended early. Is memory short? Fewer jobs need less. "
                 "In a script, calls with jobs belong under if __name__ == '__main__':. With jobs=1 there are none."
             ) from error
         finally:

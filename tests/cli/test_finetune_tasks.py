@@ -114,7 +114,8 @@ def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joa
     assert [bool(line[1]) for line in lines] == [True, False, True, False, True]
     expected = load_finetuned(Path("tuned"), device="cpu").predict(read(["CCO", "c1ccccc1", "CCN"])).numpy()[:, 0]
     np.testing.assert_allclose([float(lines[n][1]) for n in (0, 2, 4)], expected, rtol=1e-5)
-    assert joao("predict", "tuned", "new.csv", "--out", "new.npz", "--quiet").code == 0
+    told = json.loads(joao("predict", "tuned", "new.csv", "--out", "new.npz", "--json", "--quiet").out)
+    assert (told["blank"], told["failures"]) == (2, "new.npz.failures.csv")
     with np.load("new.npz", allow_pickle=False) as file:
         np.testing.assert_allclose(file["predicted"][file["row"], 0], expected, rtol=1e-5)
         assert np.isnan(file["predicted"][[1, 3]]).all()

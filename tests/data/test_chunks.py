@@ -1,6 +1,8 @@
 """Oracle: the same work by a plain loop."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +36,23 @@ def test_no_processes_is_refused():
 def test_a_process_that_ends_early_is_told():
     with pytest.raises(UserError, match=r"one of 2 processes ended early\. .* __name__ == '__main__'"):
         list(in_chunks(ends_its_process, [1, 2], jobs=2, size=1))
+
+
+def test_a_process_that_ends_early_while_thousands_wait_is_told_and_nothing_stays(tmp_path):
+    (tmp_path / "work.py").write_text(
+        "import os\n"
+        "from joao.data.chunks import in_chunks\n"
+        "from joao.errors import UserError\n"
+        "def large(items):\n"
+        "    return bytes(100_000) if items != [500] else os._exit(1)\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        "        list(in_chunks(large, list(range(20_000)), jobs=2, size=1))\n"
+        "    except UserError as error:\n"
+        "        print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "work.py"], cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("one of 2 processes ended early.")

@@ -55,7 +55,7 @@ def predict(
     write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
     if dataset.failures:
         write_file(failures, failures_csv(dataset))
-    _report(out, finetuned, dataset, finetuned.score(outputs, dataset), output)
+    _report(out, failures, finetuned, dataset, finetuned.score(outputs, dataset), output)
     output.say(f"Next, in Python: {in_python(out, 'predicted')}")
 
 
@@ -68,9 +68,13 @@ def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str
     return (tasks_as_csv if suffix == ".csv" else tasks_as_npz)(predicted, columns, dataset)
 
 
-def _report(out: Path, finetuned: Finetuned, dataset: Dataset, scores: dict[str, Any] | None, output: Output) -> None:
+def _report(
+    out: Path, failures: Path, finetuned: Finetuned, dataset: Dataset, scores: dict[str, Any] | None, output: Output
+) -> None:
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
     result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
+    if dataset.failures:
+        result |= {"blank": len(dataset.failures), "failures": str(failures)}
     if finetuned.kind == "classes":
         result["accuracy"] = None if scores is None else scores["accuracy"]
         output.say(f"{out}: {len(dataset)} {dataset.kind}, {len(finetuned.classes)} classes.")

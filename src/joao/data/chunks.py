@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -36,7 +37,9 @@ def in_chunks(
         yield from _told(chunks, map(compute, chunks), on_chunk)
         return
     with workers(min(jobs, len(chunks))) as pool:
-        yield from _told(chunks, pool.map(compute, chunks), on_chunk)
+        # Not pool.map, which stumbles over a process that ends early while others wait.
+        tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
+        yield from _told(chunks, (tasks.popleft().result() for _ in chunks), on_chunk)
 
 
 def _told(
