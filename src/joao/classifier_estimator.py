@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from torch import nn
 
 from joao.data.base import Dataset
 from joao.data.making import plain_label
@@ -91,6 +92,13 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         )
         self.class_weight = class_weight
 
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
+        """A fitted classifier from its folder; ``encoder`` is needed where the run had one of its owner's."""
+        loaded = super().load(folder, encoder=encoder, device=device)
+        loaded.class_weight = "balanced" if loaded.finetuned_.how.balanced else None
+        return loaded
+
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` probabilities of the classes, in the order of ``classes_``; of tasks ``(G, T)``, those of a 1."""
         return self._predicted(X)
@@ -146,7 +154,6 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain(present))))
 
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
-        self.class_weight = "balanced" if finetuned.how.balanced else None
         if finetuned.kind == "binary":
             self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
         elif y is None:

@@ -165,10 +165,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
     @abstractmethod
     def _keep(self, finetuned: Finetuned, y: Any) -> None:
-        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it.
-
-        A parameter that others do not have becomes the one that it was fine-tuned with.
-        """
+        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
 
     @abstractmethod
     def _is_balanced(self) -> bool:
