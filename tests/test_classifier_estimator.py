@@ -218,6 +218,15 @@ def test_params_reach_the_fine_tuning(pretrained):
     assert (first.predict_proba(UNSEEN) != second.predict_proba(UNSEEN)).any()
 
 
+@pytest.mark.parametrize("weight", ["balanced", None])
+def test_what_is_loaded_has_the_params_of_what_was_saved(pretrained, tmp_path, weight):
+    saved = joao.JOAOClassifier(pretrained, **OPTIONS, class_weight=weight, random_state=3).fit(GRAPHS)
+    saved.save(tmp_path / "saved")
+    loaded = joao.JOAOClassifier.load(tmp_path / "saved", device="cpu")
+    found, expected = (each.get_params(deep=False) for each in (loaded, saved))
+    assert found | {"pretrained": pretrained} == expected | {"fast": loaded.fast}
+
+
 def test_a_clone_keeps_what_is_pre_trained_and_forgets_what_was_fitted(pretrained, fitted):
     copied = clone(fitted)
     assert copied.pretrained is pretrained
