@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from joao.evaluation.tables import markdown
 from joao.files import write_file
 from joao.reporting.benchmarks import exponent_table, page_table, reading_lines, svm_lines
-from joao.reporting.tables import markdown
 
 RECORDS = Path(__file__).parent.parent / "results" / "benchmarks"
 RIVAL = "torch-geometric, a transform per graph / GraphCL step"

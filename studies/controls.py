@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
 from joao.files import make_folder, write_file
 from joao.recipe import make_recipe
-from joao.reporting.tables import markdown, with_deviation
 from joao.reporting.unsupervised import gain_between, rows
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import dataset_of, write

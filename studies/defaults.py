@@ -27,7 +27,7 @@ from defaults_page import page
 from readouts import Logged, LoggedReadouts, augmented, criteria, read_out, signed_log, whole, with_log_degree
 from torch import Tensor
 
-from joao.building import build_method, build_pool
+from joao.building import Method, build_method, build_pool
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
@@ -43,12 +43,13 @@ from joao.recipe import Recipe, make_recipe
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import dataset_of, has_record, write
 from joao.reproduce.unsupervised import Cell, read_record
+from joao.schedule import Schedule
 from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.lower_level import pair_losses
 from joao.training.model import calibrate
 from joao.training.place import find_place
-from joao.training.pretrain import Method, Pretraining, Schedule
+from joao.training.pretrain import Pretraining
 from joao.training.share import Share
 
 DATA = ("MSRC_9", "COX2", "DHFR", "MSRC_21", "Mutagenicity")

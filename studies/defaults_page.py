@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from joao.evaluation.statistics import Gain, gain_over_seeds
-from joao.reporting.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation
 from joao.reporting.unsupervised import gain_between, rows
 
 Records = Sequence[Mapping[str, Any]]

@@ -29,9 +29,9 @@ from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.labels import few_labels
 from joao.evaluation.statistics import gain_over_seeds
+from joao.evaluation.tables import NAMES, markdown, with_deviation
 from joao.files import make_folder, write_file, write_json
 from joao.randomness import derived_seed
-from joao.reporting.tables import NAMES, markdown, with_deviation
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.semi_supervised import Cell, Work, grid, read_record, start_of
 from joao.scoring import classes_of, origin

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from joao.building import build_method
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.randomness import torch_generator
 from joao.recipe import make_recipe
-from joao.reporting.tables import markdown
 from joao.training.pretrain import Pretraining
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.

@@ -22,15 +22,15 @@ import numpy as np
 from published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from torch import Tensor
 
-from joao.building import build_method
+from joao.building import Method, build_method
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.statistics import Gain
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import make_folder, write_file
 from joao.randomness import torch_generator
 from joao.recipe import Recipe, make_recipe
-from joao.reporting.tables import markdown, with_deviation
 from joao.reporting.unsupervised import gain_between, rows
 from joao.reproduce.processes import done_one_by_one
 from joao.reproduce.records import dataset_of, has_record, write
@@ -39,7 +39,7 @@ from joao.scoring import classes_of, describe_data, origin
 from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.model import embed
 from joao.training.place import find_place
-from joao.training.pretrain import Method, Pretraining
+from joao.training.pretrain import Pretraining
 
 UNSUPERVISED = Path(__file__).parent.parent / "results/unsupervised"
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")

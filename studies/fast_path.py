@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from joao.data import read_whole
+from joao.evaluation.tables import markdown
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
-from joao.reporting.tables import markdown
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid, read_record
 from joao.scoring import classes_of
 from joao.trained import load_run

@@ -36,10 +36,10 @@ with warnings.catch_warnings():
 
 from joao import experiment  # noqa: F401
 from joao.cli import main
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, source_hash, versions
 from joao.reporting import figures  # noqa: F401
-from joao.reporting.tables import markdown
 from joao.run import Run
 from joao.training.pretrain import Pretraining
 

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from joao.baselines import GL, WL
 from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
-from joao.reporting.tables import markdown
 
 WL_DATA = ("MUTAG", "IMDB-BINARY", "PROTEINS", "NCI1", "DD")
 GL_DATA = ("MUTAG",)

@@ -30,11 +30,11 @@ import torch
 from joao.data import read_whole
 from joao.data.base import Dataset
 from joao.errors import JoaoNotice, UserError
+from joao.evaluation.tables import markdown
 from joao.experiment import pretrain
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.recipe import Recipe, make_recipe
-from joao.reporting.tables import markdown
 from joao.run import Run
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from joao.evaluation.tables import markdown
 from joao.files import write_file
 from joao.pair_table import PairTable
-from joao.reporting.tables import markdown
 from joao.reproduce.unsupervised import read_record
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -24,9 +24,9 @@ from joao.data import read_whole
 from joao.data.chunks import in_chunks
 from joao.data.molecules import featurise
 from joao.data.packed import read_packed, without_texts, write_packed
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
-from joao.reporting.tables import markdown
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ from typing import Any
 
 import pytest
 
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import machine, versions
-from joao.reporting.tables import markdown
 
 ROOT = Path(__file__).parent.parent
 # Files, and the tests that shall notice, beside the examples of each.

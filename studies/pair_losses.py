@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import joao
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
-from joao.reporting.tables import markdown
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")

@@ -25,10 +25,10 @@ import torch
 from joao.building import build_method
 from joao.data import read_whole
 from joao.data.features import Features, make_store
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.recipe import make_recipe
-from joao.reporting.tables import markdown
 from joao.run import Run
 from joao.training.device import make_fabric
 from joao.training.launch import Send, in_processes

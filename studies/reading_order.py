@@ -18,10 +18,10 @@ import numpy as np
 
 from joao.baselines import DGK, Baseline, Graph2vec, Sub2vec
 from joao.data import read_whole
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
-from joao.reporting.tables import markdown, with_deviation
 from joao.scoring import classes_of
 
 DATA = "IMDB-BINARY"

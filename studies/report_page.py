@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.provenance import command, machine, versions
 from joao.reporting.page.embedding_map import KINDS
-from joao.reporting.tables import markdown
 from joao.run import Run
 
 

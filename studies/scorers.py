@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from joao.evaluation.tables import markdown
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import make_folder, write_file, write_json
-from joao.reporting.tables import markdown
 from joao.reproduce.records import dataset_of
 from joao.reproduce.unsupervised import Cell, cell_recipe, grid
 from joao.scoring import classes_of, origin

@@ -35,12 +35,12 @@ from joao.data.shard_store import BLOCK, ShardStore
 from joao.data.shard_writer import SHARD_GRAPHS, ShardWriter
 from joao.data.shards import Shards
 from joao.data.synthetic import molecule_like_graphs
+from joao.evaluation.tables import markdown
 from joao.files import write_file, write_json
 from joao.graphs import GraphStore, Store
 from joao.provenance import command, machine, versions
 from joao.randomness import numpy_generator, torch_generator
 from joao.recipe import make_recipe
-from joao.reporting.tables import markdown
 from joao.training.order import WINDOW, Order
 from joao.training.pretrain import Pretraining
 

@@ -33,6 +33,7 @@ from torch import Tensor
 from joao.building import build_method
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.files import write_file, write_json
 from joao.pair_table import PairTable, strength_of
@@ -40,7 +41,6 @@ from joao.policies import KullbackLeibler, Policy
 from joao.provenance import command, machine, versions
 from joao.recipe import make_recipe
 from joao.reporting.figures import draw_policy
-from joao.reporting.tables import markdown, with_deviation
 from joao.reproduce.unsupervised import grid
 from joao.scoring import classes_of
 from joao.training.model import embed

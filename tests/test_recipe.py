@@ -18,8 +18,8 @@ from joao.objectives import OBJECTIVES, NodeObjective
 from joao.policies import POLICIES
 from joao.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_table
 from joao.reproduce.unsupervised import Cell, cell_recipe, cells, has_encoder
+from joao.schedule import Schedule
 from joao.settings import with_settings
-from joao.training.pretrain import Schedule
 
 MEMBERS = [(family, name) for family, members in CATALOGUES.items() for name in members]
 

@@ -17,13 +17,22 @@ from joao.encoders import ENCODERS, Encoder
 from joao.encoders.module import ModuleEncoder
 from joao.errors import UserError
 from joao.graphs import Store
-from joao.heads import HEADS
+from joao.heads import HEADS, Heads
 from joao.objectives import OBJECTIVES, Objective, PairObjective
-from joao.policies import POLICIES
-from joao.randomness import seeded, torch_generator
+from joao.policies import POLICIES, Policy
+from joao.randomness import seeded
 from joao.recipe import Recipe, pool_name
-from joao.training.model import calibrate
-from joao.training.pretrain import Method
+
+
+@dataclass(frozen=True)
+class Method:
+    """The six blocks of a contrastive method, put together."""
+
+    augmentations: Mapping[str, Augmentation]
+    encoder: Encoder
+    heads: Heads
+    objective: Objective
+    policy: Policy
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,3 @@ def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentatio
         if isinstance(each, AttributeMask) and (each.fill == "token") != of_codes:
             wanted = "'token'" if of_codes else "'noise' or 'mean'"
             raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
-
-
-def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:
-    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))

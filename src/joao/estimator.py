@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import html
 import inspect
-import os
 import secrets
-import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,17 +19,10 @@ from torch import nn
 from joao.augmentations import Augmentation
 from joao.building import OwnParts
 from joao.catalogue import snake_case
-from joao.data import listing, read, read_whole
-from joao.data.base import Dataset, offsets_of
-from joao.data.features import Features
-from joao.data.molecules import featurise, featuriser
-from joao.data.shard_index import holds_shards
-from joao.data.shards import Shards
-from joao.data.smiles import SMILES_NAMES
-from joao.data.sources import WELL_KNOWN
+from joao.data.user_input import _shards_of, graphs_of, warn_of_unknown_labels
 from joao.encoders import ENCODERS, Encoder
 from joao.epoch_logs import Logger
-from joao.errors import JoaoNotice, UserError, shown
+from joao.errors import UserError
 from joao.experiment import pretrain
 from joao.objectives import Objective
 from joao.pair_table import PairTable
@@ -40,10 +30,6 @@ from joao.policies import POLICIES
 from joao.recipe import METHODS, Recipe, make_recipe
 from joao.trained import load_run
 from joao.training.pretrain import EpochMetrics
-
-_NOTHING = np.zeros(0, dtype=np.int64)
-_NO_GRAPHS = Dataset("graphs", offsets_of(_NOTHING), offsets_of(_NOTHING), source=_NOTHING, target=_NOTHING)
-_NOT_THE_USERS = ("joao", "sklearn", "joblib")
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
@@ -327,63 +313,6 @@ def fast_of(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
     (False, None)
     """
     return None if is_fast == (machine.get("device") == "cuda") else is_fast
-
-
-def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
-    """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes.
-
-    Where they ``may_be_empty``, an empty list is none, and what cannot be read has a row all the same.
-    """
-    _refuse_tables_and_single_smiles(X)
-    if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
-        return X if isinstance(X, Dataset) else _NO_GRAPHS
-    dataset = read_whole(X)
-    first = "; ".join(f"row {each.row} (from 0), {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
-    if not len(dataset) and not first:
-        raise UserError(f"{dataset.name}: no graphs in it.")
-    if not len(dataset) and not may_be_empty:
-        cure = "Give SMILES, or a name or path by itself, not in a list."
-        raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {cure}")
-    for notice in dataset.notices:
-        tell(notice)
-    if first and X is not dataset:
-        what = "have rows of NaN" if may_be_empty else "are left out"
-        tell(f"{dataset.failure_notice} and {what}; the first: {first}.")
-    return dataset
-
-
-def _shards_of(X: Any) -> Shards | None:
-    """The store that ``X`` is, or is the path of."""
-    is_store = isinstance(X, str | os.PathLike) and holds_shards(Path(X))
-    found = read(X) if is_store else X
-    return found if isinstance(found, Shards) else None
-
-
-def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:
-    """Tells the caller of a method of an estimator about labels of nodes that were not there in training."""
-    unknown = features.unknown_labels(dataset)
-    if unknown:
-        tell(f"{dataset.name}: {unknown} node labels were not seen in training.")
-
-
-def tell(notice: str) -> None:
-    """Warns, at the line outside of this package and scikit-learn that everything began with."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(notice, JoaoNotice, stacklevel=level)
-
-
-def _refuse_tables_and_single_smiles(X: Any) -> None:
-    """Tells of two things that look like graphs to who gives them, and of which no reader would say so."""
-    columns = [str(name) for name in getattr(X, "columns", ())]
-    if columns:
-        named = next((name for name in columns if name.casefold() in SMILES_NAMES), columns[0])
-        raise UserError(f"a table ({type(X).__name__}) is not a list of graphs. Of a table df give df[{named!r}].")
-    if not isinstance(X, str) or X in WELL_KNOWN or os.path.exists(os.path.expanduser(X)) or X in listing():
-        return
-    if featuriser() is not None and not featurise([X]).failures:
-        raise UserError(f"{shown(X)} is a molecule, and no data set or file has this name. Give a list: [{shown(X)}].")
 
 
 def _stand_in(own: nn.Module) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from joao.building import OwnParts, build_method, build_objective, build_pool, calibrate_by_recipe, check_input
+from joao.building import OwnParts, build_method, build_objective, build_pool, check_input
 from joao.data.base import Dataset
 from joao.data.features import Features
 from joao.data.shard_store import store_of
@@ -25,6 +25,7 @@ from joao.trained import Trained, load_run, run_info
 from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric, steady_threads
 from joao.training.launch import Send, in_processes
+from joao.training.model import calibrate_by_recipe
 from joao.training.place import Place, find_place
 from joao.training.pretrain import EpochMetrics, Pretraining, check_several
 from joao.training.ranks import Ranks

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.data.base import Dataset
+from joao.data.user_input import graphs_of, tell, warn_of_unknown_labels
 from joao.errors import UserError, shown
-from joao.estimator import JOAO, GraphEstimator, fast_of, graphs_of, tell, warn_of_unknown_labels
+from joao.estimator import JOAO, GraphEstimator, fast_of
 from joao.finetuned import Finetuned, load_finetuned
 from joao.finetuning import finetune
 from joao.options import checked, checked_options

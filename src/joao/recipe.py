@@ -37,9 +37,9 @@ from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.options import checked, checked_options
 from joao.policies import POLICIES
+from joao.schedule import Schedule
 from joao.strengths import at_every_strength, strength_law
 from joao.toml_text import toml_value
-from joao.training.pretrain import Schedule
 
 CATALOGUES: dict[str, dict[str, type[Any]]] = {
     "encoder": dict(ENCODERS),

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.building import build_encoder, calibrate_by_recipe, check_input
+from joao.building import build_encoder, check_input
 from joao.data.base import Dataset
 from joao.data.features import Features, make_store
 from joao.data.molecules import FEATURISER
@@ -26,7 +26,7 @@ from joao.provenance import command, machine, versions
 from joao.recipe import Recipe
 from joao.run import Run, RunInfo
 from joao.training.device import pick_device, steady_threads
-from joao.training.model import embed
+from joao.training.model import calibrate_by_recipe, embed
 from joao.training.pretrain import EpochMetrics
 
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from joao.evaluation.tables import NAMES
 from joao.reporting.learned import learned_markdown, learned_tables
 from joao.reporting.results import write_results
-from joao.reporting.tables import NAMES
 
 POOL = ["node_drop", "identity"]
 

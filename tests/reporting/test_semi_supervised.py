@@ -6,9 +6,9 @@ import pytest
 
 from joao.errors import UserError
 from joao.evaluation.statistics import gain_over_seeds
+from joao.evaluation.tables import NAMES
 from joao.reporting.paper import Published
 from joao.reporting.semi_supervised import HEADER, cells_of, overview, rows
-from joao.reporting.tables import NAMES
 from joao.reproduce.semi_supervised import PAIRS, grid
 
 

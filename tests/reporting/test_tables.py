@@ -1,6 +1,6 @@
 """The words that all tables share."""
 
-from joao.reporting.tables import NAMES, markdown, with_deviation
+from joao.evaluation.tables import NAMES, markdown, with_deviation
 from joao.reproduce.unsupervised import REFERENCES, grid
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
+from joao.building import Method
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
@@ -10,7 +11,8 @@ from joao.heads import HEADS
 from joao.objectives import NtXent
 from joao.policies import MinMax
 from joao.randomness import seeded
-from joao.training.pretrain import Method, Pretraining, Schedule
+from joao.schedule import Schedule
+from joao.training.pretrain import Pretraining
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from joao.errors import UserError
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
 from joao.randomness import torch_generator
+from joao.schedule import Schedule
 from joao.training.lower_level import pair_losses
 from joao.training.model import ContrastiveModel
-from joao.training.pretrain import Pretraining, Schedule
+from joao.training.pretrain import Pretraining
 from joao.training.share import Share
 
 

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from joao.benchmarks.plain_gin import PlainGin
 from joao.benchmarks.timing import Task
+from joao.building import Method
 from joao.graphs import Store
 from joao.objectives import PairObjective
 from joao.training.model import ContrastiveModel, project
-from joao.training.pretrain import Method, Pretraining
+from joao.training.pretrain import Pretraining
 from joao.training.views import View, view_by_one
 
 Pairs = Sequence[tuple[View, View]]

@@ -70,8 +70,8 @@ def evaluate(
 
 def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> dict[str, Any]:
     """Scores with a progress bar, writes the record, says its figures and returns it."""
+    from joao.evaluation.tables import NAMES, with_deviation
     from joao.files import write_json
-    from joao.reporting.tables import NAMES, with_deviation
     from joao.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from joao.reporting.tables import markdown
+from joao.evaluation.tables import markdown
 
 ROWS_HEADER = ("", "ms per step (least to most)", "CPU ms", "graphs/s", "GFLOP/s", "GB/s", "peak MB")
 PARTS_HEADER = ("part of a step", "ms (least to most)", "CPU ms")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from joao.evaluation.tables import with_interval
 from joao.reporting.evidence import Shares, Table
 from joao.reporting.pairs import Agreement
 from joao.reporting.paper import ROWS
 from joao.reporting.paper_figures import FIGURE_3
-from joao.reporting.tables import with_interval
 from joao.reporting.verdicts import (
     Contrast,
     ahead_somewhere,

@@ -10,8 +10,8 @@ from joao.comparison.methods import choose
 from joao.comparison.record import Plan, compute
 from joao.comparison.summary import Row, rows, verdict_of
 from joao.comparison.verdict import Verdict
-from joao.estimator import graphs_of, tell
-from joao.reporting.tables import with_deviation, with_interval
+from joao.data.user_input import graphs_of, tell
+from joao.evaluation.tables import with_deviation, with_interval
 from joao.scoring import classes_of
 
 HEADER = ["", "accuracy %", "over untrained (95 %)", "seconds", "MB"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from joao.evaluation.tables import NAMES
 from joao.reporting.claims import Claim, agreement, beside, choice, difference, rank, somewhere
 from joao.reporting.evidence import Evidence, Table
-from joao.reporting.tables import NAMES
 from joao.reporting.verdicts import FAILS, HOLDS, as_well, better, overall
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from joao.evaluation.tables import NAMES, markdown
 from joao.pair_table import PairTable
-from joao.reporting.tables import NAMES, markdown
 
 LEARNING = ("joao", "joaov2", "joaov2_joao_budget", "joao_strengths")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from joao.reporting.tables import markdown
+from joao.evaluation.tables import markdown
 
 
 class Section(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joao.errors import plain
+from joao.evaluation.tables import markdown
 from joao.finetuned import Finetuned
 from joao.recipe import Part
-from joao.reporting.tables import markdown
 from joao.toml_text import toml_value
 from joao.trained import Trained
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joao.reporting.tables import OBJECTIVES
+from joao.evaluation.tables import OBJECTIVES
 from joao.reporting.unsupervised import over, rows
 
 HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain by JOAO (95 %)", "seeds"]

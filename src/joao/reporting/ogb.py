@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from joao.evaluation.statistics import Gain
+from joao.evaluation.tables import with_interval
 from joao.reporting.overview import Figure, Overview
 from joao.reporting.paper import ogb
-from joao.reporting.tables import Scored, gain_on_one_split, name_of, with_interval
+from joao.reporting.tables import Scored, gain_on_one_split, name_of
 
 HEADER = [
     *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 %)", "paper"),

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import TableCorrelation, table_correlation
+from joao.evaluation.tables import markdown
 from joao.pair_table import PairTable
 from joao.recipe import POOL
 from joao.reporting.figures import draw_tables
 from joao.reporting.learned import learned_tables, pairs_table
 from joao.reporting.semi_supervised import rows
-from joao.reporting.tables import markdown
 from joao.reproduce.semi_supervised import PAIRS
 
 

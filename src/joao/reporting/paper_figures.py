@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from joao.errors import UserError
+from joao.evaluation.tables import markdown
 from joao.reporting.figures import draw_panels, pairs_panel
 from joao.reporting.learned import learned_tables
 from joao.reporting.page.history import effective_pairs
 from joao.reporting.picture_files import COLOURS, DASHES, new_figure, write_picture
-from joao.reporting.tables import markdown
 from joao.reproduce import semi_supervised, unsupervised
 
 # Where the paper drew its tables.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from joao.errors import UserError
+from joao.evaluation.tables import NAMES, OBJECTIVES, markdown
 from joao.files import write_file
 from joao.reporting import costs, objectives, pairs, strengths
 from joao.reporting import ogb as of_ogb
@@ -18,7 +19,6 @@ from joao.reporting.learned import learned_markdown
 from joao.reporting.markup import Section, as_html, as_latex, as_markdown, body
 from joao.reporting.overview import Overview
 from joao.reporting.records import READERS, read_records
-from joao.reporting.tables import NAMES, OBJECTIVES, markdown
 from joao.reporting.times import Times
 from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
 from joao.reporting.variants import variants_markdown

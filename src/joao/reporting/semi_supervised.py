@@ -10,9 +10,10 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds
+from joao.evaluation.tables import with_interval
 from joao.reporting.overview import Overview
 from joao.reporting.paper import Published, semi_supervised, strength
-from joao.reporting.tables import Scored, lines_of, with_interval
+from joao.reporting.tables import Scored, lines_of
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),

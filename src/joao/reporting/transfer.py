@@ -10,9 +10,10 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, sample_std
+from joao.evaluation.tables import with_deviation, with_interval
 from joao.reporting.overview import Overview, average
 from joao.reporting.paper import transfer
-from joao.reporting.tables import Scored, gain_on_one_split, lines_of, with_deviation, with_interval
+from joao.reporting.tables import Scored, gain_on_one_split, lines_of
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),

@@ -10,9 +10,10 @@ import numpy as np
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, average_ranks, paired_gain
+from joao.evaluation.tables import NAMES, with_interval
 from joao.reporting.overview import Overview, average
 from joao.reporting.paper import ROWS, unsupervised, unsupervised_rank
-from joao.reporting.tables import NAMES, Scored, lines_of, name_of, parted, with_interval
+from joao.reporting.tables import Scored, lines_of, name_of, parted
 from joao.reproduce.unsupervised import Cell
 
 

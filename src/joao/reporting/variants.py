@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.reporting.tables import NAMES, VARIANTS, markdown, parted, with_interval
+from joao.evaluation.tables import NAMES, markdown, with_interval
+from joao.reporting.tables import VARIANTS, parted
 from joao.reporting.unsupervised import Row, by_seed, gain_between, rows
 
 Records = Sequence[Mapping[str, Any]]

@@ -15,8 +15,14 @@ from joao.encoders import Encoder, NodeEncoder
 from joao.graphs import GraphBatch, Store
 from joao.heads import Heads
 from joao.objectives import NodeObjective
+from joao.randomness import torch_generator
+from joao.recipe import Recipe
 from joao.training.order import Order
 from joao.training.views import View
+
+
+def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:
+    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
 
 
 class ContrastiveModel(nn.Module):

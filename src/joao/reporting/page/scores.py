@@ -12,8 +12,8 @@ from typing import Any
 
 from joao.errors import UserError
 from joao.evaluation.statistics import Gain, paired_gain
+from joao.evaluation.tables import NAMES
 from joao.reporting import paper
-from joao.reporting.tables import NAMES
 from joao.run import Run
 from joao.scoring import REFERENCES
 

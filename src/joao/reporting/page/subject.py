@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from joao.data.base import Dataset
 from joao.errors import UserError
+from joao.evaluation.tables import NAMES
 from joao.finetuned import FILE as FINETUNED
 from joao.randomness import numpy_generator
 from joao.recipe import METHODS, Recipe
 from joao.reporting.page.embedding_map import EmbeddingMap, embedding_map
 from joao.reporting.page.scores import find_score
-from joao.reporting.tables import NAMES
 from joao.run import Run, read_text
 from joao.trained import Trained, load_run
 from joao.training.pretrain import EpochMetrics
