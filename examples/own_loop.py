@@ -14,7 +14,7 @@ from torch_geometric.utils import erdos_renyi_graph
 
 from joao import GraphBatch, PairTable
 from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
-from joao.data.geometric import graph_batch
+from joao.data.formats.geometric import graph_batch
 from joao.policies import MinMax
 
 # (1) A pool by name. Its members can be functions of your own just as well: the policy sees their names alone.

@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from joao.files import write_json
-from joao.provenance import machine, versions
+from joao.core.files import write_json
+from joao.core.provenance import machine, versions
 
 # fmt: off
 NAMES = (

@@ -24,14 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from joao.data import form, packed
-from joao.data.base import Dataset
-from joao.data.pieces import rows_of
-from joao.data.shard_writer import ShardWriter
-from joao.data.shards import Shards
+from joao.core.errors import UserError
+from joao.data import validation as form
+from joao.data.dataset import Dataset
+from joao.data.formats import packed
+from joao.data.shards.shards import Shards
+from joao.data.shards.writer import ShardWriter, rows_of
 from joao.data.sources import read
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 
 Read = Callable[[bytes, Path], None]
 _CUT = b"=== "

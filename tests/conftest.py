@@ -18,14 +18,13 @@ with warnings.catch_warnings():
 
 from joao.augmentations import Identity
 from joao.augmentations.base import PaddedAugmentation, share_of
+from joao.core.codes import ATOMS, BONDS
+from joao.core.graphs import GraphBatch
+from joao.core.padded import with_keep
 from joao.data import Features, make_store
-from joao.data.pieces import rows_of
-from joao.data.shard_writer import ShardWriter
+from joao.data.shards.writer import ShardWriter, rows_of
 from joao.data.sources import BUNDLED, read
 from joao.data.synthetic import random_graphs
-from joao.graphs import GraphBatch
-from joao.ogb_codes import ATOMS, BONDS
-from joao.padded import with_keep
 
 hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
 hypothesis.settings.load_profile("joao")

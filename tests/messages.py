@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from joao.errors import JoaoNotice, UserError
+from joao.core.errors import JoaoNotice, UserError
 
 
 def assert_mentions(text: object, *values: object) -> None:

@@ -54,12 +54,12 @@ ENTRY_POINTS = {"__init__", "__main__"}
 
 
 def name_of(path):
-    """``src/joao/data/tu.py``: ``joao.data.tu``."""
+    """``src/joao/data/tu.py``: ``joao.data.formats.tu``."""
     return ".".join(("joao", *path.relative_to(ROOT).with_suffix("").parts))
 
 
 def block_of(module):
-    """``joao.data.tu``: ``data``; the package itself is ``__init__``."""
+    """``joao.data.formats.tu``: ``data``; the package itself is ``__init__``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -136,10 +136,10 @@ def test_evaluation_knows_no_method():
 
 
 def test_the_check_of_imports_sees_every_kind(monkeypatch):
-    code = "if TYPE_CHECKING:\n    from joao.cli import main\ndef f():\n    import joao.run\n    from . import data\n"
+    code = "if TYPE_CHECKING:\n    from joao.cli import main\ndef f():\n    import joao.runs.folder\n    from . import data\n"
     path = ROOT / "made_up.py"
     monkeypatch.setitem(TREES, path, ast.parse(code))
-    assert set(imports(path)) == {"joao.cli.main", "joao.run", "joao.data"}
+    assert set(imports(path)) == {"joao.cli.main", "joao.runs.folder", "joao.data"}
 
 
 BELOW_CLI = [path for path in FILES if block_of(name_of(path)) != "cli" and path.name != "__main__.py"]

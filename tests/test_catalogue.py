@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from joao.augmentations import AUGMENTATIONS, Augmentation
-from joao.catalogue import catalogue, snake_case
+from joao.core.registry import catalogue, snake_case
 from joao.encoders import ENCODERS, Encoder
 from joao.heads import HEADS, Heads
 from joao.objectives import OBJECTIVES, Objective

@@ -22,11 +22,11 @@ with warnings.catch_warnings():
     from torch_geometric.data import Data
 
 import joao
+from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
-from joao.finetuned import load_finetuned
-from joao.finetuning import finetune
-from joao.recipe import make_recipe
-from joao.trained import initial
+from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import finetune
+from joao.runs.trained import initial
 from joao.training.finetune import Finetune
 
 OPTIONS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.01, "device": "cpu"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-STUDY = runpy.run_path(str(Path(__file__).parent.parent / "studies/controls.py"))
+STUDY = runpy.run_path(str(Path(__file__).parent.parent / "repro/studies/controls.py"))
 
 
 @pytest.fixture

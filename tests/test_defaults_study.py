@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from joao import JOAO
-from joao.building import build_method
+from joao.config.builder import build_method
+from joao.core.errors import UserError
 from joao.data import Features, make_store, read
 from joao.encoders import Gin
-from joao.errors import UserError
-from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain
-from joao.trained import initial
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial
 from joao.training.pretrain import Pretraining
 
 
 @pytest.fixture
 def load(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "studies")
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "repro" / "studies")
     return importlib.import_module
 
 

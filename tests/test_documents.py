@@ -40,7 +40,7 @@ def test_the_readme_shows_the_overviews_of_the_records():
 
 
 def test_the_readme_shows_the_comparison_of_the_record():
-    from joao.reporting.comparison import Comparison, closing_lines, heading, table_lines
+    from joao.comparison.table import Comparison, closing_lines, heading, table_lines
 
     shown = README[README.index("## Does pre-training help") : README.index("## Ten lines")]
     comparison = Comparison(json.loads((ROOT / "results/compare/mutag.json").read_text(encoding="utf-8")))
@@ -62,8 +62,8 @@ def test_every_make_target_of_the_readme_exists_and_is_explained():
 @pytest.fixture(scope="module")
 def frozen_rows():
     """The rows of the unsupervised table by method and data set."""
-    from joao.reporting.unsupervised import rows
-    from joao.reproduce.unsupervised import read_record
+    from repro.protocols.unsupervised.run import read_record
+    from repro.protocols.unsupervised.table import rows
 
     records = [read_record(path) for path in (ROOT / "results/unsupervised").glob("*/*.json")]
     found = rows([each for each in records if not (each["cell"]["inductive"] or each["cell"].get("twins_together"))])
@@ -71,7 +71,7 @@ def frozen_rows():
 
 
 def test_what_the_readme_says_of_frozen_embeddings(frozen_rows):
-    from joao.reproduce.unsupervised import grid
+    from repro.protocols.unsupervised.run import grid
 
     table, sets = frozen_rows, list(grid()["datasets"])
     means = [f"{np.mean([table[method, name].mean for name in sets]):.1f}" for method in ("joao", "joaov2")]
@@ -108,7 +108,7 @@ def test_what_the_readme_says_of_frozen_embeddings(frozen_rows):
 
 
 def test_what_the_readme_says_of_the_default(frozen_rows):
-    from joao.reproduce.unsupervised import grid
+    from repro.protocols.unsupervised.run import grid
 
     default = {name: frozen_rows["joao_default", name].mean for name in grid()["datasets"]}
     assert f"`JOAO()` as it comes, one configuration for all data, has {np.mean(list(default.values())):.1f}" in README
@@ -154,7 +154,7 @@ def test_what_the_readme_says_of_the_studies():
 
 @pytest.fixture(scope="module")
 def few_label_records():
-    from joao.reproduce.semi_supervised import grid, read_record
+    from repro.protocols.semi_supervised.run import grid, read_record
 
     records = [read_record(path) for path in (ROOT / "results/semi-supervised").glob("*/*.json")]
     order = list(grid()["datasets"])
@@ -162,8 +162,8 @@ def few_label_records():
 
 
 def test_what_the_readme_says_of_few_labels(few_label_records):
-    from joao.reporting.pairs import agreements
-    from joao.reporting.semi_supervised import rows
+    from repro.protocols.semi_supervised.pairs import agreements
+    from repro.protocols.semi_supervised.table import rows
 
     table = {(row.method, row.label_rate, row.dataset): row for row in rows(few_label_records)}
 
@@ -225,7 +225,7 @@ def test_what_the_documents_say_of_the_published_rule():
 
 
 def test_the_documents_of_the_records_are_up_to_date(tmp_path):
-    from joao.reporting.results import write_results
+    from repro.tables.pages import write_results
 
     folder, copy = ROOT / "results/unsupervised", tmp_path / "unsupervised"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md"))
@@ -237,7 +237,7 @@ def test_the_documents_of_the_records_are_up_to_date(tmp_path):
 
 
 def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
-    from joao.reporting.results import write_semi_supervised
+    from repro.tables.pages import write_semi_supervised
 
     folder, copy = ROOT / "results/semi-supervised", tmp_path / "semi-supervised"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md", "*.png"))
@@ -251,8 +251,8 @@ def test_the_documents_of_the_semi_supervised_records_are_up_to_date(tmp_path):
 
 @pytest.mark.parametrize("name", ["findings", "times"])
 def test_what_is_made_of_all_records_is_up_to_date(name, tmp_path):
-    from joao.reporting.records import READERS
-    from joao.reporting.results import write_findings, write_times
+    from repro.tables.pages import write_findings, write_times
+    from repro.tables.records import READERS
 
     for protocol in READERS:
         (tmp_path / protocol).symlink_to(ROOT / "results" / protocol)
@@ -262,7 +262,7 @@ def test_what_is_made_of_all_records_is_up_to_date(name, tmp_path):
 
 
 def test_every_semi_supervised_record_is_of_the_recipe_as_it_is():
-    from joao.reproduce.semi_supervised import Cell, is_done, read_record
+    from repro.protocols.semi_supervised.run import Cell, is_done, read_record
 
     folder = ROOT / "results/semi-supervised"
     for path in sorted(folder.glob("*/*.json")):
@@ -286,10 +286,10 @@ CPU_COST = ["--data", "DHFR", "--features", "labels", "--candidates", "default,w
     ],
 )
 def test_the_page_of_a_study_is_that_of_its_records(study, page, more, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "studies")
+    monkeypatch.syspath_prepend(ROOT / "repro/studies")
     records = [] if study == "learned_table" else [str(ROOT / "results" / page)]
     monkeypatch.setattr(sys, "argv", [f"{study}.py", *records, str(tmp_path / "page.md"), *more])
-    runpy.run_path(str(ROOT / f"studies/{study}.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / f"repro/studies/{study}.py"), run_name="__main__")
     assert (tmp_path / "page.md").read_text() == (ROOT / f"results/{page}.md").read_text()
 
 
@@ -315,7 +315,7 @@ def test_every_command_of_the_readme_exists():
 
 def test_the_tables_of_the_benchmarks_are_up_to_date(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["benchmark_tables.py", str(tmp_path / "tables.md")])
-    runpy.run_path(str(ROOT / "studies/benchmark_tables.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "repro/studies/benchmark_tables.py"), run_name="__main__")
     assert (tmp_path / "tables.md").read_text() == (ROOT / "results/benchmarks/tables.md").read_text()
 
 
@@ -333,7 +333,7 @@ def test_no_result_is_empty():
 
 @pytest.mark.parametrize("protocol", ["ogb", "transfer"])
 def test_the_documents_of_the_records_of_few_files_are_up_to_date(protocol, tmp_path):
-    from joao.reporting import results
+    from repro.tables import pages as results
 
     folder, copy = ROOT / "results" / protocol, tmp_path / protocol
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.md"))
@@ -343,7 +343,7 @@ def test_the_documents_of_the_records_of_few_files_are_up_to_date(protocol, tmp_
 
 
 def test_every_ogb_record_is_of_the_recipe_as_it_is():
-    from joao.reproduce.ogb import Cell, cells, is_done, read_record
+    from repro.protocols.ogb.run import Cell, cells, is_done, read_record
 
     folder = ROOT / "results/ogb"
     found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
@@ -352,8 +352,8 @@ def test_every_ogb_record_is_of_the_recipe_as_it_is():
 
 
 def test_what_the_readme_says_of_ogb():
-    from joao.reporting.ogb import rows
-    from joao.reproduce.ogb import read_record
+    from repro.protocols.ogb.run import read_record
+    from repro.protocols.ogb.table import rows
 
     table = rows([read_record(path) for path in sorted((ROOT / "results/ogb").glob("*/*.json"))])
     gains = [row.gain for row in table if row.method != "none"]
@@ -364,7 +364,7 @@ def test_what_the_readme_says_of_ogb():
 
 
 def test_the_page_on_reports_shows_the_record_of_their_size():
-    study = runpy.run_path(str(ROOT / "studies/report_page.py"))
+    study = runpy.run_path(str(ROOT / "repro/studies/report_page.py"))
     record = json.loads((ROOT / "results/report-page.json").read_text(encoding="utf-8"))
     page = (ROOT / "results/report-page.md").read_text(encoding="utf-8")
     assert page == study["page_of"](record)
@@ -375,7 +375,7 @@ def test_the_page_on_reports_shows_the_record_of_their_size():
 
 
 def test_every_transfer_record_is_of_the_recipe_as_it_is():
-    from joao.reproduce.transfer import Cell, cells, is_done, is_forest, read_record
+    from repro.protocols.transfer.run import Cell, cells, is_done, is_forest, read_record
 
     folder = ROOT / "results/transfer"
     found = [Cell(**read_record(path)["cell"]) for path in sorted(folder.glob("*/*.json"))]
@@ -384,8 +384,8 @@ def test_every_transfer_record_is_of_the_recipe_as_it_is():
 
 
 def test_what_the_readme_says_of_transfer():
-    from joao.reporting.transfer import rows
-    from joao.reproduce.transfer import grid, read_record
+    from repro.protocols.transfer.run import grid, read_record
+    from repro.protocols.transfer.table import rows
 
     sets = list(grid()["datasets"])
     records = [read_record(path) for path in (ROOT / "results/transfer").glob("*/*.json")]
@@ -520,7 +520,7 @@ def test_what_the_page_on_exports_says_of_the_model_of_the_package():
 
 
 def test_the_page_on_objectives_shows_the_record_of_their_pair_losses():
-    study = runpy.run_path(str(ROOT / "studies/pair_losses.py"))
+    study = runpy.run_path(str(ROOT / "repro/studies/pair_losses.py"))
     record = json.loads((ROOT / "results/pair-losses.json").read_text(encoding="utf-8"))
     page = (ROOT / "results/pair-losses.md").read_text(encoding="utf-8")
     assert page == study["page"](record)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from joao.epoch_lines import epoch_of, line_of
+from joao.runs.folder import epoch_of, line_of
 from joao.training.pretrain import EpochMetrics
 
 EPOCH = EpochMetrics(

@@ -11,11 +11,11 @@ import pytest
 from lightning_fabric.loggers import CSVLogger
 
 import joao
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.epoch_logs import scalars
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.recipe import make_recipe
+from joao.runs.logs import scalars
+from joao.runs.pretraining import pretrain
 from joao.training.pretrain import EpochMetrics, Pretraining
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)

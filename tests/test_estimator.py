@@ -30,13 +30,13 @@ with warnings.catch_warnings():
     from torch_geometric.nn import GCNConv, global_add_pool
 
 import joao
-from joao import estimator
 from joao.augmentations import Identity, NodeDrop
 from joao.cli.main import app
+from joao.config.recipe import METHODS, make_recipe
 from joao.data.synthetic import random_graphs
-from joao.experiment import pretrain
+from joao.estimators import joao as estimator
 from joao.objectives import NtXent, PairObjective
-from joao.recipe import METHODS, make_recipe
+from joao.runs.pretraining import pretrain
 
 OPTIONS = {"epochs": 1, "batch_size": 8, "device": "cpu"}
 
@@ -541,7 +541,7 @@ def test_a_table_is_told_which_column_to_give(fitted):
 @pytest.mark.parametrize("smiles", ["CCO", "C/C=C/C", "C" * 300])
 def test_one_smiles_is_not_taken_for_a_name(fitted, smiles, monkeypatch):
     pytest.importorskip("rdkit")
-    monkeypatch.setattr("joao.data._download.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
+    monkeypatch.setattr("joao.data.cache.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
     for use in (joao.JOAO().fit, fitted.transform):
         with pytest.raises(joao.UserError, match=r"Give a list: \['C") as told:
             use(smiles)

@@ -9,21 +9,22 @@ import pytest
 import torch
 from torch import nn
 
-from joao import errors
 from joao.augmentations import Identity, NodeDrop
-from joao.building import OwnParts, build_encoder, build_method
-from joao.data import Shards, read, shard_store
-from joao.data import shards as shards_module
+from joao.config.builder import OwnParts, build_encoder, build_method
+from joao.config.recipe import METHODS, make_recipe
+from joao.core import errors
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, GraphStore
+from joao.data import Shards, read
 from joao.data.features import Features, make_store
+from joao.data.shards import shards as shards_module
+from joao.data.shards import store as shard_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.graphs import GraphBatch, GraphStore
 from joao.objectives import OBJECTIVES, NtXent, PairObjective
-from joao.recipe import METHODS, make_recipe
-from joao.run import Run
-from joao.trained import initial, load_run
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial, load_run
 from joao.training import pretrain as training_module
 from joao.training.model import embed
 from joao.training.order import Order

@@ -14,19 +14,18 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import joao
-from joao import shipped as shipping
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.features import Features
-from joao.data.molecules import FEATURISER, featurise
+from joao.data.molecules.featurise import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.export import export
-from joao.finetuned import load_finetuned
-from joao.finetuning import finetune
-from joao.recipe import make_recipe
-from joao.run import FILE_FORMAT, Run
-from joao.shipped import shipped, shipped_names
-from joao.trained import load_run
+from joao.estimators import export as shipping
+from joao.estimators.export import export
+from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import finetune
+from joao.runs.folder import FILE_FORMAT, Run
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import load_run, shipped, shipped_names
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(20, mean_nodes=6, num_edge_attributes=2, seed=1)

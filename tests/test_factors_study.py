@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 import torch
 
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
 from joao.data import read
 from joao.data.features import Features, make_store
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.graphs import GraphBatch
 from joao.heads import Heads
 from joao.policies import Given
-from joao.recipe import make_recipe
-from joao.reproduce.unsupervised import Cell, cell_recipe
+from joao.runs.pretraining import pretrain
+from repro.protocols.unsupervised.run import Cell, cell_recipe
 
 
 @pytest.fixture
 def factors(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "studies")
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "repro" / "studies")
     return importlib.import_module("factors")
 
 

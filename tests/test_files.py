@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-from joao.errors import UserError
-from joao.files import check_new, make_folder, write_file, write_json
+from joao.core.errors import UserError
+from joao.core.files import check_new, make_folder, write_file, write_json
 
 
 def entries(folder):

@@ -10,17 +10,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from joao.building import OwnParts
-from joao.data.making import make_dataset
+from joao.config.builder import OwnParts
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.evaluation.labels import hold_out
-from joao.experiment import pretrain
-from joao.finetuned import FILE, FORMAT, load_finetuned
-from joao.finetuning import finetune
-from joao.randomness import numpy_generator, torch_generator
-from joao.recipe import make_recipe
-from joao.trained import initial, load_run
+from joao.data.validation import make_dataset
+from joao.evaluation.splits import hold_out
+from joao.runs.finetuned import FILE, FORMAT, load_finetuned
+from joao.runs.finetuning import finetune
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial, load_run
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
 

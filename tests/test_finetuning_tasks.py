@@ -8,13 +8,13 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 from joao.evaluation.splits import split_graphs
-from joao.experiment import pretrain
-from joao.finetuned import FILE, load_finetuned
-from joao.finetuning import finetune
-from joao.recipe import make_recipe
+from joao.runs.finetuned import FILE, load_finetuned
+from joao.runs.finetuning import finetune
+from joao.runs.pretraining import pretrain
 from joao.training.finetune import Finetune
 
 NAN = np.nan

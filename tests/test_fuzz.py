@@ -5,10 +5,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from fuzz.run import NAMES
 from fuzz.targets import TARGETS, Target, fault, joined, parts_of
-
-from joao.errors import UserError
+from joao.core.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 RUNS = json.loads((ROOT / "results/fuzzing.json").read_text(encoding="utf-8"))

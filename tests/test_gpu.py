@@ -13,36 +13,35 @@ import torch.distributed as distributed
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
-from joao.building import OwnParts, build_method
+from joao.config.builder import OwnParts, build_method
+from joao.config.recipe import make_recipe
+from joao.core.errors import Interrupted, UserError
+from joao.core.graphs import GraphBatch, rows
+from joao.core.padded import stack
+from joao.core.randomness import seeded
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin, MoleculeGin, ResGcn
-from joao.errors import Interrupted, UserError
-from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain
-from joao.graphs import GraphBatch, rows
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.heads import HEADS
 from joao.kernels.first_passage import first_passage, swept
 from joao.kernels.gin_layer import GinWeights, gin_layer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
-from joao.kernels.ranks import ranks, sorted_ranks
+from joao.kernels.random_ranks import ranks, sorted_ranks
 from joao.objectives import InfoGraph, MultiView
-from joao.padded import stack
-from joao.padded_store import PaddedStore
-from joao.randomness import seeded
-from joao.recipe import make_recipe
-from joao.run import Run
-from joao.trained import initial
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial
 from joao.training.device import make_fabric
+from joao.training.distributed.batch_norm import shared_norms
+from joao.training.distributed.group import Ranks, _Gather
+from joao.training.distributed.share import Share
+from joao.training.fast.batches import PaddedStore, Recorder
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
-from joao.training.ranks import Ranks, _Gather
-from joao.training.recorder import Recorder
-from joao.training.share import Share
-from joao.training.shared_norm import shared_norms
-from joao.training.stacked import Part, fit_all
-from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
+from repro.protocols.stacked_fits import Part, fit_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

@@ -4,9 +4,9 @@ import networkx as nx
 import pytest
 import torch
 
+from joao.core.graphs import GraphStore, concatenate, ranges
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
-from joao.graphs import GraphStore, concatenate, ranges
 
 
 @pytest.fixture(params=[False, True], ids=["bare", "with attributes"])

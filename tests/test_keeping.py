@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from joao import keeping
+from joao.config.recipe import make_recipe
+from joao.core.errors import Interrupted, NotWritten, UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import Interrupted, NotWritten, UserError
-from joao.experiment import pretrain
-from joao.recipe import make_recipe
-from joao.run import Run
+from joao.runs import pretraining as keeping
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
 from joao.training.pretrain import Pretraining
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
@@ -217,7 +217,7 @@ def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, m
     def full(training):
         raise MemoryError
 
-    monkeypatch.setattr("joao.experiment.state_of", full)
+    monkeypatch.setattr("joao.runs.pretraining.state_of", full)
     with pytest.raises(MemoryError):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     assert list(tmp_path.iterdir()) == []

@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from joao import memory
-from joao.memory import how_measured, measured, peak_memory
+from joao.core import memory
+from joao.core.memory import how_measured, measured, peak_memory
 
 
 @pytest.mark.skipif(peak_memory(lambda: None, "cpu") is None, reason="this system does not tell a peak")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import run_joao
 
 import joao
-from joao.errors import UserError
+from joao.core.errors import UserError
+from tests.cli.conftest import run_joao
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,15 +43,15 @@ def baseline(name):
 
 
 def scaffolds(model, folder):
-    return importlib.import_module("joao.evaluation.scaffolds").scaffolds(["CCO"])
+    return importlib.import_module("joao.evaluation.splits").scaffolds(["CCO"])
 
 
 def fingerprints(model, folder):
-    return importlib.import_module("joao.evaluation.fingerprints").fingerprints(["CCO"])
+    return importlib.import_module("joao.evaluation.forest").fingerprints(["CCO"])
 
 
 def logged(model, folder):
-    from joao.experiment import pretrain
+    from joao.runs.pretraining import pretrain
 
     return pretrain(model.trained_.recipe, joao.read("MUTAG"), folder=folder / "logged", loggers=["tensorboard"])
 

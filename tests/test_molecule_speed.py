@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def study():
-    spec = importlib.util.spec_from_file_location("molecule_speed", ROOT / "studies" / "molecule_speed.py")
+    spec = importlib.util.spec_from_file_location("molecule_speed", ROOT / "repro/studies" / "molecule_speed.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -54,7 +54,7 @@ mutants.main()
 
 @pytest.fixture(scope="module")
 def study():
-    spec = importlib.util.spec_from_file_location("mutants_study", ROOT / "studies" / "mutants.py")
+    spec = importlib.util.spec_from_file_location("mutants_study", ROOT / "repro/studies" / "mutants.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
     spec.loader.exec_module(module)
     return module
@@ -108,7 +108,14 @@ def outcomes(tmp_path):
 
     def run(tests, *options):
         (tmp_path / "tests/test_subject.py").write_text(tests)
-        words = [sys.executable, "-c", RUN.format(studies=str(ROOT / "studies")), "record.json", "page.md", *options]
+        words = [
+            sys.executable,
+            "-c",
+            RUN.format(studies=str(ROOT / "repro/studies")),
+            "record.json",
+            "page.md",
+            *options,
+        ]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         found = json.loads((tmp_path / "record.json").read_text())["files"]["src/subject.py"]["mutants"]
@@ -143,7 +150,7 @@ def test_the_page_is_that_of_the_record(study, record):
 
 def test_every_file_was_tried_and_every_survivor_is_explained(study, record):
     assert set(record["files"]) == set(study.targets())
-    told = tomllib.loads((ROOT / "studies/mutants.toml").read_text(encoding="utf-8"))
+    told = tomllib.loads((ROOT / "repro/studies/mutants.toml").read_text(encoding="utf-8"))
     survivors = {
         file: {
             mutant["became"]: told["survivors"][file][mutant["became"]]

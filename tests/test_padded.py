@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from joao.padded import stack, with_keep
-from joao.padded_store import PaddedStore
+from joao.core.padded import stack, with_keep
+from joao.training.fast.batches import PaddedStore
 
 
 @pytest.fixture

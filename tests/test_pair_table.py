@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from joao.errors import UserError
-from joao.pair_table import PairTable
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
 
 TABLE = PairTable.of(["drop", "mask", "same"], [[0.1, 0.3, 0.0], [0.2, 0.1, 0.0], [0.3, 0.0, 0.0]])
 

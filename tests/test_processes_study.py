@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def study():
-    spec = importlib.util.spec_from_file_location("processes_study", ROOT / "studies" / "processes.py")
+    spec = importlib.util.spec_from_file_location("processes_study", ROOT / "repro/studies" / "processes.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look there
     spec.loader.exec_module(module)
     return module

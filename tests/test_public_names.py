@@ -62,7 +62,7 @@ def test_what_is_missing_is_seen():
         def method(self):
             pass
 
-    Bare.__module__ = "joao.errors"
+    Bare.__module__ = "joao.core.errors"
     assert undocumented(Bare) == ["method"]
-    assert examples("joao.errors.Bare", Bare) == []
-    assert len(examples("joao.errors.UserError", joao.UserError)) == 2
+    assert examples("joao.core.errors.Bare", Bare) == []
+    assert len(examples("joao.core.errors.UserError", joao.UserError)) == 2

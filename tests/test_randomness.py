@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from joao.randomness import (
+from joao.core.randomness import (
     derived_seed,
     numpy_generator,
     order_within_groups,

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
+from joao.config.overrides import with_settings
+from joao.config.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_table
+from joao.config.schedule import Schedule
+from joao.core.errors import UserError
 from joao.data.features import RULES
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.experiment import pretrain
 from joao.objectives import OBJECTIVES, NodeObjective
 from joao.policies import POLICIES
-from joao.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_table
-from joao.reproduce.unsupervised import Cell, cell_recipe, cells, has_encoder
-from joao.schedule import Schedule
-from joao.settings import with_settings
+from joao.runs.pretraining import pretrain
+from repro.protocols.unsupervised.run import Cell, cell_recipe, cells, has_encoder
 
 MEMBERS = [(family, name) for family, members in CATALOGUES.items() for name in members]
 

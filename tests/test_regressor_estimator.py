@@ -12,10 +12,10 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils import estimator_checks
 
 import joao
+from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
-from joao.finetuning import finetune
-from joao.recipe import make_recipe
-from joao.trained import initial
+from joao.runs.finetuning import finetune
+from joao.runs.trained import initial
 from joao.training.finetune import Finetune
 
 NAN = np.nan

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from joao.config.recipe import make_recipe
+from joao.core.errors import JoaoNotice, NotWritten, UserError
 from joao.data.features import Features
-from joao.errors import JoaoNotice, NotWritten, UserError
-from joao.recipe import make_recipe
-from joao.run import FORMAT, Run, RunInfo, check_new_folder
-from joao.tensor_files import write_tensors
+from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder
+from joao.runs.tensor_files import write_tensors
 from joao.training.pretrain import EpochMetrics
 
 RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})

@@ -7,20 +7,20 @@ import pytest
 from torch import nn
 
 from joao.baselines import Histogram
-from joao.building import OwnParts
+from joao.config.builder import OwnParts
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data import read
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 from joao.evaluation import svm
+from joao.evaluation.embeddings import evaluate_embeddings, shuffled
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import paired_gain
-from joao.evaluation.unsupervised import evaluate_embeddings, shuffled
-from joao.experiment import pretrain
-from joao.finetuning import finetune
-from joao.recipe import make_recipe
-from joao.scoring import REFERENCES, evaluate
-from joao.trained import initial
+from joao.runs.finetuning import finetune
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import REFERENCES, evaluate
+from joao.runs.trained import initial
 from joao.training.finetune import Finetune
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)

@@ -4,15 +4,15 @@ import tomllib
 
 import pytest
 
-from joao.building import build_method
+from joao.config.builder import build_method
+from joao.config.overrides import with_settings
+from joao.config.recipe import METHODS, POOL, make_recipe, pool_name
+from joao.config.strengths import at_every_strength, strength_law
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.pair_table import PairTable
-from joao.recipe import METHODS, POOL, make_recipe, pool_name
-from joao.settings import with_settings
-from joao.strengths import at_every_strength, strength_law
+from joao.runs.pretraining import pretrain
 
 LEARNED = make_recipe({"method": "joao_strengths", "strengths": {0.1: 1, 0.2: 2, 0.4: 5}})
 

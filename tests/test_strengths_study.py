@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from joao.config.recipe import make_recipe
 from joao.policies import KullbackLeibler
-from joao.recipe import make_recipe
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def study():
-    spec = importlib.util.spec_from_file_location("strengths_study", ROOT / "studies" / "strengths.py")
+    spec = importlib.util.spec_from_file_location("strengths_study", ROOT / "repro/studies" / "strengths.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from joao.data import read
-from joao.reproduce import semi_supervised as reproduce
-from joao.reproduce.semi_supervised import Cell, Work, compute
+from repro.protocols.semi_supervised import run as reproduce
+from repro.protocols.semi_supervised.run import Cell, Work, compute
 
-STUDY = Path(__file__).parent.parent / "studies" / "epochs.py"
+STUDY = Path(__file__).parent.parent / "repro" / "studies" / "epochs.py"
 
 
 @pytest.fixture

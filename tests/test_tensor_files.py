@@ -8,8 +8,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from joao.errors import UserError
-from joao.tensor_files import CHECKSUM_KEY, checksum, read_tensors, write_tensors
+from joao.core.errors import UserError
+from joao.runs.tensor_files import CHECKSUM_KEY, checksum, read_tensors, write_tensors
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}
 

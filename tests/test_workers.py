@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from joao.errors import UserError
-from joao.workers import workers
+from joao.core.errors import UserError
+from joao.core.processes import workers
 
 
 def is_there(process):
@@ -23,7 +23,7 @@ def is_there(process):
 def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
     (tmp_path / "work.py").write_text(
         "import os, pathlib, time\n"
-        "from joao.workers import workers\n"
+        "from joao.core.processes import workers\n"
         "def wait(name):\n"
         "    pathlib.Path('begun').write_text(str(os.getpid()))\n"
         "    pathlib.Path('begun').rename(name)\n"

@@ -12,34 +12,34 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from joao.augmentations import Augmentation as Augmentation
-    from joao.classifier_estimator import JOAOClassifier as JOAOClassifier
+    from joao.comparison.table import compare as compare
+    from joao.core.errors import JoaoNotice as JoaoNotice
+    from joao.core.errors import UserError as UserError
+    from joao.core.graphs import GraphBatch as GraphBatch
+    from joao.core.pair_table import PairTable as PairTable
     from joao.data import Dataset as Dataset
     from joao.data import Shards as Shards
     from joao.data import read as read
     from joao.encoders import Encoder as Encoder
-    from joao.errors import JoaoNotice as JoaoNotice
-    from joao.errors import UserError as UserError
-    from joao.estimator import JOAO as JOAO
-    from joao.export import load as load
-    from joao.graphs import GraphBatch as GraphBatch
-    from joao.pair_table import PairTable as PairTable
-    from joao.regressor_estimator import JOAORegressor as JOAORegressor
-    from joao.reporting.comparison import compare as compare
+    from joao.estimators.classifier import JOAOClassifier as JOAOClassifier
+    from joao.estimators.export import load as load
+    from joao.estimators.joao import JOAO as JOAO
+    from joao.estimators.regressor import JOAORegressor as JOAORegressor
 
 _HOME = {
     "Augmentation": "joao.augmentations",
     "Dataset": "joao.data",
     "Encoder": "joao.encoders",
-    "GraphBatch": "joao.graphs",
-    "JOAO": "joao.estimator",
-    "JOAOClassifier": "joao.classifier_estimator",
-    "JOAORegressor": "joao.regressor_estimator",
-    "JoaoNotice": "joao.errors",
-    "PairTable": "joao.pair_table",
+    "GraphBatch": "joao.core.graphs",
+    "JOAO": "joao.estimators.joao",
+    "JOAOClassifier": "joao.estimators.classifier",
+    "JOAORegressor": "joao.estimators.regressor",
+    "JoaoNotice": "joao.core.errors",
+    "PairTable": "joao.core.pair_table",
     "Shards": "joao.data",
-    "UserError": "joao.errors",
-    "compare": "joao.reporting.comparison",
-    "load": "joao.export",
+    "UserError": "joao.core.errors",
+    "compare": "joao.comparison.table",
+    "load": "joao.estimators.export",
     "read": "joao.data",
 }
 __all__ = [*_HOME, "__version__"]

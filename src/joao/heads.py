@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from joao.catalogue import catalogue
+from joao.core.registry import catalogue
 
 
 class Heads(nn.Module, ABC):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from joao.graphs import GraphStore
-from joao.padded_store import PaddedStore
+from joao.core.graphs import GraphStore
+from joao.training.fast.batches import PaddedStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import kstest
 
 from joao.augmentations import AttributeMask
-from joao.errors import UserError
+from joao.core.errors import UserError
 
 
 def changed_rows(view, batch):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.strategies import shapes
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, Subgraph
-from joao.errors import UserError
+from joao.core.errors import UserError
+from tests.strategies import shapes
 
 OPTIONS = {
     "attribute_mask, mean": partial(AttributeMask, fill="mean"),

@@ -6,9 +6,9 @@ import torch
 
 from joao.augmentations import Subgraph
 from joao.augmentations.subgraph import growth_time, shortest_times
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.core.randomness import order_within_groups, random_rank
 from joao.kernels.first_passage import swept
-from joao.randomness import order_within_groups, random_rank
 
 LOLLIPOP = (6, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 5)])
 IN_PARTS = (6, [(0, 1), (1, 2), (3, 4)])

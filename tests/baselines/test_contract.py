@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from joao.baselines import BASELINES
-from joao.data.making import make_dataset
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 SEE_ALL_GRAPHS = {"node2vec", "sub2vec"}  # draw walks on all graphs together
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from joao.baselines import DGK, WL
-from joao.data.making import make_dataset
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from joao.baselines import GL, _graphlets
-from joao.data.networkx_graphs import from_networkx
+from joao.baselines import GL
+from joao.baselines import gl as _graphlets
+from joao.data.formats.networkx_graphs import from_networkx
 from joao.data.synthetic import random_graphs
 
 PAW = nx.lollipop_graph(3, 1)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from joao.baselines import Graph2vec
-from joao.baselines._gensim import gensim_seed, order_of_reading
-from joao.baselines._paragraphs import LONGEST_DOCUMENT, _pieces
-from joao.data.making import make_dataset
+from joao.baselines.paragraphs import LONGEST_DOCUMENT, _pieces, gensim_seed, order_of_reading
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 pytest.importorskip("gensim")
 GRAPHS = random_graphs(20, mean_nodes=8, seed=6)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from joao.baselines.histogram import Histogram
-from joao.data.making import make_dataset
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.validation import make_dataset
 
 
 def random_dataset(seed, labels):

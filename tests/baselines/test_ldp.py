@@ -6,8 +6,8 @@ import pytest
 
 from joao.baselines import LDP
 from joao.baselines.ldp import degree_profiles
-from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
+from joao.data.validation import make_dataset
 
 
 def naive_profiles(graphs):

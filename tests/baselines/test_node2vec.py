@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from joao.baselines import Node2vec
-from joao.baselines._gensim import WordOptions, gensim_seed, word_vectors
-from joao.baselines._walks import neighbours_in
 from joao.baselines.node2vec import _Walks
-from joao.data.making import make_dataset
+from joao.baselines.paragraphs import WordOptions, gensim_seed, word_vectors
+from joao.baselines.walks import neighbours_in
 from joao.data.synthetic import random_graphs
+from joao.data.validation import make_dataset
 
 pytest.importorskip("gensim")
 GRAPHS = random_graphs(8, mean_nodes=6, seed=2)

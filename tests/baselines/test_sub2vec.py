@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from joao.baselines import Sub2vec
-from joao.data.making import make_dataset
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.validation import make_dataset
 
 pytest.importorskip("gensim")
 

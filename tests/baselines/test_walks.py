@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from joao.baselines._walks import NOWHERE, neighbours_in, random_walks
-from joao.data.making import make_dataset
+from joao.baselines.walks import NOWHERE, neighbours_in, random_walks
+from joao.data.validation import make_dataset
 
 EDGES = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 4), (4, 5), (3, 5), (5, 6)]
 

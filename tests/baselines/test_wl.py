@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from joao.baselines import WL
+from joao.core.errors import UserError
 from joao.data import read
-from joao.data.making import make_dataset
 from joao.data.refinement import different, places, refined_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 from joao.evaluation.svm import normalised_gram
 
 

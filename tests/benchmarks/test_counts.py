@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from joao.benchmarks.counts import num_weights, work_of_step
-from joao.benchmarks.floor import Floor, scattered
-from joao.benchmarks.steps import recipe_of
-from joao.benchmarks.workloads import Workload
-from joao.building import build_method
-from joao.training.views import View
+from joao.config.builder import build_method
+from joao.training.model import View
+from repro.benchmarks.counts import num_weights, work_of_step
+from repro.benchmarks.floor import Floor, scattered
+from repro.benchmarks.steps import recipe_of
+from repro.benchmarks.workloads import Workload
 
 
 @pytest.fixture

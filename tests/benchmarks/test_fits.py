@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from joao.benchmarks.fits import fitted
+from repro.benchmarks.fits import fitted
 
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from joao.augmentations import AUGMENTATIONS
-from joao.benchmarks.floor import Floor, ViewsOf, sample_of, scattered
-from joao.benchmarks.steps import epoch_task, make_training, recipe_of
-from joao.benchmarks.workloads import Workload, part
-from joao.building import build_method
-from joao.graphs import GraphBatch, GraphStore
-from joao.randomness import torch_generator
+from joao.config.builder import build_method
+from joao.core.graphs import GraphBatch, GraphStore
+from joao.core.randomness import torch_generator
 from joao.training.model import project
+from repro.benchmarks.floor import Floor, ViewsOf, sample_of, scattered
+from repro.benchmarks.steps import epoch_task, make_training, recipe_of
+from repro.benchmarks.workloads import Workload, part
 
 CPU = torch.device("cpu")
 

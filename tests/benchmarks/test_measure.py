@@ -8,11 +8,11 @@ import types
 import pytest
 import torch
 
-from joao.benchmarks import measure as measuring
-from joao.benchmarks.measure import Setting, measure, num_stages, settings_of
-from joao.benchmarks.plan import Plan
-from joao.benchmarks.rivals import GEOMETRIC
-from joao.benchmarks.side_by_side import ratios
+from repro.benchmarks import measure as measuring
+from repro.benchmarks.measure import Setting, measure, num_stages, settings_of
+from repro.benchmarks.plan import Plan
+from repro.benchmarks.rivals import GEOMETRIC
+from repro.benchmarks.side_by_side import ratios
 
 TINY = Plan(("molecules",), repeats=2, width=4, layers=2, batch_size=4, quick=True)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joao.benchmarks.measure import measure
-from joao.benchmarks.plan import Plan
-from joao.memory import peak_memory
+from joao.core.memory import peak_memory
+from repro.benchmarks.measure import measure
+from repro.benchmarks.plan import Plan
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

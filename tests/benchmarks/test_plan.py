@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from joao.benchmarks.plan import NAMES, Plan, threads_of
-from joao.errors import UserError
+from joao.core.errors import UserError
+from repro.benchmarks.plan import NAMES, Plan, threads_of
 
 
 def test_without_names_all_workloads_are_meant_and_none_twice():

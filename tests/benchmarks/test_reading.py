@@ -1,7 +1,7 @@
 import os
 
-from joao.benchmarks import reading
-from joao.benchmarks.plan import Plan
+from repro.benchmarks import reading
+from repro.benchmarks.plan import Plan
 
 
 def test_three_processes_read_with_the_cache_off_empty_and_full(monkeypatch, tmp_path):

@@ -7,15 +7,14 @@ import types
 import pytest
 import torch
 
-from joao.benchmarks import rivals
-from joao.benchmarks.plain_geometric import GeometricGin, PlainTraining, TwoViews, data_list, node_drop, subgraph
-from joao.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of
-from joao.benchmarks.steps import recipe_of
-from joao.benchmarks.workloads import Workload
-from joao.building import build_method
+from joao.config.builder import build_method
 from joao.objectives import NtXent
-from joao.training.model import ContrastiveModel, project
-from joao.training.views import View
+from joao.training.model import ContrastiveModel, View, project
+from repro.benchmarks import rivals
+from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, TwoViews, data_list, node_drop, subgraph
+from repro.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of
+from repro.benchmarks.steps import recipe_of
+from repro.benchmarks.workloads import Workload
 
 CPU = torch.device("cpu")
 

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from joao.benchmarks.fits import fitted
-from joao.benchmarks.scaling import Axis, axes, measure_axis
 from joao.data.synthetic import random_graphs
+from repro.benchmarks.fits import fitted
+from repro.benchmarks.scaling import Axis, axes, measure_axis
 
 CPU = torch.device("cpu")
 

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from joao.benchmarks import svm
-from joao.benchmarks.plan import Plan
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import FoldScores
+from repro.benchmarks import svm
+from repro.benchmarks.plan import Plan
 
 RNG = np.random.default_rng(0)
 CLASSES = np.arange(60) % 2

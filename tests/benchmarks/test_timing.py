@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from joao.benchmarks.timing import Seconds, Spread, always, interleaved, paired_ratio
+from repro.benchmarks.timing import Seconds, Spread, always, interleaved, paired_ratio
 
 
 def test_tasks_take_turns_and_are_made_ready_before_the_clock_is_read():

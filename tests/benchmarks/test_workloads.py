@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from joao.benchmarks.plan import NAMES, Plan
-from joao.benchmarks.workloads import make_workload, part
-from joao.data import _download
+from joao.data import cache as _download
+from repro.benchmarks.plan import NAMES, Plan
+from repro.benchmarks.workloads import make_workload, part
 
 CPU = torch.device("cpu")
 # Mean nodes and undirected edges of the published data sets, and of ZINC's molecules.

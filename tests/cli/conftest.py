@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from joao.cli import _output, _tables, evaluate, main, quickstart
-from joao.data import _download
+from joao.cli import evaluate, main, quickstart
+from joao.cli import output as _output
+from joao.data import cache as _download
 from joao.evaluation import svm
+from repro.cli import tables as _tables
+from repro.cli.main import app as repro_app
 
 
 @dataclass(frozen=True)
@@ -23,14 +26,19 @@ class Outcome:
 
 
 def run_joao(*arguments):
-    """What ``joao`` with these arguments exits with and prints."""
+    """What ``joao`` with these arguments exits with and prints; ``reproduce``, ``results`` and ``bench`` are of repro."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
+    app, name = main.app, "joao"
+    if arguments and arguments[0] in main.MOVED:
+        app, name = repro_app, "repro"
+        first = {"reproduce": [], "results": ["tables"], "bench": ["bench"]}[arguments[0]]
+        arguments = (*first, *arguments[1:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["joao", *map(str, arguments)])
+        patch.setattr(sys, "argv", [name, *map(str, arguments)])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                main.run()
+                main.run(app, name)
             except SystemExit as exit:
                 code = exit.code or 0
     return Outcome(code, out.getvalue(), err.getvalue())

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import run_joao
 
 from joao.data import cache, read
-from joao.run import Run
+from joao.runs.folder import Run
+from tests.cli.conftest import run_joao
 
 OPTIONS = ("--epochs", 3, "--device", "cpu", "--set", "encoder.width=4", "--json")
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from joao.run import FORMAT
+from joao.runs.folder import FORMAT
 
 GRAPH = '{"edges": [[0, 1]], "num_nodes": 2}\n'
 

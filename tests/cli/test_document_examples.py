@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from joao import estimator
+from joao.estimators import joao as estimator
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
@@ -89,7 +89,7 @@ def run_shell(text, joao):
 
 
 @pytest.mark.parametrize("page", list(parameters()))
-@pytest.mark.filterwarnings("default::joao.errors.JoaoNotice")  # they are for the reader
+@pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
 def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
@@ -102,7 +102,7 @@ def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
 
 
 def test_every_method_has_a_page_with_an_example_in_both_languages():
-    from joao.recipe import METHODS
+    from joao.config.recipe import METHODS
 
     text = {page: page.read_text(encoding="utf-8") for page in PAGES}
     for method in METHODS:

@@ -7,7 +7,7 @@ import numpy as np
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.trained import load_run
+from joao.runs.trained import load_run
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
 

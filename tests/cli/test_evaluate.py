@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from joao.recipe import make_recipe
+from joao.config.recipe import make_recipe
 
 RECORDS = ("evaluation", "evaluation-2")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joao import shipped as shipping
+from joao.estimators import export as shipping
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import numpy as np
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.finetuned import load_finetuned
-from joao.finetuning import finetune
-from joao.trained import load_run
+from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import finetune
+from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
 
 MUTAG = read(BUNDLED / "MUTAG.zip")

@@ -12,9 +12,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from joao.data import read
-from joao.evaluation.scaffolds import filled, scaffolds
-from joao.evaluation.splits import split_graphs
-from joao.finetuned import load_finetuned
+from joao.evaluation.splits import filled, scaffolds, split_graphs
+from joao.runs.finetuned import load_finetuned
 
 pytest.importorskip("rdkit")
 ROOT = os.environ.get("JOAO_DATA")

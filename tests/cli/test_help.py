@@ -11,8 +11,8 @@ import typer
 
 import joao as package
 from joao.cli.main import app
-from joao.recipe import METHODS
-from joao.shipped import shipped_names
+from joao.config.recipe import METHODS
+from joao.runs.trained import shipped_names
 
 
 def commands(group, before=()):

@@ -8,9 +8,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from joao.cli import _live
-from joao.cli._live import TrainingView, live
-from joao.cli._output import Output
+from joao.cli import training as _live
+from joao.cli.output import Output
+from joao.cli.training import TrainingView, live
 from joao.training.pretrain import EpochMetrics
 
 # node_drop at 0.1 and at 0.2, then identity: by augmentation 0.3, 0.6, 0.1 and 0.

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rdkit")
 
 from joao.data import read
-from joao.trained import load_run
+from joao.runs.trained import load_run
 
 TABLE = """smiles,name,toxic,logP,class
 CCO,ethanol,0,-0.31,alcohol

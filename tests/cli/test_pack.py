@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.run import Run
+from joao.runs.folder import Run
 
 TABLE = "name,smiles,toxic\n" + "".join(
     f"m{row},{text},{row % 2}\n"

@@ -8,7 +8,7 @@ import pytest
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.finetuned import load_finetuned
+from joao.runs.finetuned import load_finetuned
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
 

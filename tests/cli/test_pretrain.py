@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from joao import experiment
+from joao.config.recipe import make_recipe, read_recipe
+from joao.core.errors import ProcessLost
 from joao.data import read
-from joao.errors import ProcessLost
-from joao.experiment import pretrain
-from joao.recipe import make_recipe, read_recipe
-from joao.run import Run
+from joao.runs import pretraining as experiment
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
 
 
 def weights(folder):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from joao.cli import _output
-from joao.cli._output import Output
+from joao.cli import output as _output
+from joao.cli.output import Output
 
 SECONDS = _output.SECONDS_BETWEEN_LINES
 

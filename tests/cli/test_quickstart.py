@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 
+from joao.config.recipe import make_recipe, read_recipe
 from joao.data import read
 from joao.data.sources import BUNDLED
 from joao.evaluation.folds import fold_hash, folds
-from joao.recipe import make_recipe, read_recipe
 
 
 def test_it_does_everything_and_says_so(started):

@@ -101,7 +101,7 @@ def test_figure_3_from_records(joao, tmp_path):
 
 
 def test_figure_2_computes_what_is_missing(joao, made_data, tmp_path, monkeypatch):
-    from joao.reproduce import gamma
+    from repro.protocols import gamma
 
     root = made_data("PROTEINS", num_graphs=12)
     monkeypatch.setattr(gamma, "GAMMAS", (0.1, 1.0))

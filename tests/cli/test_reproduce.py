@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.cli import reproduce as commands
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation import svm
-from joao.reporting import results, tables
-from joao.reporting.semi_supervised import HEADER
-from joao.reproduce import semi_supervised as few_labels
-from joao.reproduce import unsupervised as reproduce
-from joao.reproduce.records import Where
-from joao.reproduce.unsupervised import Cell, compute_missing
+from repro.cli import protocols as commands
+from repro.protocols.cells import Where
+from repro.protocols.semi_supervised import run as few_labels
+from repro.protocols.semi_supervised.table import HEADER
+from repro.protocols.unsupervised import run as reproduce
+from repro.protocols.unsupervised.run import Cell, compute_missing
+from repro.tables import pages as results
+from repro.tables import rows as tables
 
 TABLE = copy.deepcopy(reproduce.grid())
 FEW_LABELS = copy.deepcopy(few_labels.grid())
@@ -282,7 +283,7 @@ def test_objectives_without_and_with_joao(joao, short):
 
 
 def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_tables, write_ogb):
-    from joao.reproduce import ogb
+    from repro.protocols.ogb import run as ogb
 
     grid = copy.deepcopy(ogb.grid())
     grid["seeds"], grid["label_rates"] = [0], [50]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joao.cli._scores import told
+from joao.cli.predict import told
 
 
 def areas(*values):

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from joao.cli._signals import stoppable
-from joao.run import Run
+from joao.cli.training import stoppable
+from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
 
 SMALL = ("--epochs", 4, "--set", "training.batch_size=6", "--set", "encoder.width=4", "--device", "cpu")

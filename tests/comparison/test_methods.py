@@ -8,12 +8,12 @@ import pytest
 from joao.baselines import BASELINES, Baseline
 from joao.comparison import methods
 from joao.comparison.methods import CHEAP, USUAL, choose, has_seed, make_rows, missing_package, settings_of
+from joao.config.recipe import METHODS, make_recipe
+from joao.core.errors import UserError
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.recipe import METHODS, make_recipe
-from joao.trained import initial
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial
 
 
 @pytest.fixture(scope="module")

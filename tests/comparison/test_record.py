@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from joao.baselines import BASELINES, Baseline
-from joao.comparison import processes
+from joao.comparison import work as processes
 from joao.comparison.record import Plan, begin, compute, missing_seeds
 from joao.comparison.summary import rows, verdict_of
 from joao.comparison.work import Task
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 from joao.evaluation import svm
+from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
-from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.recipe import make_recipe
 
 WHOLE_GRID = svm.C_GRID
 PLAN = Plan(("joao", "untrained", "histogram"), partitions=2, folds=3, epochs=1, device="cpu")

@@ -5,7 +5,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from joao.comparison.verdict import NO, UNTOLD, YES, best_over_best, judge
+from joao.comparison.summary import NO, UNTOLD, YES, best_over_best, judge
 from joao.evaluation.statistics import paired_gain
 
 

@@ -12,7 +12,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
     import torch_geometric.data  # noqa: F401
 
-from joao.data import Dataset, _download
+from joao.data import Dataset
+from joao.data import cache as _download
 
 
 @pytest.fixture(autouse=True)

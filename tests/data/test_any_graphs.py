@@ -6,11 +6,11 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.strategies import ODD_CELLS, as_edge_list, as_geometric, as_jsonl, as_networkx, as_tu, graph_lists
 
+from joao.core.errors import UserError
 from joao.data import Dataset, read
-from joao.data.form import check_form
-from joao.errors import UserError
+from joao.data.validation import check_form
+from tests.strategies import ODD_CELLS, as_edge_list, as_geometric, as_jsonl, as_networkx, as_tu, graph_lists
 
 PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.data import base
-from joao.data.making import make_dataset, plain_label
+from joao.core.errors import UserError
+from joao.data import dataset as base
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset, plain_label
 
 
 def random_edges(seed, sizes, count):

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from joao import atoms
+from joao.core import codes
 from joao.data import Features, cache, make_store, read, sources
-from joao.data.making import make_dataset
+from joao.data.formats.tu import read_tu
 from joao.data.synthetic import random_graphs
-from joao.data.tu import read_tu
+from joao.data.validation import make_dataset
 
 ROOT = os.environ.get("JOAO_DATA")
 GRAPHS = [
@@ -269,7 +269,7 @@ def test_other_readers_read_anew(source, monkeypatch, kept_only):
     kept_only(source)
 
 
-@pytest.mark.parametrize("module", [atoms, sources])
+@pytest.mark.parametrize("module", [codes, sources])
 def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
     before, read_bytes = cache._hash_of_readers(), Path.read_bytes
     assert before == cache._READERS

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from joao.data.chunks import in_chunks
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.core.processes import in_chunks
 
 
 def doubled(items):
@@ -41,8 +41,8 @@ def test_a_process_that_ends_early_is_told():
 def test_a_process_that_ends_early_while_thousands_wait_is_told_and_nothing_stays(tmp_path):
     (tmp_path / "work.py").write_text(
         "import os\n"
-        "from joao.data.chunks import in_chunks\n"
-        "from joao.errors import UserError\n"
+        "from joao.core.processes import in_chunks\n"
+        "from joao.core.errors import UserError\n"
         "def large(items):\n"
         "    return bytes(100_000) if items != [500] else os._exit(1)\n"
         "if __name__ == '__main__':\n"

@@ -8,8 +8,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data import Dataset, read
-from joao.errors import UserError
 
 
 def tu_zip(path):

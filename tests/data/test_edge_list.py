@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data import read
-from joao.errors import UserError
 
 MOLECULES = """graph,source,target,weight,length,label
 water,O,H1,0.5,1,polar

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from joao.core.errors import UserError
 from joao.data import Features, batch_of, read
-from joao.data.making import make_dataset
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 ROOT = os.environ.get("JOAO_DATA")
 

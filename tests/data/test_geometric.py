@@ -6,9 +6,9 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
+from joao.core.errors import UserError
 from joao.data import read
-from joao.data.geometric import graph_batch
-from joao.errors import UserError
+from joao.data.formats.geometric import graph_batch
 
 
 def path(size, **fields):

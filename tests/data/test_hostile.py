@@ -9,8 +9,11 @@ from contextlib import suppress
 import pytest
 from studies.hostile_files import FAULTS, Fault, archive, caused, repeated
 
-from joao.data import _compressed, _download, _text, read
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data import cache as _download
+from joao.data import read
+from joao.data.formats import text as _compressed
+from joao.data.formats import text as _text
 
 LEAST = 1 << 26  # bytes that are little enough
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data import read
-from joao.data.base import Failure
+from joao.data.dataset import Failure
 from joao.data.joining import joined
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.reporting._rows import rows_of_source
+from joao.runs.row_files import rows_of_source
 
 FIRST = random_graphs(5, mean_nodes=4, seed=1, num_edge_attributes=2)
 SECOND = random_graphs(3, mean_nodes=6, seed=2, num_edge_attributes=2)

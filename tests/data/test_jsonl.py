@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data import read
-from joao.errors import UserError
 
 GRAPHS = [
     {

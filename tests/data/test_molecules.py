@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.base import Dataset
-from joao.data.molecules import FEATURISER, Failure, featurise
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.dataset import Dataset
+from joao.data.molecules.featurise import FEATURISER, Failure, featurise
 
 ROOT = os.environ.get("JOAO_DATA")
 needs_data = pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")

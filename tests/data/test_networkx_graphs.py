@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from torch_geometric.data import Data
 
-from joao.data import networkx_graphs, read
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data import read
+from joao.data.formats import networkx_graphs
 
 
 def coloured(graph, **fields):

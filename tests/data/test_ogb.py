@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data import Dataset, Features, listing, make_store, read
-from joao.data import ogb as reader
-from joao.data.ogb import read_ogb
-from joao.data.packed import read_packed, write_packed
+from joao.data.formats import ogb as reader
+from joao.data.formats.ogb import read_ogb
+from joao.data.formats.packed import read_packed, write_packed
 from joao.data.sources import ogb_path
-from joao.errors import UserError
 
 KINDS = {"ppa": "ogbg_ppa", "code": "ogbg_code2", "mol": "ogbg_molbbbp"}
 

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from joao.data.ogb_labels import official_split, words_of
+from joao.core.errors import UserError
+from joao.data.formats.ogb import official_split, words_of
 from joao.data.sources import ogb_path
-from joao.errors import UserError
 
 ROOT = os.environ.get("JOAO_DATA")
 

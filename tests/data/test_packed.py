@@ -11,11 +11,13 @@ import pytest
 import safetensors.numpy
 from safetensors import safe_open
 
-from joao.data import form, packed, read
-from joao.data.base import Dataset, Failure
-from joao.data.packed import read_packed, without_texts, write_packed
+from joao.core.errors import UserError
+from joao.data import read
+from joao.data import validation as form
+from joao.data.dataset import Dataset, Failure
+from joao.data.formats import packed
+from joao.data.formats.packed import read_packed, without_texts, write_packed
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 
 
 @pytest.fixture

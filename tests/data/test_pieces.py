@@ -7,15 +7,16 @@ from itertools import islice
 
 import pytest
 
-from joao.data import pieces as pieces_module
-from joao.data import read, smiles
-from joao.data._text import table_rows
+from joao.core.errors import UserError
+from joao.data import read
+from joao.data.formats.jsonl import jsonl_pieces, read_jsonl
+from joao.data.formats.text import table_rows
 from joao.data.joining import joined
-from joao.data.jsonl import jsonl_pieces, read_jsonl
-from joao.data.molecule_sets import Columns, Work
-from joao.data.pieces import Pieces, rows_of
-from joao.data.smiles import read_smiles, smiles_pieces
-from joao.errors import UserError
+from joao.data.molecules import smiles
+from joao.data.molecules.sets import Columns, Work
+from joao.data.molecules.smiles import read_smiles, smiles_pieces
+from joao.data.shards import writer as pieces_module
+from joao.data.shards.writer import Pieces, rows_of
 
 TABLE = "id,smiles,toxic,late,words\n" + "".join(
     f"m{row},{text},{row % 2 if row % 3 else ''},{'' if row < 8 else row},w{row}\n"

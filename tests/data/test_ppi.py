@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch_geometric.data.data as geometric
 
+from joao.core.errors import UserError
 from joao.data.features import Features, make_store
-from joao.data.ppi import FILE, holds_ppi, read_ppi
+from joao.data.formats.ppi import FILE, holds_ppi, read_ppi
 from joao.data.sources import read
-from joao.errors import UserError
 
 
 class OldData:

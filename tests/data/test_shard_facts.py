@@ -5,11 +5,11 @@ from dataclasses import asdict, fields
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data.features import CODES, RULES, Features
-from joao.data.making import make_dataset
-from joao.data.shard_facts import ColumnFacts, Facts
+from joao.data.shards.index import ColumnFacts, Facts
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 
 def test_facts_of_parts_are_those_of_the_whole():

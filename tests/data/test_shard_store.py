@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from joao.core.graphs import GraphStore
 from joao.data.features import CODES, RULES, Features, make_store
-from joao.data.shard_store import BLOCK, ShardStore, store_of
+from joao.data.shards.store import BLOCK, ShardStore, store_of
 from joao.data.synthetic import random_graphs
-from joao.graphs import GraphStore
 
 PARTS = ("x", "source", "target", "graph_of_node", "nodes_per_graph", "first_node", "first_edge", "reverse_edge")
 

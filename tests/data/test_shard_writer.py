@@ -5,14 +5,13 @@ import shutil
 
 import pytest
 
-from joao.data.molecule_sets import Columns, Work
-from joao.data.packed import write_packed
-from joao.data.pieces import Pieces
-from joao.data.shard_index import INDEX
-from joao.data.shard_writer import ShardWriter, pack_shards
-from joao.data.shards import Shards
+from joao.core.errors import UserError
+from joao.data.formats.packed import write_packed
+from joao.data.molecules.sets import Columns, Work
+from joao.data.shards.index import INDEX
+from joao.data.shards.shards import Shards
+from joao.data.shards.writer import Pieces, ShardWriter, pack_shards
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 
 
 @pytest.fixture

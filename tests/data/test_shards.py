@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.data import Dataset, Shards, read, read_whole, shard_rows
-from joao.data import shards as shards_module
-from joao.data.base import Failure
-from joao.data.making import make_dataset
-from joao.data.shard_index import INDEX, OFFSETS
+from joao.core.errors import UserError
+from joao.data import Dataset, Shards, read, read_whole
+from joao.data.dataset import Failure
+from joao.data.shards import rows as shard_rows
+from joao.data.shards import shards as shards_module
+from joao.data.shards.index import INDEX, OFFSETS
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
+from joao.data.validation import make_dataset
 
 
 def molecules():

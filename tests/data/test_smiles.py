@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.smiles import Columns, MoleculeTable, read_smiles
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.molecules.smiles import Columns, MoleculeTable, read_smiles
 
 ROOT = os.environ.get("JOAO_DATA")
 needs_data = pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
@@ -259,7 +259,7 @@ def test_real_tables_have_the_counts_that_are_written_of_them(name):
 @pytest.mark.slow
 def test_two_million_rows_take_little_memory():
     program = (
-        "import sys; from pathlib import Path; from joao.data.smiles import read_smiles;"
+        "import sys; from pathlib import Path; from joao.data.molecules.smiles import read_smiles;"
         "table = read_smiles(Path(sys.argv[1]));"
         "peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0];"
         "sys.stdout.write(f'{len(table)} {table.ignored} {peak}')"

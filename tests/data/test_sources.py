@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from joao.data import _download, listing, read, sources
+from joao.core.errors import UserError
+from joao.data import cache as _download
+from joao.data import listing, read, sources
 from joao.data.sources import WELL_KNOWN
-from joao.errors import UserError
 
 
 def parts(num_graphs):

@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from joao.core.errors import UserError
 from joao.data.synthetic import molecule_like_graphs, random_graphs
-from joao.errors import UserError
 
 
 def test_sizes_and_degrees_are_about_as_asked():

@@ -5,10 +5,10 @@ import io
 import numpy as np
 import pytest
 
-from joao.data import _numbers
-from joao.data._numbers import read_numbers
-from joao.data.tu import holds_tu, read_tu
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.formats import text as _numbers
+from joao.data.formats.text import read_numbers
+from joao.data.formats.tu import holds_tu, read_tu
 
 # Graphs 1, 4 and 6 have no edges; graph 3 has an isolated node; one line is repeated, one is a loop.
 TINY = {

@@ -7,14 +7,14 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.strategies import as_networkx, graph_lists
 
 from joao.data import read
-from joao.data.making import make_dataset
-from joao.data.networkx_graphs import from_networkx
+from joao.data.formats.networkx_graphs import from_networkx
+from joao.data.refinement import TwinCounts, count_twins, twins
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
-from joao.data.twins import TwinCounts, count_twins, twins
+from joao.data.validation import make_dataset
+from tests.strategies import as_networkx, graph_lists
 
 ROOT = os.environ.get("JOAO_DATA")
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from tests.strategies import shapes
 
 from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.core.padded import stack
+from joao.core.randomness import seeded
 from joao.encoders import ENCODERS, NodeEncoder, ResGcn
 from joao.encoders.base import PaddedEncoder
-from joao.errors import UserError
-from joao.graphs import GraphBatch
-from joao.padded import stack
-from joao.padded_store import PaddedStore
-from joao.randomness import seeded
+from joao.training.fast.batches import PaddedStore
+from tests.strategies import shapes
 
 OF_NODES = pytest.mark.parametrize("kind", [each for each in ENCODERS.values() if issubclass(each, NodeEncoder)])
 

@@ -5,8 +5,8 @@ import torch
 import torch_geometric.nn as geometric
 from torch import nn
 
+from joao.core.errors import UserError
 from joao.encoders import Convolutions
-from joao.errors import UserError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from joao.encoders import ENCODERS, Convolutions, EdgeGin, Gin, MoleculeGin, NodeEncoder, ResGcn
-from joao.encoders._neighbours import add_neighbours, diffusion
+from joao.encoders.layers import add_neighbours, diffusion
 
 ALPHAS = pytest.mark.parametrize("alpha", [0.05, 0.2, 0.9])
 CAN_DIFFUSE = [kind for kind in ENCODERS.values() if issubclass(kind, NodeEncoder) and kind.can_diffuse]

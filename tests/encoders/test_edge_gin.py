@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
 from joao.encoders import EdgeGin
-from joao.errors import UserError
-from joao.experiment import pretrain
-from joao.recipe import make_recipe
+from joao.runs.pretraining import pretrain
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from torch import nn
 from torch_geometric.nn import GINConv, global_add_pool
 
 from joao.encoders import Gin
-from joao.encoders._neighbours import add_neighbours, adjacency
 from joao.encoders.base import sum_nodes
+from joao.encoders.layers import add_neighbours, adjacency
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch_geometric.nn import GCNConv, GINEConv, global_add_pool, global_mean_pool
 
-from joao.encoders.module import ModuleEncoder
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.encoders.convolutions import ModuleEncoder
 
 
 class Geometric(nn.Module):

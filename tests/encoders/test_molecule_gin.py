@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joao.atoms import BOND_TYPES, CHIRALITIES, ELEMENTS
+from joao.core.codes import BOND_TYPES, CHIRALITIES, ELEMENTS
+from joao.core.errors import UserError
+from joao.core.graphs import GraphStore
+from joao.core.padded import stack
 from joao.encoders import MoleculeGin
-from joao.errors import UserError
-from joao.graphs import GraphStore
-from joao.padded import stack
-from joao.padded_store import PaddedStore
+from joao.training.fast.batches import PaddedStore
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 import torch
 
+from joao.core.codes import ATOMS, BONDS
+from joao.core.errors import UserError
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
-from joao.encoders.syntax_gin import next_tokens
-from joao.errors import UserError
-from joao.ogb_codes import ATOMS, BONDS
+from joao.encoders.ogb import next_tokens
 
 KINDS = [OgbGin, OgbMoleculeGin, SyntaxGin]
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from joao.encoders._statistics import remember
+from joao.encoders.layers import remember
 
 
 @pytest.mark.parametrize("momentum", [0.1, 0.6])

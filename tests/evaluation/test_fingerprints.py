@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from joao.errors import UserError
-from joao.evaluation.fingerprints import fingerprints
+from joao.core.errors import UserError
+from joao.evaluation.forest import fingerprints
 
 Chem = pytest.importorskip("rdkit.Chem")
 SMILES = ["CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)O", "C[C@@H](N)O", "CCO"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.data.sources import BUNDLED, read
-from joao.errors import UserError
 from joao.evaluation.folds import fold_hash, folds, grouped_folds
 
 ROOT = Path(__file__).parent.parent.parent

@@ -4,7 +4,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
 from joao.evaluation.forest import FOREST, forest_score
-from joao.evaluation.labels import Split
+from joao.evaluation.splits import Split
 
 SPLIT = Split(np.arange(0, 60), np.arange(60, 70), np.arange(70, 100))
 

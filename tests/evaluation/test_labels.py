@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.folds import folds
-from joao.evaluation.labels import Split, few_labels, hold_out, split_hash, stratified
+from joao.evaluation.splits import Split, few_labels, hold_out, split_hash, stratified
 
 CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)
 

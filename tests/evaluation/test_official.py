@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from joao.data.ogb_labels import OfficialSplit
-from joao.errors import UserError
-from joao.evaluation.official import labelled_part, score_seed, strata_of
+from joao.core.errors import UserError
+from joao.data.formats.ogb import OfficialSplit
 from joao.training.finetune import Fit, FitEpoch
+from repro.protocols.ogb.benchmark import labelled_part, score_seed, strata_of
 
 SPLIT = OfficialSplit("scaffold", np.arange(100, 300), np.arange(50), np.arange(50, 100))
 CLASSES = np.arange(300) % 4 // 3  # three of 0 for each 1

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joao.errors import UserError
-from joao.evaluation.scaffolds import filled, scaffold_numbers, scaffolds
+from joao.core.errors import UserError
+from joao.evaluation.splits import filled, scaffold_numbers, scaffolds
 
 ROOT = os.environ.get("JOAO_DATA")
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from joao.core.randomness import derived_seed, seeded
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import ResGcn
-from joao.evaluation.labels import few_labels
-from joao.evaluation.semi_supervised import FewLabelsScore, FewLabelsScores, score_splits
-from joao.randomness import derived_seed, seeded
+from joao.evaluation.splits import few_labels
+from joao.evaluation.targets import ClassTargets
 from joao.training.finetune import Finetune, Finetuning, Fit, FitEpoch
-from joao.training.targets import ClassTargets
+from repro.protocols.semi_supervised.score import FewLabelsScore, FewLabelsScores, score_splits
 
 DATA = random_graphs(60, 8, 2.5, seed=3, num_classes=3)
 CLASSES = DATA.classes

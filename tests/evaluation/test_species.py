@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from joao.errors import UserError
-from joao.evaluation.species import HUMAN, species_split, with_centre
+from joao.core.errors import UserError
+from repro.protocols.transfer.score import HUMAN, species_split, with_centre
 
 SPECIES = np.array([3702, HUMAN, 6239, HUMAN, 7227, 4932, HUMAN, 10090, 7955, 3702] * 20)
 

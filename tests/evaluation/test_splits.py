@@ -7,13 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator
 from joao.data import read
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.evaluation.labels import hold_out
-from joao.evaluation.scaffolds import filled, scaffolds
-from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
-from joao.randomness import numpy_generator
+from joao.evaluation.splits import SHARES, filled, hold_out, notice_of_split, scaffolds, split_graphs, usual_split
 
 ROOT = os.environ.get("JOAO_DATA")
 GRAPHS = random_graphs(60, mean_nodes=5, num_classes=3, seed=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.statistics import (
     chance_level,
     gain_over_seeds,

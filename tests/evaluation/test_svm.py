@@ -12,13 +12,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from joao.baselines import Histogram
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data import Features, read
-from joao.errors import UserError
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import kernel_matrix, score_folds
-from joao.recipe import make_recipe
-from joao.trained import initial
+from joao.runs.trained import initial
 
 ROOT = os.environ.get("JOAO_DATA")
 GRID = [10.0**power for power in range(-3, 4)]

@@ -9,10 +9,10 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
 
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import normalised_gram, score_folds
-from joao.evaluation.unsupervised import evaluate_embeddings
 
 GRID = {"C": [10.0**power for power in range(-3, 4)]}
 

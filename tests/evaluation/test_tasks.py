@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
 
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, task_figures, with_tasks
 
 NAN = np.nan

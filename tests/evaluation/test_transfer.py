@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from joao.core.randomness import derived_seed
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import MoleculeGin
-from joao.evaluation.labels import Split
-from joao.evaluation.transfer import score_seeds
-from joao.randomness import derived_seed
+from joao.evaluation.splits import Split
+from joao.evaluation.targets import BinaryTargets, roc_auc
 from joao.training.finetune import Finetune, Finetuning
-from joao.training.targets import BinaryTargets, roc_auc
+from repro.protocols.transfer.score import score_seeds
 
 SPLIT = Split(np.arange(0, 40), np.arange(40, 52), np.arange(52, 70))
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings, shuffled
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level, paired_gain
 from joao.evaluation.svm import FoldScores, score_folds
-from joao.evaluation.unsupervised import PartitionScores, Scores, evaluate_embeddings, shuffled
 
 
 def informative(num_graphs=120):

@@ -7,13 +7,14 @@ import sys
 import torch
 
 from joao.augmentations import EdgePerturb, Subgraph
+from joao.core.padded import stack
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
 from joao.kernels import _triton
 from joao.kernels.first_passage import swept
 from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
 from joao.kernels.lay_out import plain_lay_out
-from joao.kernels.ranks import sorted_ranks
+from joao.kernels.random_ranks import sorted_ranks
 from joao.kernels.relu_norm import _ReluNorm
 from joao.kernels.relu_norm import norm_alone as plain_norm_alone
 from joao.kernels.relu_norm import relu_norm as plain_relu_norm
@@ -21,8 +22,7 @@ from joao.kernels.sums import _GraphSum, _NeighbourSum
 from joao.kernels.sums import graph_sum as plain_graph_sum
 from joao.kernels.sums import neighbour_sum as plain_neighbour_sum
 from joao.kernels.svm_dual import Problems, stepped_duals
-from joao.padded import stack
-from joao.padded_store import PaddedStore
+from joao.training.fast.batches import PaddedStore
 
 GRAPHS = torch.tensor([3, 5, 17, 100])
 ROOM = 90, 200

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from joao.kernels.first_passage import first_passage
-from joao.padded_store import PaddedStore
+from joao.training.fast.batches import PaddedStore
 
 
 def test_times_are_the_shortest_from_any_start(mutag):

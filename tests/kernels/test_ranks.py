@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from joao.kernels.ranks import ranks
+from joao.kernels.random_ranks import ranks
 
 
 def test_items_are_numbered_by_value_inside_their_group_and_equal_ones_as_they_come():

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from joao.augmentations import EdgePerturb, Identity, NodeDrop
+from joao.core.padded import stack
 from joao.kernels.sums import graph_sum, neighbour_sum
-from joao.padded import stack
-from joao.padded_store import PaddedStore
+from joao.training.fast.batches import PaddedStore
 
 
 @pytest.fixture

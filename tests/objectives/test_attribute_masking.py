@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from joao.atoms import ELEMENTS
-from joao.errors import UserError
+from joao.core.codes import ELEMENTS
+from joao.core.errors import UserError
 from joao.objectives import AttributeMasking
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.objectives import BarlowTwins
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from joao.core.errors import UserError
 from joao.encoders import Gin
-from joao.errors import UserError
 from joao.objectives import ContextPrediction
 
 TREE = (15, [(child, (child - 1) // 2) for child in range(1, 15)])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from joao.objectives import InfoGraph
-from joao.objectives._pairs import FeedForward, every_graph_loss
+from joao.objectives.base import FeedForward, every_graph_loss
 
 
 def log_sigmoid(a):

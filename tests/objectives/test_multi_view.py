@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import nn
 
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
 from joao.encoders import ENCODERS, Gin, NodeEncoder
-from joao.errors import UserError
-from joao.experiment import pretrain
 from joao.objectives import MultiView
-from joao.objectives._pairs import every_graph_loss
-from joao.recipe import make_recipe
+from joao.objectives.base import every_graph_loss
+from joao.runs.pretraining import pretrain
 
 GRAPHS = random_graphs(6, seed=0)
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.objectives import NtXent
 
 

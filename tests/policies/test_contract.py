@@ -6,7 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from joao.augmentations import AUGMENTATIONS
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.policies import POLICIES
 
 POOL = list(AUGMENTATIONS)

@@ -1,6 +1,6 @@
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.policies import Fixed
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.config.recipe import make_recipe
+from joao.core.errors import UserError
 from joao.policies import Given
-from joao.recipe import make_recipe
 
 POOL = ["node_drop", "identity"]
 

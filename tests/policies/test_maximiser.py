@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.policies import Maximiser, MinMax
 
 

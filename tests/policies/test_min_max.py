@@ -3,7 +3,7 @@ import re
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.policies import MinMax
 from joao.policies.min_max import ascend
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from scipy.optimize import minimize
 
-from joao.policies._simplex import project_onto_simplex
+from joao.policies.min_max import project_onto_simplex
 
 TABLES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30)
 

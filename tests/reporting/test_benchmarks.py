@@ -2,7 +2,7 @@
 
 import pytest
 
-from joao.reporting.benchmarks import (
+from repro.tables.benchmarks import (
     exponent_table,
     fit_line,
     growth_table,

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import joao
+from joao.comparison.table import HEADER, Comparison, closing_lines, table_lines
+from joao.core.errors import JoaoNotice
 from joao.data.synthetic import random_graphs
-from joao.errors import JoaoNotice
 from joao.evaluation import svm
-from joao.reporting.comparison import HEADER, Comparison, closing_lines, table_lines
 
 
 def entry(kind, accuracies, seconds=2.5, peak=3_000_000):

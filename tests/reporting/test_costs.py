@@ -1,6 +1,7 @@
 """The cost of the table's rows."""
 
-from joao.reporting.costs import HEADER, cost_lines
+from repro.protocols.unsupervised.variants import COSTS_HEADER as HEADER
+from repro.protocols.unsupervised.variants import cost_lines
 
 CPU = {"processor": "a processor", "device": "cpu"}
 GPU = {"processor": "a processor", "device": "cuda", "gpu": "a card"}

@@ -7,10 +7,11 @@ import io
 import numpy as np
 import pytest
 
-from joao.data.base import Failure
+from joao.data.dataset import Failure
 from joao.data.synthetic import random_graphs
-from joao.reporting import embeddings
-from joao.reporting.embeddings import as_csv, as_npz
+from joao.runs import row_files as embeddings
+from joao.runs.row_files import embeddings_csv as as_csv
+from joao.runs.row_files import embeddings_npz as as_npz
 
 GRAPHS = random_graphs(6, mean_nodes=4)
 UNLABELLED = random_graphs(6, mean_nodes=4, num_classes=0)

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from joao.errors import UserError
-from joao.pair_table import PairTable
-from joao.reporting.figures import draw_policy, draw_tables
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
+from joao.report.plots import draw_policy, draw_tables
 
 NAMES = ["node_drop", "identity"]
 TABLE = PairTable.of(NAMES, [[0.7, 0.1], [0.1, 0.1]])

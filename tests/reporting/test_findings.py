@@ -7,16 +7,16 @@ import json
 import numpy as np
 import pytest
 
-from joao.errors import UserError
+from joao.config.recipe import POOL
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import TableCorrelation
-from joao.pair_table import PairTable
-from joao.recipe import POOL
-from joao.reporting.evidence import Evidence, Table, read_evidence
-from joao.reporting.findings import findings_of
-from joao.reporting.markup import as_html, as_latex, as_markdown
-from joao.reporting.pairs import Agreement
-from joao.reporting.results import write_all, write_tables
-from joao.reporting.verdicts import FAILS, HOLDS, PARTLY, UNTOLD
+from repro.findings.evidence import Evidence, Table, read_evidence
+from repro.findings.findings import findings_of
+from repro.findings.verdicts import FAILS, HOLDS, PARTLY, UNTOLD
+from repro.protocols.semi_supervised.pairs import Agreement
+from repro.tables.markup import as_html, as_latex, as_markdown
+from repro.tables.pages import write_all, write_tables
 
 ABOVE = {  # what a method has above the others where all findings hold
     "joaov2": 3.0,

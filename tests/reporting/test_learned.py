@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from joao.evaluation.tables import NAMES
-from joao.reporting.learned import learned_markdown, learned_tables
-from joao.reporting.results import write_results
+from repro.tables.learned import learned_markdown, learned_tables
+from repro.tables.pages import write_results
 
 POOL = ["node_drop", "identity"]
 

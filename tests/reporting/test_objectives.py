@@ -1,6 +1,7 @@
 """Objectives without JOAO and with it, side by side."""
 
-from joao.reporting.objectives import HEADER, objective_lines
+from repro.protocols.unsupervised.variants import OBJECTIVES_HEADER as HEADER
+from repro.protocols.unsupervised.variants import objective_lines
 
 
 def record(method, seed, accuracies):

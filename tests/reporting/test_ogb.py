@@ -5,9 +5,9 @@ import json
 import pytest
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.reporting.ogb import HEADER, cells_of, overview, rows
-from joao.reporting.paper import ogb
-from joao.reporting.results import write_ogb
+from joao.report.paper import ogb
+from repro.protocols.ogb.table import HEADER, cells_of, overview, rows
+from repro.tables.pages import write_ogb
 
 
 def record(method, test, dataset="ogbg-ppa", rate=10, split_hash="same"):

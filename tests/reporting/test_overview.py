@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from joao.reporting.markup import as_html, as_latex, as_markdown
-from joao.reporting.overview import Figure, Overview, average
+from repro.tables.markup import as_html, as_latex, as_markdown
+from repro.tables.overview import Figure, Overview, average
 
 TABLE = Overview(
     title="Scores & more",

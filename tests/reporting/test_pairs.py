@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from joao.errors import UserError
+from joao.config.recipe import POOL
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import TableCorrelation
-from joao.pair_table import PairTable
-from joao.recipe import POOL
-from joao.reporting.pairs import Agreement, agreements, draw_agreement, pairs_markdown
-from joao.reproduce.semi_supervised import PAIRS
+from repro.protocols.semi_supervised.pairs import Agreement, agreements, draw_agreement, pairs_markdown
+from repro.protocols.semi_supervised.run import PAIRS
 
 DRAWN = np.arange(25).reshape(5, 5)  # of 300 graphs
 

@@ -5,12 +5,13 @@ from importlib.resources import files
 
 import pytest
 
-from joao.reporting.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
-from joao.reproduce import ogb, transfer
-from joao.reproduce import semi_supervised as few_labels
-from joao.reproduce.unsupervised import grid
+from joao.report.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
+from repro.protocols.ogb import run as ogb
+from repro.protocols.semi_supervised import run as few_labels
+from repro.protocols.transfer import run as transfer
+from repro.protocols.unsupervised.run import grid
 
-PAPER = tomllib.loads((files("joao.reporting") / "paper_results.toml").read_text(encoding="utf-8"))
+PAPER = tomllib.loads((files("joao.report") / "paper_results.toml").read_text(encoding="utf-8"))
 
 
 def cell_of(table, method, dataset):

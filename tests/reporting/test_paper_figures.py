@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from joao.errors import UserError
-from joao.reporting import figures
-from joao.reporting.paper_figures import draw_figure_2, draw_figure_3, gamma_markdown, read_policies
+from joao.core.errors import UserError
+from joao.report import plots as figures
+from repro.tables.figures import draw_figure_2, draw_figure_3, gamma_markdown, read_policies
 
 
 def curve(dataset, gamma, seed, losses):

@@ -3,7 +3,7 @@
 import matplotlib
 from matplotlib.image import imread
 
-from joao.reporting.picture_files import STYLE, new_figure, write_picture
+from joao.report.plots import STYLE, new_figure, write_picture
 
 
 def draw(stem):

@@ -6,9 +6,11 @@ import io
 
 import numpy as np
 
-from joao.data.base import Failure
+from joao.data.dataset import Failure
 from joao.data.synthetic import random_graphs
-from joao.reporting.predictions import as_csv, as_npz, tasks_as_csv, tasks_as_npz
+from joao.runs.row_files import classes_csv as as_csv
+from joao.runs.row_files import classes_npz as as_npz
+from joao.runs.row_files import tasks_as_csv, tasks_as_npz
 
 GRAPHS = random_graphs(3, num_classes=2)  # of classes 0, 1, 0
 PROBABILITIES = np.array([[0.1, 0.7, 0.2], [1 / 3, 1 / 3, 1 / 3], [1e-30, 0.25, 0.75]], dtype=np.float32)

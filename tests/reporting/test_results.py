@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from joao.errors import UserError
-from joao.recipe import POOL
-from joao.reporting.results import write_all, write_semi_supervised
-from joao.reproduce.semi_supervised import PAIRS, Cell
+from joao.config.recipe import POOL
+from joao.core.errors import UserError
+from repro.protocols.semi_supervised.run import PAIRS, Cell
+from repro.tables.pages import write_all, write_semi_supervised
 
 
 def write(records, *cells, accuracy=0.5):

@@ -4,12 +4,12 @@ from dataclasses import astuple
 
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.statistics import gain_over_seeds
 from joao.evaluation.tables import NAMES
-from joao.reporting.paper import Published
-from joao.reporting.semi_supervised import HEADER, cells_of, overview, rows
-from joao.reproduce.semi_supervised import PAIRS, grid
+from joao.report.paper import Published
+from repro.protocols.semi_supervised.run import PAIRS, grid
+from repro.protocols.semi_supervised.table import HEADER, cells_of, overview, rows
 
 
 def record(method, seed, accuracy, dataset="NCI1", label_rate=10, split_hash=None):

@@ -1,6 +1,7 @@
 """Learned strengths beside the fixed one."""
 
-from joao.reporting.strengths import HEADER, strength_lines
+from repro.protocols.unsupervised.variants import STRENGTHS_HEADER as HEADER
+from repro.protocols.unsupervised.variants import strength_lines
 
 
 def record(dataset, method, seed, accuracies):

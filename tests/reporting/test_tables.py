@@ -1,7 +1,7 @@
 """The words that all tables share."""
 
 from joao.evaluation.tables import NAMES, markdown, with_deviation
-from joao.reproduce.unsupervised import REFERENCES, grid
+from repro.protocols.unsupervised.run import REFERENCES, grid
 
 
 def test_every_method_of_the_table_has_a_name():

@@ -1,4 +1,4 @@
-from joao.reporting.times import Times
+from repro.tables.pages import Times
 
 CPU = {"processor": "P", "device": "cpu"}
 GPU = {"processor": "P", "device": "cuda", "gpu": "H"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.statistics import gain_over_seeds
-from joao.reporting.results import write_transfer
-from joao.reporting.transfer import HEADER, cells_of, overview, rows
-from joao.reproduce.transfer import grid
+from repro.protocols.transfer.run import grid
+from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
+from repro.tables.pages import write_transfer
 
 
 def record(method, test, last=None, dataset="bbbp", corpus=None, split_hash="same"):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.statistics import paired_gain
-from joao.reporting.paper import Published
-from joao.reporting.results import write_results
-from joao.reporting.unsupervised import HEADER, cells_of, overview, rows
+from joao.report.paper import Published
+from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
+from repro.tables.pages import write_results
 
 
 def record(method, seed, accuracies, dataset="MUTAG", fold_hash=None, inductive=False):

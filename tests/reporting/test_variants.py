@@ -3,8 +3,8 @@
 import json
 
 from joao.evaluation.statistics import gain_over_seeds, paired_gain
-from joao.reporting.results import write_results
-from joao.reporting.variants import variants_markdown
+from repro.protocols.unsupervised.variants import variants_markdown
+from repro.tables.pages import write_results
 
 CPU = {"processor": "a processor"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from joao.evaluation.statistics import Gain, TableCorrelation, gain_over_seeds
-from joao.reporting.evidence import Table
-from joao.reporting.verdicts import (
+from repro.findings.evidence import Table
+from repro.findings.verdicts import (
     FAILS,
     HOLDS,
     PARTLY,

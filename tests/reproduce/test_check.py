@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from joao.errors import UserError
-from joao.reproduce.check import check_record, compared
-from joao.reproduce.records import Where
-from joao.reproduce.unsupervised import Cell, compute_missing
+from joao.core.errors import UserError
+from repro.protocols.cells import Where
+from repro.protocols.check import check_record, compared
+from repro.protocols.unsupervised.run import Cell, compute_missing
 
 RECORDS = Path(__file__).parents[2] / "results" / "unsupervised" / "MUTAG"
 RECORD = {

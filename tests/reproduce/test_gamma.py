@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.reproduce import unsupervised
-from joao.reproduce.gamma import Cell, cell_recipe, cells, compute, is_done
-from joao.reproduce.records import write
+from repro.protocols.cells import write
+from repro.protocols.gamma import Cell, cell_recipe, cells, compute, is_done
+from repro.protocols.unsupervised import run as unsupervised
 
 ROOT = Path(__file__).parent.parent.parent
 

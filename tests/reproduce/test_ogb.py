@@ -9,13 +9,17 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from joao.core.errors import UserError
+from joao.core.randomness import derived_seed
 from joao.data.features import Features, make_store
-from joao.errors import UserError
-from joao.evaluation.official import labelled_part
-from joao.randomness import derived_seed
-from joao.reproduce import ogb as reproduce
-from joao.reproduce import ogb_benchmark
-from joao.reproduce.ogb import (
+from joao.evaluation.targets import BinaryTargets
+from joao.runs.trained import load_run
+from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.cells import Where
+from repro.protocols.ogb import benchmark as ogb_benchmark
+from repro.protocols.ogb import run as reproduce
+from repro.protocols.ogb.benchmark import Benchmark, benchmark_of, labelled_part
+from repro.protocols.ogb.run import (
     Cell,
     Work,
     at_hand,
@@ -28,11 +32,6 @@ from joao.reproduce.ogb import (
     read_record,
     works,
 )
-from joao.reproduce.ogb_benchmark import Benchmark, benchmark_of
-from joao.reproduce.records import Where
-from joao.trained import load_run
-from joao.training.finetune import Finetune, Finetuning
-from joao.training.targets import BinaryTargets
 
 GRID = copy.deepcopy(reproduce.grid())
 SMALL = {"ogbg-ppa": "ppa", "ogbg-code2": "code", "ogbg-molbbbp": "mol"}

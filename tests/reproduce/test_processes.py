@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from joao.reproduce.processes import done_one_by_one
+from joao.core.processes import done_one_by_one
 
 
 def test_one_process_does_one_after_the_other(tmp_path):
@@ -91,7 +91,7 @@ def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ct
 def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
     (tmp_path / "work.py").write_text(
         "import pathlib, time\n"
-        "from joao.reproduce.processes import done_one_by_one\n"
+        "from joao.core.processes import done_one_by_one\n"
         "def wait(name):\n"
         "    pathlib.Path(name).touch()\n"
         "    time.sleep(300)\n"

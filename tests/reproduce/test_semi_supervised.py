@@ -9,20 +9,22 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from joao.building import build_method
+from joao.config.builder import build_method
+from joao.config.recipe import METHODS, POOL, make_recipe
+from joao.core.errors import UserError
+from joao.core.processes import done_one_by_one
+from joao.core.randomness import torch_generator
 from joao.data import listing, read
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.evaluation.labels import few_labels, split_hash
-from joao.evaluation.semi_supervised import score_splits
-from joao.experiment import pretrain
-from joao.policies.rule_pool import POOLS
-from joao.randomness import torch_generator
-from joao.recipe import METHODS, POOL, make_recipe
-from joao.reproduce import semi_supervised as reproduce
-from joao.reproduce.processes import done_one_by_one
-from joao.reproduce.records import Where
-from joao.reproduce.semi_supervised import (
+from joao.evaluation.splits import few_labels, split_hash
+from joao.evaluation.targets import ClassTargets
+from joao.policies.fixed import POOLS
+from joao.runs.pretraining import pretrain
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.model import calibrate
+from repro.protocols.cells import Where
+from repro.protocols.semi_supervised import run as reproduce
+from repro.protocols.semi_supervised.run import (
     PAIRS,
     Cell,
     Work,
@@ -37,9 +39,7 @@ from joao.reproduce.semi_supervised import (
     start_of,
     works,
 )
-from joao.training.finetune import Finetune, Finetuning
-from joao.training.model import calibrate
-from joao.training.targets import ClassTargets
+from repro.protocols.semi_supervised.score import score_splits
 
 GRID = reproduce.grid()
 EVERY_METHOD = [*GRID["methods"], *PAIRS]
@@ -484,7 +484,7 @@ def test_processes_do_not_change_the_result(root, short, tmp_path):
     for jobs in (1, 2):
         code = (  # another process has a table of its own, so it is given the short one
             "from pathlib import Path\n"
-            "from joao.reproduce import semi_supervised as reproduce\n"
+            "from repro.protocols.semi_supervised import run as reproduce\n"
             f"reproduce.grid = lambda: {short!r}\n"
             f"work, place = [reproduce.{cell!r}], Path({str(tmp_path / str(jobs))!r})\n"
             f"list(reproduce.compute_missing(work, reproduce.Where(place, data_root={root!r}, device='cpu')))\n"

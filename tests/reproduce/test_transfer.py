@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from joao.core.errors import UserError
+from joao.core.randomness import derived_seed
 from joao.data import read
 from joao.data.features import Features, make_store
-from joao.errors import UserError
-from joao.evaluation.fingerprints import fingerprints
-from joao.evaluation.forest import forest_score
-from joao.evaluation.scaffolds import filled, scaffolds
-from joao.randomness import derived_seed
-from joao.reproduce import transfer as reproduce
-from joao.reproduce.records import Where
-from joao.reproduce.transfer import (
+from joao.evaluation.forest import fingerprints, forest_score
+from joao.evaluation.splits import filled, scaffolds
+from joao.evaluation.targets import BinaryTargets
+from joao.runs.folder import Run
+from joao.runs.trained import initial, load_run
+from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.cells import Where
+from repro.protocols.transfer import run as reproduce
+from repro.protocols.transfer.run import (
     Cell,
     cell_recipe,
     cells,
@@ -29,10 +32,6 @@ from joao.reproduce.transfer import (
     pretrain_missing,
     read_record,
 )
-from joao.run import Run
-from joao.trained import initial, load_run
-from joao.training.finetune import Finetune, Finetuning
-from joao.training.targets import BinaryTargets
 
 pytest.importorskip("rdkit")
 GRID = reproduce.grid()

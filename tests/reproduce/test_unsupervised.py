@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from joao.baselines import BASELINES, Histogram
+from joao.core.errors import UserError
 from joao.data.sources import read
-from joao.errors import UserError
 from joao.evaluation import svm
+from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import score_folds
-from joao.evaluation.unsupervised import evaluate_embeddings
-from joao.experiment import pretrain
-from joao.reproduce import unsupervised as reproduce
-from joao.reproduce.records import Where
-from joao.reproduce.unsupervised import (
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial
+from repro.protocols.cells import Where
+from repro.protocols.unsupervised import run as reproduce
+from repro.protocols.unsupervised.run import (
     REFERENCES,
     Cell,
     cell_recipe,
@@ -33,7 +34,6 @@ from joao.reproduce.unsupervised import (
     rows_of,
     why_not,
 )
-from joao.trained import initial
 
 GRID = reproduce.grid()
 

@@ -3,15 +3,15 @@
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
-from joao.building import Method
+from joao.config.builder import Method
+from joao.config.schedule import Schedule
+from joao.core.randomness import seeded
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
 from joao.heads import HEADS
 from joao.objectives import NtXent
 from joao.policies import MinMax
-from joao.randomness import seeded
-from joao.schedule import Schedule
 from joao.training.pretrain import Pretraining
 
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import Uniform

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from joao.encoders import Gin
-from joao.training.classifier import Classifier
+from joao.training.finetune import Classifier
 
 
 @pytest.fixture

@@ -12,17 +12,17 @@ from torch.nn import functional as F
 
 from joao.augmentations import NodeDrop
 from joao.augmentations.base import PaddedAugmentation
+from joao.core.errors import UserError
+from joao.core.randomness import seeded, torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.base import Encoder
-from joao.errors import UserError
-from joao.randomness import seeded, torch_generator
-from joao.training import rooms
+from joao.evaluation.targets import ClassTargets
 from joao.training.device import Fabric
+from joao.training.fast import batches as rooms
 from joao.training.finetune import Finetune, Finetuning, FitEpoch
 from joao.training.model import calibrate
-from joao.training.targets import ClassTargets
 
 TRAIN, VALIDATION, TEST = torch.arange(0, 23), torch.arange(23, 35), torch.arange(35, 45)
 NONE = torch.arange(0)

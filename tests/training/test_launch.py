@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from joao.errors import ProcessLost, UserError
-from joao.training.launch import in_processes
-from joao.training.place import Place
+from joao.core.errors import ProcessLost, UserError
+from joao.training.distributed.launch import in_processes
+from joao.training.distributed.place import Place
 
 THREE = Place(3, started=False)
 

@@ -3,9 +3,9 @@ import torch
 
 from joao.heads import HEADS
 from joao.objectives import NtXent
-from joao.training.lower_level import pair_losses
+from joao.training.distributed.share import Share
 from joao.training.model import ContrastiveModel
-from joao.training.share import Share
+from joao.training.steps import pair_losses
 
 
 @pytest.fixture(params=HEADS)

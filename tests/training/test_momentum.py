@@ -7,15 +7,14 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from joao.building import build_method
+from joao.config.builder import build_method
+from joao.config.recipe import make_recipe
 from joao.heads import HEADS
 from joao.objectives import Bootstrap
-from joao.recipe import make_recipe
-from joao.training.lower_level import pair_losses
-from joao.training.model import project
+from joao.training.distributed.share import Share
+from joao.training.model import View, project
 from joao.training.pretrain import Pretraining
-from joao.training.share import Share
-from joao.training.views import View
+from joao.training.steps import pair_losses
 
 
 def weights(module):

@@ -1,7 +1,7 @@
 import pytest
 
-from joao.errors import UserError
-from joao.training.place import Place, find_place
+from joao.core.errors import UserError
+from joao.training.distributed.place import Place, find_place
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3", "RANK": "4", "LOCAL_RANK": "1"}
 SLURM = {

@@ -5,15 +5,15 @@ import torch
 from lightning_fabric import Fabric
 
 from joao.augmentations import AUGMENTATIONS, Augmentation, Identity, NodeDrop
-from joao.errors import UserError
+from joao.config.schedule import Schedule
+from joao.core.errors import UserError
+from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
-from joao.randomness import torch_generator
-from joao.schedule import Schedule
-from joao.training.lower_level import pair_losses
+from joao.training.distributed.share import Share
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
-from joao.training.share import Share
+from joao.training.steps import pair_losses
 
 
 @pytest.fixture(params=itertools.product(HEADS, ("batch", "graph")), ids=lambda param: "-".join(param))

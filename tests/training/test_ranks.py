@@ -11,6 +11,14 @@ import time
 
 import pytest
 import torch
+
+from joao.core.errors import ProcessLost
+from joao.data.synthetic import random_graphs
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
+from joao.training.distributed.group import ALONE, Ranks
+from joao.training.distributed.launch import in_processes
+from joao.training.distributed.place import find_place
 from tests.training.two_processes import (
     KILLED,
     TRAININGS,
@@ -19,14 +27,6 @@ from tests.training.two_processes import (
     together,
     trained_step_by_step,
 )
-
-from joao.data.synthetic import random_graphs
-from joao.errors import ProcessLost
-from joao.experiment import pretrain
-from joao.run import Run
-from joao.training.launch import in_processes
-from joao.training.place import find_place
-from joao.training.ranks import ALONE, Ranks
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # rounding of float64 where nothing amplifies it
 

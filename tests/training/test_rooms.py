@@ -8,10 +8,9 @@ from torch import nn
 
 from joao.augmentations import Augmentation, EdgePerturb, Identity, NodeDrop
 from joao.encoders import Convolutions, Gin, ResGcn
-from joao.encoders.module import ModuleEncoder
+from joao.encoders.convolutions import ModuleEncoder
 from joao.training.device import Fabric
-from joao.training.recorder import Recorder
-from joao.training.rooms import Rooms, usual_room, why_not_padded
+from joao.training.fast.batches import Recorder, Rooms, usual_room, why_not_padded
 
 CPU = torch.device("cpu")
 NAMES = ("x", "source", "target", "graph_of_node", "first_node")

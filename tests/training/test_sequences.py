@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.training.sequences import Vocabulary
+from repro.protocols.ogb.benchmark import Vocabulary
 
 NAMES = [["get", "name"], ["set", "name", "name"], ["get"], ["run", "all", "the", "tests", "in", "get"], ["zip"], []]
 

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from joao.graphs import concatenate
-from joao.training import share as module
-from joao.training.ranks import Ranks
-from joao.training.share import Share
+from joao.core.graphs import concatenate
+from joao.training.distributed import share as module
+from joao.training.distributed.group import Ranks
+from joao.training.distributed.share import Share
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20, 5, 9, 2])
 

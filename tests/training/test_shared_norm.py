@@ -7,8 +7,8 @@ import torch
 import torch.distributed as distributed
 from torch import nn
 
-from joao.errors import UserError
-from joao.training.shared_norm import SharedNorm, shared_norms
+from joao.core.errors import UserError
+from joao.training.distributed.batch_norm import SharedNorm, shared_norms
 
 
 @pytest.fixture(autouse=True)

@@ -9,16 +9,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from joao.augmentations import NodeDrop
+from joao.core.errors import UserError
+from joao.core.randomness import seeded
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin, MoleculeGin, ResGcn
 from joao.encoders.base import StackableEncoder, stacked
-from joao.errors import UserError
-from joao.randomness import seeded
-from joao.training import stacked as stacked_module
+from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.training.finetune import Finetune, Finetuning
-from joao.training.stacked import Part, StackedFits, fit_all
-from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
+from repro.protocols import stacked_fits as stacked_module
+from repro.protocols.stacked_fits import Part, StackedFits, fit_all
 
 NUMBERS = torch.arange(45)
 # of different sizes, one with a graph more in its last batch

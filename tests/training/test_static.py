@@ -5,13 +5,13 @@ import torch
 from lightning_fabric import Fabric
 
 from joao.augmentations import Augmentation, Identity
+from joao.core.errors import UserError
 from joao.encoders import Convolutions
-from joao.errors import UserError
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, Bootstrap, NtXent, PairObjective
-from joao.training import rooms
 from joao.training.checkpoint import restore, state_of
-from joao.training.recorder import Recorder
+from joao.training.fast import batches as rooms
+from joao.training.fast.batches import Recorder
 
 
 def shown(training):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 
-from joao.training.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets, Targets, roc_auc
+from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets, Targets, roc_auc
 
 NAN, INF = float("nan"), float("inf")
 F, G, T = 3, 12, 4

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from joao.augmentations import Augmentation, NodeDrop
-from joao.errors import UserError
-from joao.training.model import ContrastiveModel, project
-from joao.training.views import view_by_many, view_by_one
+from joao.core.errors import UserError
+from joao.training.model import ContrastiveModel, project, view_by_many, view_by_one
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])
 NUMBERS = torch.tensor([1, 2, 1, 0, 0, 2, 2])

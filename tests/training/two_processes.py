@@ -8,19 +8,19 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from joao.building import build_method
+from joao.config.builder import build_method
+from joao.config.recipe import make_recipe
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
-from joao.experiment import pretrain
 from joao.objectives import NtXent
-from joao.recipe import make_recipe
-from joao.training import share
+from joao.runs.pretraining import pretrain
 from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric
-from joao.training.place import find_place
+from joao.training.distributed import share
+from joao.training.distributed.batch_norm import shared_norms
+from joao.training.distributed.group import Ranks
+from joao.training.distributed.place import find_place
 from joao.training.pretrain import Pretraining
-from joao.training.ranks import Ranks
-from joao.training.shared_norm import shared_norms
 
 # Recipes by name, with the size of a section. 21 graphs in batches of 6 leave a last one of 3, in parts of 1 and 2.
 TRAININGS = {

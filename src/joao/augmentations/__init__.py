@@ -6,6 +6,6 @@ from joao.augmentations.edge_perturb import EdgePerturb as EdgePerturb
 from joao.augmentations.identity import Identity as Identity
 from joao.augmentations.node_drop import NodeDrop as NodeDrop
 from joao.augmentations.subgraph import Subgraph as Subgraph
-from joao.catalogue import catalogue
+from joao.core.registry import catalogue
 
 AUGMENTATIONS: dict[str, type[Augmentation]] = catalogue(Augmentation, globals())

@@ -6,9 +6,9 @@ from typing import final
 import torch
 
 from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
-from joao.errors import UserError
-from joao.graphs import GraphBatch, places
-from joao.padded import PaddedBatch
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, places
+from joao.core.padded import PaddedBatch
 
 
 @final

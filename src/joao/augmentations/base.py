@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from joao.errors import UserError
-from joao.graphs import GraphBatch, rows
-from joao.kernels.ranks import ranks
-from joao.padded import PaddedBatch
-from joao.randomness import random_choice
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, rows
+from joao.core.padded import PaddedBatch
+from joao.core.randomness import random_choice
+from joao.kernels.random_ranks import ranks
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from joao.augmentations.base import PaddedAugmentation, share_of
-from joao.graphs import GraphBatch, places, rows
-from joao.kernels.ranks import ranks
-from joao.padded import PaddedBatch
-from joao.randomness import random_choice
+from joao.core.graphs import GraphBatch, places, rows
+from joao.core.padded import PaddedBatch
+from joao.core.randomness import random_choice
+from joao.kernels.random_ranks import ranks
 
 
 @final

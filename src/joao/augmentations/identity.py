@@ -6,8 +6,8 @@ from typing import final
 import torch
 
 from joao.augmentations.base import PaddedAugmentation
-from joao.graphs import GraphBatch
-from joao.padded import PaddedBatch
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedBatch
 
 
 @final

@@ -6,8 +6,8 @@ from typing import final
 import torch
 
 from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
-from joao.graphs import GraphBatch
-from joao.padded import PaddedBatch, with_keep
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedBatch, with_keep
 
 
 @final

@@ -10,12 +10,12 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
-from joao.errors import UserError
-from joao.graphs import GraphBatch, places, rows
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, places, rows
+from joao.core.padded import PaddedBatch, with_keep
+from joao.core.randomness import order_within_groups, random_rank
 from joao.kernels.first_passage import first_passage, swept
-from joao.kernels.ranks import ranks
-from joao.padded import PaddedBatch, with_keep
-from joao.randomness import order_within_groups, random_rank
+from joao.kernels.random_ranks import ranks
 
 
 @final

@@ -9,6 +9,6 @@ from joao.baselines.ldp import LDP as LDP
 from joao.baselines.node2vec import Node2vec as Node2vec
 from joao.baselines.sub2vec import Sub2vec as Sub2vec
 from joao.baselines.wl import WL as WL
-from joao.catalogue import catalogue
+from joao.core.registry import catalogue
 
 BASELINES: dict[str, type[Baseline]] = catalogue(Baseline, globals())

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from joao.data.base import Dataset
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.dataset import Dataset
 
 Rows: TypeAlias = NDArray[np.float64] | csr_array
 

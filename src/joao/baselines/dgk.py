@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._gensim import WordOptions, order_of_reading, require_gensim, word_vectors
 from joao.baselines.base import Baseline, check_least
+from joao.baselines.paragraphs import WordOptions, order_of_reading, require_gensim, word_vectors
 from joao.baselines.wl import WL
-from joao.data.base import Dataset
+from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator
+from joao.data.dataset import Dataset
 from joao.data.refinement import places, refined_labels
-from joao.errors import UserError
-from joao.randomness import numpy_generator
 
 LONGEST_SENTENCE = 10_000  # gensim reads no further
 

@@ -5,12 +5,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._gensim import as_words
-from joao.baselines._paragraphs import ParagraphOptions, ParagraphVectors
 from joao.baselines.base import check_least
-from joao.data.base import Dataset
+from joao.baselines.paragraphs import ParagraphOptions, ParagraphVectors, as_words
+from joao.core.randomness import numpy_generator
+from joao.data.dataset import Dataset
 from joao.data.refinement import refined_labels
-from joao.randomness import numpy_generator
 
 
 @final

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline, check_least
-from joao.data.base import Array, Dataset
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.dataset import Array, Dataset
 
 
 @final

@@ -5,9 +5,9 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._walks import neighbours_in
 from joao.baselines.base import Baseline, check_least
-from joao.data.base import Dataset
+from joao.baselines.walks import neighbours_in
+from joao.data.dataset import Dataset
 
 
 @final

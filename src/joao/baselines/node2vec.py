@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines._gensim import WordOptions, as_words, require_gensim, word_vectors
-from joao.baselines._walks import NOWHERE, Neighbours, neighbours_in, random_walks
 from joao.baselines.base import Baseline, check_least
-from joao.data.base import Dataset
-from joao.errors import UserError
-from joao.randomness import numpy_generator
+from joao.baselines.paragraphs import WordOptions, as_words, require_gensim, word_vectors
+from joao.baselines.walks import NOWHERE, Neighbours, neighbours_in, random_walks
+from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator
+from joao.data.dataset import Dataset
 
 WALKERS_AT_ONCE = 1 << 15
 
@@ -32,7 +32,7 @@ class Node2vec(Baseline):
         dimensions: of the rows.
         walks_per_node, walk_length, window: 10, 80 and 10 are the published ones, which cost five times as much; on
             development sets the rows tell no more than chance with either.
-        p, q: weights of a walk's return and of its way out, see :func:`joao.baselines._walks.random_walks`.
+        p, q: weights of a walk's return and of its way out, see :func:`joao.baselines.walks.random_walks`.
         epochs: how often the walks are gone through.
         seed: of walks and model.
     """

@@ -4,13 +4,12 @@ from typing import final
 
 import numpy as np
 
-from joao.baselines._gensim import as_words
-from joao.baselines._paragraphs import LONGEST_DOCUMENT, ParagraphOptions, ParagraphVectors
-from joao.baselines._walks import NOWHERE, neighbours_in, random_walks
 from joao.baselines.base import check_least
-from joao.data.base import Dataset
-from joao.errors import UserError, nearest
-from joao.randomness import numpy_generator
+from joao.baselines.paragraphs import LONGEST_DOCUMENT, ParagraphOptions, ParagraphVectors, as_words
+from joao.baselines.walks import NOWHERE, neighbours_in, random_walks
+from joao.core.errors import UserError, nearest
+from joao.core.randomness import numpy_generator
+from joao.data.dataset import Dataset
 
 PROPERTIES = ("structural", "neighbourhood")
 DEGREE_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75)

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from joao.baselines.base import Baseline
-from joao.data.base import Dataset
+from joao.core.errors import UserError
+from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, different, places, refined_labels
-from joao.errors import UserError
 
 
 @final

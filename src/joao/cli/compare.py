@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, Quiet, TwinsTogether
-from joao.cli._output import Output, quoted
-from joao.cli._reading import all_cores, open_data, whole
-from joao.errors import Interrupted
+from joao.cli.inputs import AsJson, DataRoot, Device, Quiet, TwinsTogether, all_cores, open_data, whole
+from joao.cli.output import Output, quoted
+from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.comparison.processes import Done
+    from joao.comparison.work import Done
 
 
 def compare(
@@ -43,8 +42,8 @@ def compare(
     """
     from joao.comparison.methods import choose
     from joao.comparison.record import Plan, begin, compute, missing_seeds
-    from joao.reporting.comparison import HEADER, Comparison, closing_lines, heading, table_lines
-    from joao.scoring import classes_of
+    from joao.comparison.table import HEADER, Comparison, closing_lines, heading, table_lines
+    from joao.runs.scoring import classes_of
 
     output = Output(quiet, as_json)
     dataset = whole(open_data(source, data_root, output, {}))

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, quoted
-from joao.cli._reading import column_words, columns_of, open_data
-from joao.errors import UserError
+from joao.cli.inputs import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks, column_words, columns_of, open_data
+from joao.cli.output import Output, quoted
+from joao.core.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset, Shards
@@ -60,7 +59,7 @@ def data(
     import numpy as np
 
     from joao.data import Shards
-    from joao.data.twins import count_twins, twins
+    from joao.data.refinement import count_twins, twins
 
     dataset = open_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
     if isinstance(dataset, Shards):
@@ -128,7 +127,7 @@ def _num_labels(dataset: Dataset) -> int | None:
 
 def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
     """Of a data set of OGB: what the split is by, and the graphs of its parts."""
-    from joao.data.ogb_labels import official_split
+    from joao.data.formats.ogb import official_split
     from joao.data.sources import ogb_path
 
     path = ogb_path(source, data_root)

@@ -5,10 +5,22 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, free_path, in_python, quoted
-from joao.cli._reading import blank_rows, column_words, columns_of, open_data, tell_unknown
-from joao.errors import UserError
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    Device,
+    IdColumn,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    blank_rows,
+    column_words,
+    columns_of,
+    open_data,
+    tell_unknown,
+)
+from joao.cli.output import Output, free_path, in_python, quoted
+from joao.core.errors import UserError
 
 
 def embed(
@@ -30,7 +42,7 @@ def embed(
 
     A row of a table that is no molecule has a blank row; OUT.failures.csv tells why.
     """
-    from joao.files import check_new, write_file
+    from joao.core.files import check_new, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .npz or .csv.")
@@ -40,9 +52,10 @@ def embed(
     check_new(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
-    from joao.reporting.embeddings import as_csv, as_npz
-    from joao.reporting.failures import failures_csv
-    from joao.trained import load_run
+    from joao.runs.row_files import embeddings_csv as as_csv
+    from joao.runs.row_files import embeddings_npz as as_npz
+    from joao.runs.row_files import failures_csv
+    from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
     columns = columns_of(smiles, identifiers, tasks)
@@ -72,7 +85,7 @@ def embed(
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
     """The two arguments; a model that comes with joao takes the place of the first, which then is the data."""
     if pretrained is not None and run is not None and source is None:
-        from joao.shipped import shipped
+        from joao.runs.trained import shipped
 
         return shipped(pretrained), str(run)
     if pretrained is not None and source is not None:

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, Quiet, TwinsTogether
-from joao.cli._output import Output, free_path, quoted
-from joao.cli._reading import all_cores, open_data, open_run_data, whole
-from joao.errors import UserError
+from joao.cli.inputs import AsJson, DataRoot, Device, Quiet, TwinsTogether, all_cores, open_data, open_run_data, whole
+from joao.cli.output import Output, free_path, quoted
+from joao.core.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.trained import Trained
+    from joao.runs.trained import Trained
 
 
 def evaluate(
@@ -32,13 +31,13 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run: SVM, ten folds, five partitions, beside chance, a histogram and the untrained encoder."""
-    from joao.files import check_new
+    from joao.core.files import check_new
 
     if out is not None:
         check_new(out)
     output = Output(quiet, as_json)
-    from joao.scoring import check_trained
-    from joao.trained import load_run
+    from joao.runs.scoring import check_trained
+    from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
     check_trained(trained)
@@ -70,9 +69,9 @@ def evaluate(
 
 def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> dict[str, Any]:
     """Scores with a progress bar, writes the record, says its figures and returns it."""
+    from joao.core.files import write_json
     from joao.evaluation.tables import NAMES, with_deviation
-    from joao.files import write_json
-    from joao.scoring import REFERENCES, evaluate
+    from joao.runs.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)
     with output.progress("scoring", (len(REFERENCES) + 1) * 5 * num_folds) as bar:

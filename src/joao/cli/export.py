@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._options import AsJson, Quiet
-from joao.cli._output import Output, free_path, quoted
+from joao.cli.inputs import AsJson, Quiet
+from joao.cli.output import Output, free_path, quoted
 
 
 def export(
@@ -22,7 +22,7 @@ def export(
 
     A model of molecules comes with joao: see 'joao embed --pretrained molecules'.
     """
-    from joao.export import export
+    from joao.estimators.export import export
 
     output = Output(quiet, as_json)
     exported = export(run, out, half=half)

@@ -6,14 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, Fast, IdColumn, Precision, Quiet, SmilesColumn
-from joao.cli._output import Output, free_path, quoted
-from joao.cli._reading import column_words, columns_of, open_data, tell_unknown, whole
-from joao.cli._scores import told
-from joao.errors import Interrupted
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    Device,
+    Fast,
+    IdColumn,
+    Precision,
+    Quiet,
+    SmilesColumn,
+    column_words,
+    columns_of,
+    open_data,
+    tell_unknown,
+    whole,
+)
+from joao.cli.output import Output, free_path, quoted
+from joao.cli.predict import told
+from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.finetuned import Finetuned
+    from joao.runs.finetuned import Finetuned
     from joao.training.finetune import FitEpoch
 
 
@@ -84,14 +97,13 @@ def finetune(
     Labels are classes or, in a table of molecules, columns of numbers; empty cells are not measured. Columns of 0 and 1
     alone are learned as yes and no. Nothing is written before the end: there is no --resume.
     """
-    from joao.run import check_new_folder
+    from joao.runs.folder import check_new_folder
 
     check_new_folder(out)
     output = Output(quiet, as_json)
     from joao.data.sources import header_of, is_table
-    from joao.finetuning import finetune
-    from joao.shipped import model_path
-    from joao.trained import load_run
+    from joao.runs.finetuning import finetune
+    from joao.runs.trained import load_run, model_path
     from joao.training.device import check_precision
     from joao.training.finetune import Finetune, usual_learning_rate
 

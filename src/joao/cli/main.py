@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 
-from joao.cli.bench import bench
 from joao.cli.compare import compare
 from joao.cli.data import data
 from joao.cli.embed import embed
@@ -21,9 +20,7 @@ from joao.cli.predict import predict
 from joao.cli.pretrain import pretrain
 from joao.cli.quickstart import quickstart
 from joao.cli.report import report
-from joao.cli.reproduce import app as reproduce
-from joao.cli.results import results
-from joao.errors import Interrupted, ProcessLost, UserError, is_out_of_memory, plain
+from joao.core.errors import Interrupted, ProcessLost, UserError, is_out_of_memory, plain
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -35,10 +32,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (quickstart, data, compare, pack, pretrain, embed, evaluate, report, finetune, predict, export, bench):
+for _command in (quickstart, data, compare, pack, pretrain, embed, evaluate, report, finetune, predict, export):
     app.command()(_command)
-app.add_typer(reproduce, name="reproduce")
-app.command()(results)
+
+# Commands of earlier versions that remade the paper: they run from a clone now.
+MOVED = {"reproduce": "python -m repro", "results": "python -m repro tables", "bench": "python -m repro bench"}
+
+
+def _moved(context: typer.Context) -> None:
+    raise UserError(
+        f"joao {context.info_name}: moved. Run '{MOVED[context.info_name or '']}' in a clone of the repository."
+    )
+
+
+for _name in MOVED:
+    app.command(_name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(_moved)
 
 
 def _version(wanted: bool) -> None:
@@ -58,32 +66,36 @@ def _root(
         logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
 
 
-def run() -> None:
-    """Runs the command line; wrong input ends in one line and exit code 2."""
+def run(app: typer.Typer = app, name: str = "joao") -> None:
+    """Run a command line; invalid input ends in one line and exit code 2."""
     try:
         code = app(standalone_mode=False)
         if code == 130:  # the parser's way to tell of Ctrl-C
             raise KeyboardInterrupt
         sys.exit(code)
     except UserError as error:
-        _end(str(error) if _speaks() else "", 2)
+        _end(name, str(error) if _speaks() else "", 2)
     except USAGE_ERROR as error:
         message = error.format_message().strip()
-        _end(f"{message.removesuffix('.')}. Try --help." if message else "", 2)  # without arguments, help was shown
+        _end(
+            name, f"{message.removesuffix('.')}. Try --help." if message else "", 2
+        )  # without arguments, help was shown
     except Interrupted as interrupted:
-        _end(str(interrupted), interrupted.code)
+        _end(name, str(interrupted), interrupted.code)
     except ProcessLost as lost:
-        _end(str(lost), 1)
+        _end(name, str(lost), 1)
     except (typer.Abort, KeyboardInterrupt):
-        _end("interrupted. What was finished is kept; the same command goes on or starts again.", 130)
+        _end(name, "interrupted. What was finished is kept; the same command goes on or starts again.", 130)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        _end(f"{error.filename or 'file'}: {error.strerror or error}.", 2)
+        _end(name, f"{error.filename or 'file'}: {error.strerror or error}.", 2)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        _end("out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scale.md).", 2)
+        _end(
+            name, "out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scale.md).", 2
+        )
 
 
 def _speaks() -> bool:
@@ -91,7 +103,7 @@ def _speaks() -> bool:
     return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK") == "0"
 
 
-def _end(message: str, code: int) -> None:
+def _end(name: str, message: str, code: int) -> None:
     if message:
-        typer.echo(plain(f"joao: {message}"), err=True)
+        typer.echo(plain(f"{name}: {message}"), err=True)
     sys.exit(code)

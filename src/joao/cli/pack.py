@@ -6,10 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, quoted
-from joao.cli._reading import all_cores, columns_of, open_data, whole
-from joao.errors import Interrupted, UserError
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    IdColumn,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    all_cores,
+    columns_of,
+    open_data,
+    whole,
+)
+from joao.cli.output import Output, quoted
+from joao.core.errors import Interrupted, UserError
 
 SUFFIXES = (".safetensors", ".safetensors.xz")
 FOLDER_SUFFIXES = ("", ".joao")
@@ -45,7 +55,7 @@ def pack(
     Shards are for data larger than memory: tables of molecules and .jsonl are packed as they are read, and training
     takes graphs from shards as it needs them. Given again after an interruption, the command goes on where it was.
     """
-    from joao.files import check_new
+    from joao.core.files import check_new
 
     output = Output(quiet, as_json)
     columns = columns_of(smiles, identifiers, tasks)
@@ -61,15 +71,15 @@ def pack(
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
     check_new(out)
+    from joao.data.formats.packed import without_texts, write_packed
     from joao.data.joining import joined
-    from joao.data.packed import without_texts, write_packed
 
     read = [whole(open_data(source, data_root, output, columns)) for source in sources]
     dataset = joined(read, name or out.name.split(".safetensors")[0])
     if scaffolds:
         if dataset.kind != "molecules" or not dataset.smiles:
             raise UserError(f"{dataset.name}: --scaffolds needs molecules with their SMILES.")
-        from joao.evaluation.scaffolds import scaffold_numbers
+        from joao.evaluation.splits import scaffold_numbers
 
         with output.progress("scaffolds", len(dataset)) as bar:
             numbers = scaffold_numbers(
@@ -96,10 +106,10 @@ def _pack_shards(
     data_root: str | None,
     output: Output,
 ) -> None:
-    from joao.data.molecule_sets import Columns, Work
-    from joao.data.pieces import Pieces
-    from joao.data.shard_index import FAILURES
-    from joao.data.shard_writer import SHARD_GRAPHS, pack_shards
+    from joao.data.molecules.sets import Work
+    from joao.data.molecules.smiles import Columns
+    from joao.data.shards.index import FAILURES
+    from joao.data.shards.writer import SHARD_GRAPHS, Pieces, pack_shards
 
     named = Columns(columns.get("smiles"), columns.get("identifiers"), _tuple(columns.get("tasks")))
     pieces = [Pieces(source, data_root, named, Work(all_cores())) for source in sources]

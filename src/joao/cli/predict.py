@@ -1,19 +1,80 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, in_python
-from joao.cli._reading import blank_rows, columns_of, open_data, tell_unknown, whole
-from joao.cli._scores import told
-from joao.errors import UserError
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    Device,
+    IdColumn,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    blank_rows,
+    columns_of,
+    open_data,
+    tell_unknown,
+    whole,
+)
+from joao.cli.output import Output, in_python
+from joao.core.errors import UserError
+
+TASKS_SHOWN = 5
+
+
+class Told(NamedTuple):
+    """What a score is called, and its figures; None where there is none."""
+
+    name: str
+    figures: str | None
+
+
+def told(scores: Mapping[str, Any]) -> Told:
+    """The scores of :meth:`joao.runs.finetuned.Finetuned.score` in words."""
+    if "accuracy" in scores:
+        return Told("accuracy", f"{100 * scores['accuracy']:.1f} %")
+    tasks = scores["tasks"]
+    if "roc_auc" in scores:
+        over = _over(tasks, "roc_auc", "one class only")
+        return Told("ROC-AUC", None if scores["roc_auc"] is None else f"{scores['roc_auc']:.3f}{over}")
+    scored = {name: each for name, each in tasks.items() if each["rmse"] is not None}
+    if len(tasks) == 1:
+        (figures,) = scored.values()
+        return Told("RMSE", f"{_beside_the_mean(figures)}, MAE {figures['mae']:.4g}")
+    if len(tasks) > TASKS_SHOWN and "rmse_in_deviations" in scores:
+        over = _over(tasks, "rmse", "no label")
+        mean = f"{scores['rmse_of_mean_in_deviations']:.4g}"
+        return Told(
+            "RMSE", f"{scores['rmse_in_deviations']:.4g} of each task's deviation, predicting the mean {mean}{over}"
+        )
+    shown = [f"{_beside_the_mean(each)} of {name}" for name, each in list(scored.items())[:TASKS_SHOWN]]
+    more = f" and {len(scored) - TASKS_SHOWN} more tasks" if len(scored) > TASKS_SHOWN else ""
+    return Told("RMSE", "; ".join(shown) + more)
+
+
+def _beside_the_mean(figures: Mapping[str, Any]) -> str:
+    """The RMSE, and that of always predicting the mean of what was learned from, where it is known."""
+    mean = f" (predicting the mean {figures['rmse_of_mean']:.4g})" if "rmse_of_mean" in figures else ""
+    return f"{figures['rmse']:.4g}{mean}"
+
+
+def _over(tasks: Mapping[str, Any], figure: str, what_others_have: str) -> str:
+    """Over how many tasks a mean is."""
+    scored = sum(each[figure] is not None for each in tasks.values())
+    if len(tasks) == 1:
+        return ""
+    if scored == len(tasks):
+        return f" (mean over {scored} tasks)"
+    return f" (mean over {scored} of {len(tasks)} tasks; the others have {what_others_have} there)"
+
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.finetuned import Finetuned
+    from joao.runs.finetuned import Finetuned
 
 
 def predict(
@@ -35,7 +96,7 @@ def predict(
     Of classes the most probable one and all probabilities; of tasks of 0 and 1 the probability of 1; or numbers. A row
     of a table that is no molecule has a blank row; OUT.failures.csv tells why.
     """
-    from joao.files import check_new, write_file
+    from joao.core.files import check_new, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .csv or .npz.")
@@ -43,8 +104,8 @@ def predict(
     failures = out.with_name(f"{out.name}.failures.csv")
     check_new(failures)
     output = Output(quiet, as_json)
-    from joao.finetuned import load_finetuned
-    from joao.reporting.failures import failures_csv
+    from joao.runs.finetuned import load_finetuned
+    from joao.runs.row_files import failures_csv
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
@@ -60,7 +121,9 @@ def predict(
 
 
 def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
-    from joao.reporting.predictions import as_csv, as_npz, tasks_as_csv, tasks_as_npz
+    from joao.runs.row_files import classes_csv as as_csv
+    from joao.runs.row_files import classes_npz as as_npz
+    from joao.runs.row_files import tasks_as_csv, tasks_as_npz
 
     if finetuned.kind == "classes":
         return (as_csv if suffix == ".csv" else as_npz)(predicted, finetuned.class_names, dataset)

@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli._options import AsJson, DataRoot, Device, Fast, IdColumn, Quiet, SmilesColumn, Tasks
-from joao.cli._output import Output, free_path, quoted
-from joao.cli._reading import column_words, columns_of, open_data, open_run_data
-from joao.cli._training import summary, train
-from joao.errors import UserError
-from joao.training.place import Place, find_place
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    Device,
+    Fast,
+    IdColumn,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    column_words,
+    columns_of,
+    open_data,
+    open_run_data,
+)
+from joao.cli.output import Output, free_path, quoted
+from joao.cli.training import summary, train
+from joao.core.errors import UserError
+from joao.training.distributed.place import Place, find_place
 
 if TYPE_CHECKING:
+    from joao.config.recipe import Recipe
     from joao.data import Dataset, Shards
-    from joao.recipe import Recipe
-    from joao.run import Run
-    from joao.trained import Trained
+    from joao.runs.folder import Run
+    from joao.runs.trained import Trained
 
 FAILURES = "failures.csv"
 
@@ -88,7 +100,7 @@ def pretrain(
         given = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
         if source or out or recipe or settings or method or any(each is not None for each in given):
             raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
-        from joao.run import Run
+        from joao.runs.folder import Run
 
         run = Run.open(resume)
         run.check_unfinished()
@@ -102,10 +114,10 @@ def pretrain(
     elif out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
     else:
-        from joao.epoch_logs import check_loggers
-        from joao.recipe import make_recipe, read_table
-        from joao.run import check_new_folder
-        from joao.settings import with_settings
+        from joao.config.overrides import with_settings
+        from joao.config.recipe import make_recipe, read_table
+        from joao.runs.folder import check_new_folder
+        from joao.runs.logs import check_loggers
         from joao.training.device import check_precision
 
         check_loggers(logs or (), out)
@@ -127,7 +139,7 @@ def pretrain(
         then = f"are left out; {out / FAILURES} will list them"
         dataset = open_data(made.data, data_root, output, columns, then)
         folder, made = out, make_recipe(table, place, dataset.kind)
-    from joao import experiment
+    from joao.runs import pretraining as experiment
 
     start = partial(
         experiment.pretrain,
@@ -151,7 +163,7 @@ def _voice(process: Place, quiet: bool, as_json: bool) -> Output:
 
 def _checked(table: Mapping[str, Any], place: str) -> Recipe:
     """The recipe for one kind of data, of which there must be one that it is right for, before any are read."""
-    from joao.recipe import KINDS, make_recipe
+    from joao.config.recipe import KINDS, make_recipe
 
     faults = []
     for kind in KINDS:
@@ -184,8 +196,8 @@ def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, columns: str
         output.say(f"Next: {embed}")
         return
     if dataset.failures:
-        from joao.files import write_file
-        from joao.reporting.failures import failures_csv
+        from joao.core.files import write_file
+        from joao.runs.row_files import failures_csv
 
         write_file(run / FAILURES, failures_csv(dataset))
         output.say(f"Rows that are no molecules: {run / FAILURES}")

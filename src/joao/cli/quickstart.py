@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from joao.cli._options import AsJson, Device, Quiet
-from joao.cli._output import Output, free_path
-from joao.cli._reading import all_cores, open_data, whole
+from joao.cli.inputs import AsJson, Device, Quiet, all_cores, open_data, whole
+from joao.cli.output import Output, free_path
 
 
 def quickstart(
@@ -23,14 +22,14 @@ def quickstart(
 
     MUTAG, 188 molecules; no download; less than a minute on two cores.
     """
-    from joao.cli._training import summary, train
     from joao.cli.evaluate import score
+    from joao.cli.training import summary, train
+    from joao.config.recipe import make_recipe
+    from joao.core.files import write_file
     from joao.data.sources import BUNDLED
-    from joao.experiment import pretrain
-    from joao.files import write_file
-    from joao.recipe import make_recipe
-    from joao.reporting.embeddings import as_npz
-    from joao.run import check_new_folder
+    from joao.runs.folder import check_new_folder
+    from joao.runs.pretraining import pretrain
+    from joao.runs.row_files import embeddings_npz as as_npz
 
     output = Output(quiet, as_json)
     folder = free_path(out)

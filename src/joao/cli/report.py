@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli._options import DataRoot, Quiet
-from joao.cli._output import Output
-from joao.cli._reading import open_run_data, whole
+from joao.cli.inputs import DataRoot, Quiet, open_run_data, whole
+from joao.cli.output import Output
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.run import Run
+    from joao.runs.folder import Run
 
 
 def report(
@@ -34,10 +33,10 @@ def report(
     The page needs no network. Without the graphs of a run it has no map and no drawings, and says so.
     """
     output = Output(quiet)
-    from joao.files import write_file
-    from joao.reporting.page.embedding_map import check_kind
-    from joao.reporting.page.rendering import check_replaceable, render
-    from joao.reporting.page.subject import names_of, open_subject
+    from joao.core.files import write_file
+    from joao.report.embedding_map import check_kind
+    from joao.report.rendering import check_replaceable, render
+    from joao.report.subject import names_of, open_subject
 
     check_kind(kind)
     check_replaceable(out)
@@ -54,7 +53,7 @@ def report(
     write_file(out, render(subjects))
     output.say(f"Report: {out} ({out.stat().st_size / 1000:,.0f} kB). Open it in a browser.")
     if figures is not None:
-        from joao.reporting.page.figures import write_figures
+        from joao.report.figures import write_figures
 
         written = write_figures(subjects, figures)
         output.say(f"Pictures, each as PDF, SVG and PNG: {', '.join(written)} in {figures}")

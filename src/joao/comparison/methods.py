@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
-from joao.data.base import Dataset
-from joao.errors import UserError, nearest
-from joao.experiment import pretrain
-from joao.recipe import METHODS, Recipe, make_recipe
-from joao.trained import initial
+from joao.config.recipe import METHODS, Recipe, make_recipe
+from joao.core.errors import UserError, nearest
+from joao.data.dataset import Dataset
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import initial
 
 UNTRAINED = "untrained"
 # What pre-training must beat to be worth its time; always among the compared.

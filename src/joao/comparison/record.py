@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.comparison.methods import CHEAP, settings_of
-from joao.comparison.processes import Done, in_own_processes, in_this_process
 from joao.comparison.summary import rows, verdict_of
-from joao.comparison.work import Task
-from joao.data.base import Dataset
-from joao.data.twins import twins
-from joao.errors import UserError
+from joao.comparison.work import Done, Task, in_own_processes, in_this_process
+from joao.config.recipe import METHODS
+from joao.core.errors import UserError
+from joao.core.files import check_new, write_json
+from joao.data.dataset import Dataset
+from joao.data.refinement import twins
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
-from joao.files import check_new, write_json
-from joao.recipe import METHODS
-from joao.scoring import TWINS_TOGETHER, classes_of, describe_data, origin
+from joao.runs.scoring import TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.training.device import pick_device
 
 PROTOCOL = {

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from joao.data.base import Dataset as Dataset
-from joao.data.shards import Shards as Shards
+from joao.data.dataset import Dataset as Dataset
+from joao.data.shards.shards import Shards as Shards
 from joao.data.sources import listing as listing
 from joao.data.sources import read as read
 from joao.data.sources import read_whole as read_whole

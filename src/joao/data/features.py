@@ -1,4 +1,4 @@
-r"""Node features by rule.
+"""Node features by rule.
 
 ======================== ====================================================================================
 ``labels``               one-hot node labels
@@ -29,12 +29,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.data.base import Dataset
-from joao.data.shard_facts import attribute_facts, label_values
-from joao.data.shards import Shards
+from joao.core.errors import UserError, nearest
+from joao.core.graphs import GraphBatch, GraphStore
+from joao.data.dataset import Dataset
+from joao.data.shards.index import attribute_facts, label_values
+from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
-from joao.errors import UserError, nearest
-from joao.graphs import GraphBatch, GraphStore
 
 MOST_DEGREES = 10_000
 _MOST_LOOKED_UP = 1 << 10

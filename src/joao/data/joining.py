@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.base import Array, Dataset, offsets_of
-from joao.errors import UserError
+from joao.core.errors import UserError
+from joao.data.dataset import Array, Dataset, offsets_of
 
 
 def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:

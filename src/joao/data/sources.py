@@ -2,19 +2,19 @@
 
 =============================================== ==========================================================
 a name such as ``"NCI1"``                       a TU data set, see :func:`read`
-a zip file or folder in the TU layout           :mod:`joao.data.tu`
-``.graphml``, or a folder of such files         :mod:`joao.data.networkx_graphs`
-``.csv`` with a column of SMILES, ``.smi``      molecules, :mod:`joao.data.smiles` and :mod:`joao.data.molecules`
-``.csv`` with graph, source and target          :mod:`joao.data.edge_list`
-``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.jsonl`
-a name such as ``"ogbg-molbbbp"``, its zip      a data set of OGB as distributed, :mod:`joao.data.ogb`
+a zip file or folder in the TU layout           :mod:`joao.data.formats.tu`
+``.graphml``, or a folder of such files         :mod:`joao.data.formats.networkx_graphs`
+``.csv`` with a column of SMILES, ``.smi``      molecules, :mod:`joao.data.molecules.smiles` and :mod:`joao.data.molecules.featurise`
+``.csv`` with graph, source and target          :mod:`joao.data.formats.edge_list`
+``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.formats.jsonl`
+a name such as ``"ogbg-molbbbp"``, its zip      a data set of OGB as distributed, :mod:`joao.data.formats.ogb`
 or folder
-``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.packed`
-a folder of shards                              likewise; not read but opened, :mod:`joao.data.shards`
-a folder with protein networks, as published    :mod:`joao.data.ppi`
-a list of SMILES                                :mod:`joao.data.molecules`
-a list of ``Data``, a torch-geometric data set  :mod:`joao.data.geometric`
-a list of networkx graphs                       :mod:`joao.data.networkx_graphs`
+``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.formats.packed`
+a folder of shards                              likewise; not read but opened, :mod:`joao.data.shards.shards`
+a folder with protein networks, as published    :mod:`joao.data.formats.ppi`
+a list of SMILES                                :mod:`joao.data.molecules.featurise`
+a list of ``Data``, a torch-geometric data set  :mod:`joao.data.formats.geometric`
+a list of networkx graphs                       :mod:`joao.data.formats.networkx_graphs`
 =============================================== ==========================================================
 
 Tables may have ``.gz`` or ``.xz`` behind.
@@ -35,24 +35,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from joao.data import _download, _ogb_files
-from joao.data._objects import from_objects
-from joao.data._ogb_files import holds_ogb
-from joao.data._text import column_names
-from joao.data.base import Dataset
+from joao.core.errors import UserError
+from joao.data import cache as _download
 from joao.data.cache import SMALLEST_TABLE, kept
-from joao.data.edge_list import read_edge_list
-from joao.data.jsonl import read_jsonl
-from joao.data.molecule_sets import Columns, Work, holds_molecules, read_molecules
-from joao.data.networkx_graphs import read_graphml
-from joao.data.ogb import read_ogb
-from joao.data.packed import SUFFIXES as PACKED
-from joao.data.packed import read_packed
-from joao.data.shard_index import holds_shards
-from joao.data.shards import Shards
-from joao.data.smiles import SUFFIXES as TABLES
-from joao.data.tu import holds_tu, read_tu
-from joao.errors import UserError
+from joao.data.dataset import Dataset
+from joao.data.formats import ogb_files as _ogb_files
+from joao.data.formats.edge_list import read_edge_list
+from joao.data.formats.in_memory import from_objects
+from joao.data.formats.jsonl import read_jsonl
+from joao.data.formats.networkx_graphs import read_graphml
+from joao.data.formats.ogb import read_ogb
+from joao.data.formats.ogb_files import holds_ogb
+from joao.data.formats.packed import SUFFIXES as PACKED
+from joao.data.formats.packed import read_packed
+from joao.data.formats.text import column_names
+from joao.data.formats.tu import holds_tu, read_tu
+from joao.data.molecules.sets import Work, holds_molecules, read_molecules
+from joao.data.molecules.smiles import SUFFIXES as TABLES
+from joao.data.molecules.smiles import Columns
+from joao.data.shards.index import holds_shards
+from joao.data.shards.shards import Shards
 
 
 def _read_zip(path: Path) -> Dataset:
@@ -286,7 +288,7 @@ def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
             return kept(path, read_tu)
         if holds_ogb(path):
             return kept(path, read_ogb)
-        from joao.data.ppi import holds_ppi, read_ppi  # needs torch, which a listing should not wait for
+        from joao.data.formats.ppi import holds_ppi, read_ppi
 
         if holds_ppi(path):
             return read_ppi(path).graphs

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from joao.data.base import Dataset
-from joao.data.making import make_dataset
-from joao.errors import UserError
-from joao.randomness import numpy_generator
+from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator
+from joao.data.dataset import Dataset
+from joao.data.validation import make_dataset
 
 
 def random_graphs(

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from joao.core.errors import JoaoNotice, UserError, shown
 from joao.data import listing, read, read_whole
-from joao.data.base import Dataset, offsets_of
+from joao.data.dataset import Dataset, offsets_of
 from joao.data.features import Features
-from joao.data.molecules import featurise, featuriser
-from joao.data.shard_index import holds_shards
-from joao.data.shards import Shards
-from joao.data.smiles import SMILES_NAMES
+from joao.data.molecules.featurise import featurise, featuriser
+from joao.data.molecules.smiles import SMILES_NAMES
+from joao.data.shards.index import holds_shards
+from joao.data.shards.shards import Shards
 from joao.data.sources import WELL_KNOWN
-from joao.errors import JoaoNotice, UserError, shown
 
 _NOTHING = np.zeros(0, dtype=np.int64)
 

@@ -1,16 +1,16 @@
 """The family of encoders. A new one is a file, and a line here."""
 
-from joao.catalogue import catalogue
+from joao.core.registry import catalogue
 from joao.encoders.base import Encoder as Encoder
 from joao.encoders.base import NodeEncoder as NodeEncoder
 from joao.encoders.convolutions import Convolutions as Convolutions
 from joao.encoders.edge_gin import EdgeGin as EdgeGin
 from joao.encoders.gin import Gin as Gin
 from joao.encoders.molecule_gin import MoleculeGin as MoleculeGin
-from joao.encoders.ogb_gin import OgbGin as OgbGin
-from joao.encoders.ogb_molecule_gin import OgbMoleculeGin as OgbMoleculeGin
+from joao.encoders.ogb import OgbGin as OgbGin
+from joao.encoders.ogb import OgbMoleculeGin as OgbMoleculeGin
+from joao.encoders.ogb import SyntaxGin as SyntaxGin
 from joao.encoders.res_gcn import ResGcn as ResGcn
-from joao.encoders.syntax_gin import SyntaxGin as SyntaxGin
 
-# A user's own module comes without a name: it is wrapped in joao.encoders.module.ModuleEncoder.
+# A user's own module comes without a name: it is wrapped in joao.encoders.convolutions.ModuleEncoder.
 ENCODERS: dict[str, type[Encoder]] = catalogue(Encoder, globals())

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import sum_lists
-from joao.errors import UserError
-from joao.graphs import GraphBatch
-from joao.padded import PaddedViews
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedViews
+from joao.encoders.layers import sum_lists
 
 
 class Encoder(nn.Module, ABC):

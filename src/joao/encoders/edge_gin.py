@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.encoders._neighbours import add_neighbours, adjacency
+from joao.core.graphs import GraphBatch
 from joao.encoders.base import MeanEncoder, check_layers
-from joao.graphs import GraphBatch
+from joao.encoders.layers import add_neighbours, adjacency
 
 
 @final

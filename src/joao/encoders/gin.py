@@ -6,12 +6,11 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
-from joao.encoders._statistics import remember
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedViews
 from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
-from joao.graphs import GraphBatch
+from joao.encoders.layers import add_neighbours, adjacency, diffusion, remember
 from joao.kernels.gin_layer import GinWeights, gin_layer
-from joao.padded import PaddedViews
 
 
 @final

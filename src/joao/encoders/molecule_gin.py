@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.atoms import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
-from joao.encoders._neighbours import add_neighbours, adjacency
-from joao.encoders._statistics import Moments, normalised, remember
+from joao.core.codes import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedViews
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
-from joao.errors import UserError
-from joao.graphs import GraphBatch
+from joao.encoders.layers import Moments, add_neighbours, adjacency, normalised, remember
 from joao.kernels.sums import graph_sum, neighbour_sum
-from joao.padded import PaddedViews
 
 
 @final
@@ -38,7 +37,7 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
     Args:
         dropout: the share of entries of every layer's output that are 0 in training.
 
-    >>> from joao.graphs import GraphBatch
+    >>> from joao.core.graphs import GraphBatch
     >>> carbon_monoxide = GraphBatch(
     ...     x=torch.tensor([[5.0, 0.0], [7.0, 0.0]]),  # elements 6 and 8, less one
     ...     source=torch.tensor([1, 0]),

@@ -6,13 +6,12 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.encoders._neighbours import add_neighbours, adjacency, diffusion
-from joao.encoders._statistics import Moments, normalised, remember
+from joao.core.graphs import GraphBatch
+from joao.core.padded import PaddedViews
 from joao.encoders.base import StackableEncoder, check_layers, sum_nodes
-from joao.graphs import GraphBatch
+from joao.encoders.layers import Moments, add_neighbours, adjacency, diffusion, normalised, remember
 from joao.kernels.relu_norm import relu_norm
 from joao.kernels.sums import graph_sum, neighbour_sum
-from joao.padded import PaddedViews
 
 
 @final

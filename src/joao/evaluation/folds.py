@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from joao.errors import UserError
-from joao.randomness import derived_seed, numpy_generator
+from joao.core.errors import UserError
+from joao.core.randomness import derived_seed, numpy_generator
 
 Indices = NDArray[np.int64]
 Fold = tuple[Indices, Indices]
@@ -34,7 +34,7 @@ def folds(
         num_folds: at least 2, at most the size of the smallest class.
         class_names: what messages call the classes.
         groups: ``(G,)`` numbers; graphs of the same number are in the same fold, as those of
-            :func:`joao.data.twins.twins` should be. Folds are then of about the same size, and classes about as often
+            :func:`joao.data.refinement.twins` should be. Folds are then of about the same size, and classes about as often
             in them as the groups allow.
 
     Returns:

@@ -1,8 +1,10 @@
-"""A random forest on columns such as fingerprints: what pre-training on molecules has to beat."""
+"""Fingerprints: what a random forest learns from, the baseline beside pre-training on molecules.
+
+A random forest on columns such as fingerprints: what pre-training on molecules has to beat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,38 @@ import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from joao.evaluation.labels import Split
-from joao.training.targets import roc_auc
+from joao.core.errors import UserError
+from joao.data.molecules.featurise import require_rdkit
+from joao.evaluation.splits import Split
+from joao.evaluation.targets import roc_auc
+
+NUM_BITS = 2048
+RADIUS = 2
+
+
+def fingerprints(smiles: Sequence[str]) -> NDArray[np.uint8]:
+    """ECFP4: how often each neighbourhood of up to two bonds occurs, hashed to 2048 columns, without chirality.
+
+    Args:
+        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
+
+    Returns:
+        ``(M, 2048)`` counts; more than 255 count as 255.
+    """
+    require_rdkit()
+    from rdkit import Chem, rdBase
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+    generator = GetMorganGenerator(radius=RADIUS, fpSize=NUM_BITS)
+    counts = np.zeros((len(smiles), NUM_BITS), dtype=np.uint8)
+    with rdBase.BlockLogs():
+        for row, text in enumerate(smiles):
+            molecule = Chem.MolFromSmiles(text)
+            if molecule is None or molecule.GetNumAtoms() == 0:
+                raise UserError(f"fingerprints: molecule {row}, '{text[:60]}', cannot be read by RDKit. Leave it out.")
+            counts[row] = np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255)
+    return counts
+
 
 # By the validation molecules of BBBP, BACE and ClinTox; scikit-learn's defaults are a weaker baseline.
 FOREST = {"n_estimators": 500, "min_samples_leaf": 2, "class_weight": "balanced"}

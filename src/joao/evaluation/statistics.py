@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from scipy.stats import rankdata
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 
 
 @final

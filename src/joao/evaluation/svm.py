@@ -39,9 +39,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.folds import Fold, grouped_folds, num_groups
-from joao.evaluation.side_by_side import KernelsOf, accuracies
+from joao.evaluation.svm_batched import KernelsOf, accuracies
 from joao.kernels.svm_dual import can_be_solved
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)

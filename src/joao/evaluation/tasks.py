@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.data.base import Dataset
-from joao.errors import UserError, nearest, shown
-from joao.training.targets import roc_auc
+from joao.core.errors import UserError, nearest, shown
+from joao.data.dataset import Dataset
+from joao.evaluation.targets import roc_auc
 
 Labels = NDArray[np.float32]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from joao.graphs import rows
-from joao.padded import PaddedBatch
+from joao.core.graphs import rows
+from joao.core.padded import PaddedBatch
 
 
 def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:

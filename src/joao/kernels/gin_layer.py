@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from joao.core.padded import PaddedViews
 from joao.kernels.relu_norm import masked_norm
 from joao.kernels.sums import plain_graph_sum, plain_neighbour_sum
-from joao.padded import PaddedViews
 
 
 class GinWeights(NamedTuple):

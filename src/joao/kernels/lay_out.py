@@ -5,12 +5,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from joao.graphs import rows
-from joao.padded import PaddedBatch
+from joao.core.graphs import rows
+from joao.core.padded import PaddedBatch
 
 
 class Packed(Protocol):
-    """What is read: see :class:`joao.padded_store.PaddedStore`."""
+    """What is read: see :class:`joao.training.fast.batches.PaddedStore`."""
 
     x: Tensor
     source: Tensor

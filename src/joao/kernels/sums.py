@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from joao.padded import PaddedViews
+from joao.core.padded import PaddedViews
 
 
 def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """The family of pre-training objectives. A new one is a file, and a line here."""
 
-from joao.catalogue import catalogue
+from joao.core.registry import catalogue
 from joao.objectives.attribute_masking import AttributeMasking as AttributeMasking
 from joao.objectives.barlow_twins import BarlowTwins as BarlowTwins
 from joao.objectives.base import MomentumObjective as MomentumObjective

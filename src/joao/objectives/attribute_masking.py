@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from joao.atoms import ELEMENTS
-from joao.errors import UserError
-from joao.graphs import GraphBatch, places, rows
-from joao.objectives._pairs import full_precision
-from joao.objectives.base import EncodeNodes, NodeObjective
-from joao.randomness import random_choice
+from joao.core.codes import ELEMENTS
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, places, rows
+from joao.core.randomness import random_choice
+from joao.objectives.base import EncodeNodes, NodeObjective, full_precision
 
 
 @final

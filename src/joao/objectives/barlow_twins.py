@@ -6,9 +6,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from joao.errors import UserError
-from joao.objectives._pairs import full_precision, without_infinity
-from joao.objectives.base import PairObjective
+from joao.core.errors import UserError
+from joao.objectives.base import PairObjective, full_precision, without_infinity
 
 _EPSILON = 1e-5  # of batch normalisation; a constant column becomes 0
 

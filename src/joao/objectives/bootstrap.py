@@ -6,9 +6,8 @@ from typing import final
 
 from torch import Tensor, nn
 
-from joao.errors import UserError
-from joao.objectives._pairs import full_precision, unit
-from joao.objectives.base import MomentumObjective
+from joao.core.errors import UserError
+from joao.objectives.base import MomentumObjective, full_precision, unit
 
 
 @final

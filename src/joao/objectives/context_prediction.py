@@ -7,10 +7,17 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.errors import UserError
-from joao.graphs import GraphBatch, places, rows
-from joao.objectives._pairs import binary_loss, full_precision, inner_products, means, random_numbers
-from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, places, rows
+from joao.objectives.base import (
+    EncodeNodes,
+    NodeObjective,
+    binary_loss,
+    full_precision,
+    inner_products,
+    means,
+    random_numbers,
+)
 
 MOST = 10**9  # hops: what lies farther is not told apart from what cannot be reached
 

@@ -6,9 +6,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from joao.graphs import GraphBatch, places, rows
-from joao.objectives._pairs import binary_loss, full_precision, inner_products, random_numbers
-from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.core.graphs import GraphBatch, places, rows
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, random_numbers
 
 
 @final

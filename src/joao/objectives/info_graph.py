@@ -6,9 +6,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from joao.graphs import GraphBatch
-from joao.objectives._pairs import FeedForward, every_graph_loss, full_precision, sums
-from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.core.graphs import GraphBatch
+from joao.objectives.base import EncodeNodes, FeedForward, NodeObjective, every_graph_loss, full_precision, sums
 
 
 @final

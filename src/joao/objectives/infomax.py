@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from joao.graphs import GraphBatch, rows
-from joao.objectives._pairs import binary_loss, full_precision, inner_products, means
-from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.core.graphs import GraphBatch, rows
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, means
 
 
 @final

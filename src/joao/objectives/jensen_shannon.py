@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from joao.errors import UserError
-from joao.objectives._pairs import full_precision, unit
-from joao.objectives.base import PairObjective
+from joao.core.errors import UserError
+from joao.objectives.base import PairObjective, full_precision, unit
 
 
 @final

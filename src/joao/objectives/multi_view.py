@@ -7,10 +7,9 @@ from typing import Any, ClassVar, cast, final
 import torch
 from torch import Tensor, nn
 
-from joao.errors import UserError
-from joao.graphs import GraphBatch
-from joao.objectives._pairs import FeedForward, every_graph_loss, full_precision, sums
-from joao.objectives.base import EncodeNodes, NodeObjective
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.objectives.base import EncodeNodes, FeedForward, NodeObjective, every_graph_loss, full_precision, sums
 
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from joao.errors import UserError, nearest
+from joao.core.errors import UserError, nearest
 
 
 class Policy(ABC):

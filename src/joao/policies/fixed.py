@@ -6,8 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from joao.errors import UserError
-from joao.policies.base import Policy
+from joao.core.errors import UserError, nearest
+from joao.policies.base import Policy, uniform_table
 
 
 @final
@@ -29,6 +29,84 @@ class Fixed(Policy):
         first, second = self.numbers(pair)
         self.probabilities = torch.zeros(len(self.augmentations), len(self.augmentations), dtype=torch.float64)
         self.probabilities[first, second] = 1
+
+    def update(self, pair_losses: Tensor) -> None:
+        pass
+
+
+@final
+class Given(Policy):
+    """A table that is given, always: one that was learned before, say, or a belief of one's own.
+
+    Args:
+        table: a row for each augmentation of the first view, a number for each of the second; they are shares of their
+            sum. All equal, if not said.
+
+    >>> Given(["node_drop", "identity"], table=[[2, 1], [1, 0]]).probabilities.tolist()
+    [[0.5, 0.25], [0.25, 0.0]]
+    """
+
+    def __init__(self, augmentations: Collection[str], table: Sequence[Sequence[float]] | None = None) -> None:
+        super().__init__(augmentations)
+        size = len(self.augmentations)
+        self.probabilities = uniform_table(size)
+        if table is not None:
+            if len(table) != size or any(len(row) != size for row in table):
+                raise UserError(f"policy: 'table' must be {size} rows of {size} numbers, as the pool is large.")
+            shares = torch.tensor(table, dtype=torch.float64)
+            if not bool((shares >= 0).all()) or not 0 < float(shares.sum()) < float("inf"):
+                raise UserError("policy: 'table' must have numbers of 0 or more, and some more than 0.")
+            self.probabilities = shares / shares.sum()
+
+    def update(self, pair_losses: Tensor) -> None:
+        pass
+
+
+@final
+class Uniform(Policy):
+    """Every pair of the pool, equally likely, always.
+
+    >>> policy = Uniform(["node_drop", "identity"])
+    >>> policy.update([[9.0, 0.0], [0.0, 0.0]])
+    >>> policy.probabilities.tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
+
+    def __init__(self, augmentations: Collection[str]) -> None:
+        super().__init__(augmentations)
+        self.probabilities = uniform_table(len(self.augmentations))
+
+    def update(self, pair_losses: Tensor) -> None:
+        pass
+
+
+POOLS = {
+    "molecules": ("node_drop", "subgraph"),
+    "sparse": ("node_drop", "subgraph", "edge_perturb"),
+    "dense": ("node_drop", "subgraph", "edge_perturb", "attribute_mask"),
+}
+
+
+@final
+class RulePool(Policy):
+    """GraphCL's rule of thumb: each view by an augmentation drawn uniformly from the pool for its kind of graphs.
+
+    Args:
+        pool: ``molecules`` (NodeDrop, Subgraph), ``sparse`` social networks (EdgePert too) or ``dense`` ones, which
+            is all four; Identical is in none.
+
+    >>> RulePool(["node_drop", "identity", "subgraph"], pool="molecules").probabilities.tolist()
+    [[0.25, 0.0, 0.25], [0.0, 0.0, 0.0], [0.25, 0.0, 0.25]]
+    """
+
+    def __init__(self, augmentations: Collection[str], pool: str = "dense") -> None:
+        super().__init__(augmentations)
+        if pool not in POOLS:
+            raise UserError(f"policy: unknown pool '{pool}'. {nearest(pool, POOLS)}")
+        members = self.numbers(POOLS[pool])
+        chosen = torch.zeros(len(self.augmentations), dtype=torch.float64)
+        chosen[members] = 1 / len(members)
+        self.probabilities = torch.outer(chosen, chosen)
 
     def update(self, pair_losses: Tensor) -> None:
         pass

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.policies.base import Policy, Prior, checked_losses, checked_prior
 
 

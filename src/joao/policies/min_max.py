@@ -1,13 +1,32 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import final
 
+import torch
 from torch import Tensor
 
-from joao.errors import UserError
-from joao.policies._simplex import project_onto_simplex
+from joao.core.errors import UserError
 from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+
+
+def project_onto_simplex(b: Tensor) -> Tensor:
+    r"""The nearest probability table to ``b``, of any shape.
+
+    .. math:: \arg\min_p \sum_k (p_k - b_k)^2 \quad\text{with}\quad p_k \ge 0, \; \sum_k p_k = 1 .
+
+    The solution is :math:`p_k = \max(b_k - \mu, 0)`; sorting ``b`` finds :math:`\mu` exactly: among the
+    candidates :math:`\mu_r`, for which the r largest entries stay positive, it is the last one below its own
+    r-th largest entry. Subtracting the largest entry first moves :math:`\mu` alone, and keeps large tables exact.
+    """
+    b = b - b.max()
+    values = b.flatten().sort(descending=True).values
+    count = torch.arange(1, values.numel() + 1, dtype=b.dtype, device=b.device)
+    candidates = (values.cumsum(0) - 1) / count
+    last = int((values > candidates).sum()) - 1
+    return (b - candidates[last]).clamp(min=0)
+
 
 MOST = 1e100  # beyond it, products of gamma, step and losses may overflow
 
@@ -62,3 +81,38 @@ class MinMax(Policy):
     def update(self, pair_losses: Tensor) -> None:
         losses = checked_losses(pair_losses, len(self.augmentations))
         self.probabilities = ascend(self.probabilities, losses, prior=self.prior, gamma=self.gamma, step=self.step)
+
+
+@final
+class Maximiser(Policy):
+    r"""The exact solution of JOAO's lower level at every update, instead of one step towards it.
+
+    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic; its maximiser over the simplex is
+
+    .. math:: p = \mathrm{Proj}(u + \ell / \gamma)
+
+    which is where :class:`MinMax` lands with a step of :math:`1 / \gamma`. It has no memory of earlier losses.
+
+    Args:
+        gamma: how strongly the prior holds; above 0.
+        prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
+
+    >>> policy = Maximiser(["node_drop", "identity"], gamma=2.0)
+    >>> policy.update([[0.8, 0.0], [0.0, 0.0]])  # 1/4 each, and 0.8 / 2 more for one, less 0.1 to sum to 1
+    >>> policy.probabilities.round(decimals=6).tolist()
+    [[0.55, 0.15], [0.15, 0.15]]
+    """
+
+    learns = True
+
+    def __init__(self, augmentations: Collection[str], gamma: float = 0.1, prior: Prior | None = None) -> None:
+        super().__init__(augmentations)
+        if not 0 < gamma < math.inf:
+            raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
+        self.gamma = gamma
+        self.prior = checked_prior(prior, len(self.augmentations))
+        self.probabilities = self.prior
+
+    def update(self, pair_losses: Tensor) -> None:
+        losses = checked_losses(pair_losses, len(self.augmentations))
+        self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)

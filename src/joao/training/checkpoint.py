@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from joao.errors import UserError
-from joao.randomness import global_state
+from joao.core.errors import UserError
+from joao.core.randomness import global_state
 from joao.training.pretrain import Pretraining, UnderWay
 
 # What Adam keeps of a parameter, and a tensor of the same form.

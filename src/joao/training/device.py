@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from joao.errors import ProcessLost, UserError, shortly
-from joao.training.place import Place
+from joao.core.errors import ProcessLost, UserError, shortly
+from joao.training.distributed.place import Place
 
 try:
     from lightning_fabric import Fabric as Fabric
@@ -33,7 +33,7 @@ class Tf32(Precision):
 
 
 class Together(DDPStrategy):
-    """Processes in which the model stays as it is: :class:`joao.training.ranks.Ranks` puts gradients together.
+    """Processes in which the model stays as it is: :class:`joao.training.distributed.group.Ranks` puts gradients together.
 
     What Lightning would wrap it into expects one call of the model for a step and gradients of all its weights; a step
     has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0011-several-processes.md).
@@ -86,11 +86,6 @@ def check_precision(device: str, precision: str) -> None:
     kind = pick_device(device).type
     if kind == "cpu" and precision in ("16-mixed", "tf32"):
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
-
-
-def silence_lightning() -> None:
-    """Keeps Lightning's advice on devices and precision out of what this process prints."""
-    lightning.setLevel("WARNING")
 
 
 def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabric:

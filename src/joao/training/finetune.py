@@ -1,4 +1,6 @@
-"""Fine-tuning: an encoder and a linear layer behind it learn the labels of some graphs."""
+"""The network that fine-tuning moves.
+
+Fine-tuning: an encoder and a linear layer behind it learn the labels of some graphs."""
 
 from __future__ import annotations
 
@@ -6,25 +8,48 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from joao.augmentations import Augmentation, Identity
 from joao.augmentations.base import PaddedAugmentation
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, GraphStore
+from joao.core.randomness import seeded, torch_generator
 from joao.encoders import Encoder
 from joao.encoders.base import PaddedEncoder
-from joao.errors import UserError
-from joao.graphs import GraphBatch, GraphStore
-from joao.randomness import seeded, torch_generator
-from joao.training.classifier import Classifier
+from joao.evaluation.targets import ClassTargets, Targets
 from joao.training.device import Fabric, matrix_products
+from joao.training.fast.batches import Placed, Recorder, Room, Rooms, as_seen_by, takes_fast_path, why_not_padded
 from joao.training.model import batches_by_size, calibrate
 from joao.training.order import cut
-from joao.training.recorder import Recorder
-from joao.training.rooms import Placed, Room, Rooms, as_seen_by, takes_fast_path, why_not_padded
-from joao.training.targets import ClassTargets, Targets
+
+
+class Classifier(nn.Module):
+    """Encoder, standardisation and a linear layer."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, encoder: Encoder, num_outputs: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.linear = nn.Linear(encoder.num_dimensions, num_outputs)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.register_buffer("shift", torch.zeros(encoder.num_dimensions))
+        self.register_buffer("scale", torch.ones(encoder.num_dimensions))
+
+    def classify(self, embeddings: Tensor) -> Tensor:
+        """``(G, d)`` embeddings to ``(G, C)`` logits; of stacked weights, ``(F, G, d)`` to ``(F, G, C)``."""
+        standardised = (embeddings - self.shift.unsqueeze(-2)) / self.scale.unsqueeze(-2)
+        return standardised @ self.linear.weight.mT + self.linear.bias.unsqueeze(-2)
+
+    def forward(self, *fields: Any) -> Tensor:
+        # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
+        return self.classify(self.encoder(GraphBatch(*fields)))
 
 
 @dataclass(frozen=True)
@@ -36,7 +61,7 @@ class Finetune:
         batch_size: graphs in a batch.
         learning_rate: of Adam.
         patience: epochs without a better validation, equally good ones among them, after which it stops; 0: never.
-        choose_by: what the validation graphs choose the epoch by, ``score`` (see :mod:`joao.training.targets`; that of
+        choose_by: what the validation graphs choose the epoch by, ``score`` (see :mod:`joao.evaluation.targets`; that of
             classes may be called by its own name, ``accuracy``) or ``loss``, which is also taken where their labels
             allow no score; of equally good epochs the last is kept (decision 0007).
         frozen: whether the encoder stays as it is and only the linear layer learns.
@@ -219,7 +244,7 @@ class Finetuning:
 
     @torch.no_grad()
     def score(self, graphs: Tensor) -> float:
-        """Of the graphs numbered ``graphs`` ``(n,)``, see :class:`~joao.training.targets.Targets`; it may be NaN."""
+        """Of the graphs numbered ``graphs`` ``(n,)``, see :class:`~joao.evaluation.targets.Targets`; it may be NaN."""
         numbers = graphs.to(self.device).unsqueeze(0)
         return self.targets.scores(self.logits(graphs).unsqueeze(0), numbers, self.settled).item()
 

@@ -1,24 +1,75 @@
-"""The network that pre-training moves: encoder and what is thrown away afterwards."""
+"""Views: graphs as one or several augmentations show them.
+
+The network that pre-training moves: encoder and what is thrown away afterwards."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from joao.augmentations import Augmentation
+from joao.config.recipe import Recipe
+from joao.core.errors import UserError, shown
+from joao.core.graphs import GraphBatch, Store, concatenate
+from joao.core.randomness import torch_generator
 from joao.encoders import Encoder, NodeEncoder
-from joao.graphs import GraphBatch, Store
 from joao.heads import Heads
 from joao.objectives import NodeObjective
-from joao.randomness import torch_generator
-from joao.recipe import Recipe
 from joao.training.order import Order
-from joao.training.views import View
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Augmented graphs, and which augmentation made them: the same number picks the graphs' projection head.
+
+    Attributes:
+        batch: the augmented graphs, or a process's part of them (:mod:`joao.training.distributed.share`).
+        augmentation: the number in the pool of the augmentation of all these graphs, or of each one.
+        row: ``(B,)`` where in ``batch``, all parts together, each graph is, or None if they are in their own order.
+    """
+
+    batch: GraphBatch
+    augmentation: int | Tensor
+    row: Tensor | None = None
+
+
+def view_by_one(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
+    """All graphs of ``batch`` under augmentation ``number``."""
+    return View(_augmented(batch, pool[number], generator), number)
+
+
+def view_by_many(
+    store: Store, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
+) -> View:
+    """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
+    order = torch.argsort(numbers, stable=True)
+    drawn = torch.unique(numbers).tolist()
+    parts = [_augmented(store.batch(graphs[numbers == number]), pool[number], generator) for number in drawn]
+    return View(concatenate(parts), numbers[order], row=torch.argsort(order))
+
+
+def _augmented(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> GraphBatch:
+    """The batch as an augmentation, which may be a user's own, shows it: as many graphs, with as many features."""
+    made = augmentation(batch, generator)
+    name = type(augmentation).__name__
+    if not isinstance(made, GraphBatch):
+        raise UserError(
+            f"augmentation {name}: returned {shown(made)}. Return a batch: dataclasses.replace(batch, ...)."
+        )
+    before, after = ((each.num_graphs, each.x.shape[1]) for each in (batch, made))
+    if before != after:
+        raise UserError(
+            f"augmentation {name}: made {after[0]} graphs with {after[1]} features of {before[0]} with {before[1]}. "
+            "Keep both numbers."
+        )
+    return made
 
 
 def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:

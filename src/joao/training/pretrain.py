@@ -12,21 +12,21 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from joao.building import Method
+from joao.config.builder import Method
+from joao.config.schedule import Schedule
+from joao.core.errors import UserError
+from joao.core.graphs import GraphStore, Store
+from joao.core.randomness import seeded, set_global_state, torch_generator
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
-from joao.errors import UserError
-from joao.graphs import GraphStore, Store
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
-from joao.randomness import seeded, set_global_state, torch_generator
-from joao.schedule import Schedule
 from joao.training.device import Fabric, matrix_products
+from joao.training.distributed.batch_norm import shared_norms
+from joao.training.distributed.group import Ranks
+from joao.training.fast.batches import Placed, takes_fast_path
+from joao.training.fast.steps import StaticSteps, why_not_static
 from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
 from joao.training.order import Order
-from joao.training.ranks import Ranks
-from joao.training.rooms import Placed, takes_fast_path
-from joao.training.shared_norm import shared_norms
-from joao.training.static import StaticSteps, why_not_static
 from joao.training.steps import NodeSteps, PlainSteps, Steps
 
 
@@ -65,7 +65,7 @@ class UnderWay:
         drawn: as of :class:`EpochMetrics`.
         started: when it began, on the clock of this process.
         steps: taken.
-        global_state: of torch's own generators, of an epoch that is resumed; see :mod:`joao.randomness`.
+        global_state: of torch's own generators, of an epoch that is resumed; see :mod:`joao.core.randomness`.
     """
 
     order: Tensor
@@ -93,7 +93,7 @@ class Pretraining:
         schedule: see :class:`Schedule`.
         fabric: the device, precision and launch, of Lightning. In several processes each trains on its share of every
             batch, and all have the same losses, weights and policy (docs/scale.md).
-        fast: whether to train on padded batches (:mod:`joao.training.static`); None: on a GPU, where possible.
+        fast: whether to train on padded batches (:mod:`joao.training.fast.steps`); None: on a GPU, where possible.
 
     Attributes:
         is_fast: whether it does.

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from joao.config.recipe import make_recipe
 from joao.data.sources import BUNDLED, read
 from joao.evaluation import svm
-from joao.experiment import pretrain
-from joao.recipe import make_recipe
-from joao.reporting.page.subject import open_subject
-from joao.scoring import evaluate
-from joao.trained import load_run
+from joao.report.subject import open_subject
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import evaluate
+from joao.runs.trained import load_run
 
 
 def trained_run(folder, dataset, **table):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.reporting.page.chromium import Page, program
 
-from joao.data.making import make_dataset
-from joao.reporting.page.rendering import render
+from joao.data.validation import make_dataset
+from joao.report.rendering import render
+from tests.reporting.page.chromium import Page, program
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium on this machine")
 

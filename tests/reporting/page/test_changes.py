@@ -8,7 +8,7 @@ import torch
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, Identity, NodeDrop, Subgraph
 from joao.data.synthetic import random_graphs
-from joao.reporting.page.changes import change, chosen, examples
+from joao.report.graphs import change, chosen, examples
 
 
 @pytest.mark.parametrize("shape", ["complete", "disconnected", "star", "cycle", "path"])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from joao.errors import UserError
-from joao.reporting.page.embedding_map import check_kind, embedding_map, whole_places
+from joao.core.errors import UserError
+from joao.report.embedding_map import check_kind, embedding_map, whole_places
 
 
 def test_the_map_is_that_of_another_library_up_to_signs(numbers):

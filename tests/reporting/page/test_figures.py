@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joao.reporting.page.figures import graph_layout, write_figures
+from joao.report.figures import graph_layout, write_figures
 
 
 def kinds(folder):

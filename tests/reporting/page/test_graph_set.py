@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.data.molecule_sets import make_molecules
+from joao.data.molecules.sets import make_molecules
 from joao.data.synthetic import random_graphs
-from joao.reporting.page.graph_set import ALPHABET, MOST_NODES, Drawer, colourings, graph_set
+from joao.report.graphs import ALPHABET, MOST_NODES, Drawer, colourings, graph_set
 
 
 def read_back(text, num_nodes):

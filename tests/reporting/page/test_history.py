@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from joao.reporting.page.history import effective_pairs, history
+from joao.report.scores import effective_pairs, history
 from joao.training.pretrain import EpochMetrics
 
 POOL = ("a(strength=0.1)", "a(strength=0.2)", "b")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from joao.data.synthetic import molecule_like_graphs
-from joao.reporting.page.embedding_map import embedding_map
-from joao.reporting.page.rendering import as_script, render
+from joao.report.embedding_map import embedding_map
+from joao.report.rendering import as_script, render
 from joao.training.pretrain import EpochMetrics
 
 
@@ -56,7 +56,7 @@ def test_a_page_is_complete_and_asks_for_nothing(scored_run, subject_of):
 def test_no_script_makes_markup_of_texts():
     from importlib.resources import files
 
-    folder = files("joao.reporting.page")
+    folder = files("joao.report")
     scripts = [file for file in folder.iterdir() if file.name.endswith(".js")]
     assert len(scripts) == 7
     for file in scripts:

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from joao.errors import UserError
+from joao.core.errors import UserError
 from joao.evaluation.statistics import paired_gain
-from joao.reporting.page.scores import bars, differences, find_score, gain_over_untrained
-from joao.run import Run
+from joao.report.scores import bars, differences, find_score, gain_over_untrained
+from joao.runs.folder import Run
 
 
 def record(accuracies, hashes="ab", fingerprint="f", labels="true"):

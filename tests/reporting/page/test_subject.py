@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from joao.augmentations import Identity, NodeDrop
+from joao.config.recipe import METHODS, make_recipe
+from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
-from joao.estimator import JOAO
-from joao.recipe import METHODS, make_recipe
-from joao.reporting.page.rendering import page_data, tell
-from joao.reporting.page.subject import method_of, names_of, open_subject
+from joao.estimators.joao import JOAO
+from joao.report.rendering import page_data, tell
+from joao.report.subject import method_of, names_of, open_subject
 
 
 def nowhere(run):

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from joao.padded import PaddedBatch
+from joao.core.padded import PaddedBatch
 
 
 def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from joao.core.padded import PaddedBatch
 from joao.kernels.lay_out import Packed
-from joao.padded import PaddedBatch
 
 ITEMS = 64  # at once
 SHARES = 8  # of a graph

@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from joao.core.padded import PaddedViews
 from joao.kernels._triton.tiles import ROWS, columns_of, columns_of_tile, stride_of
-from joao.padded import PaddedViews
 
 
 def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None) -> Tensor:

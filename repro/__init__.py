@@ -1,0 +1,1 @@
+"""The paper's tables, figures and findings, from a clone: ``python -m repro``."""

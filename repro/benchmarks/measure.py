@@ -1,0 +1,128 @@
+"""From a plan to a record: every workload on every device and number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from joao.core.memory import how_measured
+from joao.core.processes import workers
+from joao.core.provenance import command, machine, versions
+from joao.training.device import make_fabric, matrix_products, pick_device
+from repro.benchmarks.plan import Plan
+from repro.benchmarks.reading import measure_reading
+from repro.benchmarks.roof import measure_roof
+from repro.benchmarks.scaling import axes, measure_axis
+from repro.benchmarks.side_by_side import ABOUT, measure_workload
+from repro.benchmarks.svm import measure_svm
+from repro.benchmarks.workloads import make_workload
+
+MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A device, and how many threads torch has beside it."""
+
+    device: str
+    threads: int
+
+
+def settings_of(plan: Plan) -> list[Setting]:
+    """The CPU with every number of threads, a GPU with the first."""
+    kinds = dict.fromkeys(pick_device(name).type for name in plan.devices)
+    return [Setting(kind, number) for kind in kinds for number in (plan.threads if kind == "cpu" else plan.threads[:1])]
+
+
+def num_stages(plan: Plan) -> int:
+    """How often :func:`measure` will say that something is done."""
+    return len(settings_of(plan)) * len(stages(plan))
+
+
+def stages(plan: Plan) -> list[str]:
+    """What is measured in every setting, one after another."""
+    return [*plan.names, *(axes(plan.quick) if plan.scaling else ()), *_extras(plan)]
+
+
+def measure(plan: Plan, on_stage: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
+    """The record of a benchmark. Several settings are measured one after another, each in a process of its own."""
+    settings = settings_of(plan)
+    if len(settings) == 1:
+        results = [measure_setting(plan, settings[0], on_stage)]
+    else:
+        results = []
+        for setting in settings:
+            results.append(_in_new_process(plan, setting))
+            for name in stages(plan):
+                on_stage(f"{name}, {setting.device}, {setting.threads} threads")
+    return {
+        "command": command(),
+        "versions": versions(),
+        "seed": plan.seed,
+        "repeats": plan.repeats,
+        "quick": plan.quick,
+        "about": ABOUT,
+        "own process for each setting": len(settings) > 1,
+        "settings": results,
+    }
+
+
+def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
+    """Measures in a process that was started with its number of threads."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(setting.threads)
+    try:
+        with workers(1) as pool:
+            return pool.submit(measure_setting, plan, setting).result()
+    finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        if before is not None:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+def measure_setting(
+    plan: Plan, setting: Setting, on_stage: Callable[[str], None] = lambda what: None
+) -> dict[str, Any]:
+    """All workloads, and the scaling, on one device with one number of threads."""
+    device = pick_device(setting.device)
+    fabric = make_fabric(device.type, plan.precision if device.type == "cuda" else "32-true")
+    with _threads(setting.threads), matrix_products(fabric):
+        result: dict[str, Any] = {
+            "machine": machine(device),
+            "peak memory by": how_measured(device),
+            "roof": measure_roof(device, plan.repeats),
+            "workloads": [],
+        }
+        for name in plan.names:
+            result["workloads"].append(measure_workload(make_workload(name, plan, device), plan, device))
+            on_stage(name)
+        if plan.scaling:
+            result["scaling"] = {}
+            for name, axis in axes(plan.quick).items():
+                result["scaling"][name] = measure_axis(axis, device, min(plan.repeats, MOST_TURNS), plan.seed)
+                on_stage(name)
+        for name, extra in _extras(plan).items():
+            result[name] = extra(plan)
+            on_stage(name)
+    return result
+
+
+def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
+    """What is measured beside training."""
+    known = {"svm": measure_svm, "reading": measure_reading}
+    return {name: extra for name, extra in known.items() if getattr(plan, name)}
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,41 @@
+"""How long it takes to have a data set at hand: parsed, parsed and kept, and found packed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from joao.data import listing
+from repro.benchmarks.plan import Plan
+
+DATA, QUICK_DATA = ("COLLAB", "REDDIT-MULTI-5K"), ("MUTAG",)
+PROGRAM = "import joao.data, sys; joao.data.read(sys.argv[1], sys.argv[2] or None)"
+
+
+def measure_reading(plan: Plan) -> dict[str, Any]:
+    """Wall and CPU seconds of fresh processes that read a data set; the last repeats what the one before it kept."""
+    names = QUICK_DATA if plan.quick else DATA
+    result: dict[str, Any] = {}
+    for name in names:
+        if name not in listing(plan.data_root):
+            result[name] = {"not measured": "it is not under the data root"}
+            continue
+        with tempfile.TemporaryDirectory() as cache:
+            places = {"not kept": "off", "first time": cache, "second time": cache}
+            result[name] = {way: _read(name, plan.data_root or "", place) for way, place in places.items()}
+    return result
+
+
+def _read(name: str, data_root: str, cache: str) -> dict[str, float]:
+    """Of a process that starts, imports, reads and ends."""
+    before, started = os.times(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, name, data_root], env={**os.environ, "JOAO_CACHE": cache}, check=True
+    )
+    after = os.times()
+    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    return {"seconds": time.perf_counter() - started, "CPU seconds": cpu}

@@ -1,0 +1,54 @@
+"""What a user would pick instead, on the same graphs; what cannot be imported is said, and is no error."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import torch
+
+from joao.core.randomness import seeded, torch_generator
+from joao.objectives import NtXent
+from repro.benchmarks.workloads import Workload
+
+GEOMETRIC = "torch-geometric, a transform per graph"
+UNCHANGED = "torch-geometric, no augmentation"
+PYGCL = "PyGCL, node dropping"
+MAKERS = (GEOMETRIC, UNCHANGED, PYGCL)
+
+# Makes a rival anew, and returns one epoch of it.
+Maker = Callable[[], Callable[[], object]]
+
+
+def rivals_of(workload: Workload, device: torch.device, seed: int) -> tuple[dict[str, Maker], dict[str, str]]:
+    """How to make each rival that is here, and why each other one is not measured."""
+    makers: dict[str, Maker] = {}
+    missing: dict[str, str] = {}
+    for name in MAKERS:
+        try:
+            importlib.import_module("GCL.models" if name == PYGCL else "repro.benchmarks.plain_geometric")
+        except Exception as error:  # an old package may fail in any way when it is loaded
+            missing[name] = " ".join(f"cannot be imported ({type(error).__name__}: {error}).".split())
+            continue
+        makers[name] = _maker(name, workload, device, seed)
+    return makers, missing
+
+
+def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Maker:
+    from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, data_list, node_drop, subgraph
+
+    graphs = data_list(workload.store)
+
+    def make() -> Callable[[], object]:
+        with seeded(seed, "weights"):
+            model = GeometricGin(workload.store.num_features, workload.width, workload.layers)
+        generator = torch_generator(seed, name)
+        if name == PYGCL:
+            from repro.benchmarks.pygcl import PyGclTraining
+
+            return PyGclTraining(graphs, model, workload.batch_size, device, generator).epoch
+        transforms = (node_drop, subgraph) if name == GEOMETRIC else ()
+        batch_size = workload.batch_size
+        return PlainTraining(graphs, transforms, model, NtXent(), batch_size, device, generator).epoch
+
+    return make

@@ -1,0 +1,151 @@
+"""Time and memory against the number of graphs, their size, their density, and the size of the batch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from joao.config.builder import build_method
+from joao.core.graphs import GraphStore
+from joao.core.memory import peak_memory
+from joao.core.randomness import torch_generator
+from joao.data import Features, make_store
+from joao.data.synthetic import random_graphs
+from joao.objectives import NtXent
+from repro.benchmarks.fits import fitted
+from repro.benchmarks.floor import Floor, ViewsOf
+from repro.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
+from repro.benchmarks.timing import Task, always, interleaved
+from repro.benchmarks.workloads import Workload
+
+WIDTH, LAYERS = 32, 3
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What grows, and all that is held.
+
+    Attributes:
+        sizes: graphs, mean nodes, mean degree and batch size of every point.
+        counts: which of ``graphs``, ``nodes and edges`` and ``batch`` the growth is told against.
+        measures: ``epochs`` of GraphCL and JOAO, the ``parts`` of a step, or the ``loss``.
+    """
+
+    sizes: tuple[tuple[int, float, float, int], ...]
+    counts: str
+    measures: tuple[str, ...]
+
+
+def axes(quick: bool) -> dict[str, Axis]:
+    """The four of them."""
+    found = {
+        "number of graphs": Axis(
+            tuple((256 * times, 30.0, 2.2, 128) for times in (1, 2, 4, 8, 16, 32, 64)), "graphs", ("epochs",)
+        ),
+        "nodes per graph": Axis(
+            tuple((16, float(nodes), 4.0, 8) for nodes in (10, 32, 100, 316, 1000, 3162, 10_000)),
+            "nodes and edges",
+            ("epochs", "parts"),
+        ),
+        "edges per node": Axis(
+            tuple((64, 256.0, float(degree), 32) for degree in (2, 4, 8, 16, 32, 64)),
+            "nodes and edges",
+            ("epochs", "parts"),
+        ),
+        "batch size": Axis(
+            tuple((2 * size, 30.0, 2.2, size) for size in (32, 64, 128, 256, 512, 1024, 2048)),
+            "batch",
+            ("epochs", "loss"),
+        ),
+    }
+    return {name: _small(each) for name, each in found.items()} if quick else found
+
+
+def _small(axis: Axis) -> Axis:
+    """The three smallest sizes, with a quarter of the graphs."""
+    sizes = tuple((graphs // 4, nodes, degree, batch // 4) for graphs, nodes, degree, batch in axis.sizes[:3])
+    return Axis(sizes, axis.counts, axis.measures)
+
+
+def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> dict[str, Any]:
+    """Times, peaks of memory and fitted exponents of one axis; the sizes of the axis are measured in turns."""
+    points = [_point(size, device, seed) for size in axis.sizes]
+    sizes = [_count(point, axis.counts) for point in points]
+    tasks = {
+        (name, number): task
+        for number, point in enumerate(points)
+        for name, task in _tasks(point, axis.measures, device, seed).items()
+    }
+    seconds = interleaved(tasks, repeats, device)
+    times = {name: [seconds[name, number] for number in range(len(points))] for name, _ in tasks}
+    memory = [_memory(point, device, seed) for point in points]
+    # On a CPU the time of the process: the sizes are far apart in time, and others may work beside us meanwhile.
+    clock = "wall" if device.type == "cuda" or torch.get_num_threads() > 1 else "cpu"
+    medians = {name: [statistics.median(getattr(each, clock)) for each in series] for name, series in times.items()}
+    fits = {name: asdict(fitted(sizes, values)) for name, values in medians.items()}
+    if all(memory):
+        fits["peak memory"] = asdict(fitted(sizes, [value or 0 for value in memory]))
+    return {
+        "against": axis.counts,
+        "sizes": sizes,
+        "points": [dict(zip(("graphs", "nodes", "degree", "batch size"), size, strict=True)) for size in axis.sizes],
+        "seconds": {name: [asdict(each) for each in series] for name, series in times.items()},
+        "clock": clock,
+        "medians": medians,
+        "peak bytes, graphs included": memory,
+        "fits": fits,
+    }
+
+
+def _point(size: tuple[int, float, float, int], device: torch.device, seed: int) -> Workload:
+    graphs, nodes, degree, batch_size = size
+    dataset = random_graphs(graphs, nodes, degree, seed, num_node_labels=8, num_classes=0)
+    store = make_store(dataset, Features.fixed_on(dataset, "labels")).to(device)
+    return Workload("made", store, "made: random graphs", WIDTH, LAYERS, batch_size)
+
+
+def _count(point: Workload, counts: str) -> float:
+    if counts == "nodes and edges":
+        return float(point.store.x.shape[0] + point.store.source.numel())
+    return float(point.batch_size if counts == "batch" else len(point.store))
+
+
+def _tasks(point: Workload, measures: tuple[str, ...], device: torch.device, seed: int) -> Mapping[str, Task]:
+    training = make_training(point, "graphcl", device, seed)
+    views = ViewsOf(training, 1, torch_generator(seed, "views of the benchmark", device))
+    tasks: dict[str, Task] = {}
+    if "epochs" in measures:
+        tasks["GraphCL, an epoch"] = epoch_task(training)
+        tasks["JOAO, an epoch"] = epoch_task(make_training(point, "joao", device, seed))
+    if "parts" in measures:
+        method = build_method(recipe_of(point, "graphcl", seed), point.store)
+        floor = Floor(method, training.schedule.learning_rate, device)
+        tasks |= part_tasks(training, floor, views)
+        tasks.pop("optimiser's step")  # depends on the model alone
+        tasks.pop("identity")  # does nothing
+    if "loss" in measures:
+        tasks["contrastive loss, forward and backward"] = always(_loss(point.batch_size, device, seed))
+    return tasks
+
+
+def _loss(batch_size: int, device: torch.device, seed: int) -> Callable[[], object]:
+    generator = torch_generator(seed, "projections", device)
+    first, second = (
+        torch.randn(batch_size, WIDTH * LAYERS, device=device, generator=generator).requires_grad_() for _ in range(2)
+    )
+    return lambda: torch.autograd.grad(NtXent()(first, second), (first, second))
+
+
+def _memory(point: Workload, device: torch.device, seed: int) -> int | None:
+    """The peak of an epoch, and the graphs themselves."""
+    peak = peak_memory(lambda: epoch_task(make_training(point, "graphcl", device, seed))()(), device)
+    return None if peak is None else peak + _bytes(point.store)
+
+
+def _bytes(store: GraphStore) -> int:
+    tensors = (store.x, store.source, store.target, store.first_node, store.first_edge)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -1,0 +1,1 @@
+"""The paper's findings, judged by the records."""

@@ -1,0 +1,1 @@
+"""The paper's protocols: one folder each with its grid, its run and its table."""

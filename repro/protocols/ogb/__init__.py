@@ -1,0 +1,1 @@
+"""The large-scale setting on OGB data sets."""

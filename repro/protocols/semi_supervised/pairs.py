@@ -1,0 +1,94 @@
+"""Does JOAO choose the pairs that help? The gain of every pair by itself beside the share JOAO gave it (Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from joao.config.recipe import POOL
+from joao.core.pair_table import PairTable
+from joao.evaluation.statistics import TableCorrelation, table_correlation
+from joao.evaluation.tables import markdown
+from joao.report.plots import draw_tables
+from repro.protocols.semi_supervised.run import PAIRS
+from repro.protocols.semi_supervised.table import rows
+from repro.tables.learned import learned_tables, pairs_table
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the grid of pairs says on a data set.
+
+    Attributes:
+        gains: of each pair over no pre-training, in points of accuracy, mean over seeds.
+        shares: of all graphs that JOAO showed under each pair, mean over seeds.
+        num_seeds: over which both are.
+        correlation: between both, over all pairs.
+    """
+
+    gains: PairTable
+    shares: PairTable
+    num_seeds: int
+    correlation: TableCorrelation
+
+
+def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
+    """By data set, with 10 % of the labels, over the seeds of which every pair, JOAO and no pre-training have a record.
+
+    None without such.
+    """
+    by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
+    for record in records:
+        cell = record["cell"]
+        if cell["label_rate"] == 10:
+            by_seed.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})[cell["seed"]] = record
+    found = {}
+    for dataset, of_method in by_seed.items():
+        groups = [of_method.get(method, {}) for method in ("none", "joao", *PAIRS)]
+        seeds = sorted(set.intersection(*map(set, groups)))
+        if seeds:
+            found[dataset] = _agreement(dataset, [group[seed] for group in groups for seed in seeds], len(seeds))
+    return found
+
+
+def _agreement(dataset: str, records: Sequence[Mapping[str, Any]], num_seeds: int) -> Agreement:
+    means = {row.method: row.mean for row in rows(records)}
+    gains = [means[pair] - means["none"] for pair in PAIRS]
+    drawn = learned_tables(records)[dataset, "joao"]
+    shares = [drawn[pair] for pair in PAIRS.values()]
+    size = len(POOL), len(POOL)
+    gain_table, share_table = (PairTable.of(POOL, np.reshape(values, size)) for values in (gains, shares))
+    return Agreement(gain_table, share_table, num_seeds, table_correlation(gain_table.values, share_table.values))
+
+
+def pairs_markdown(found: Mapping[str, Agreement]) -> str:
+    """The correlations, then the tables."""
+    lines = []
+    for dataset, each in found.items():
+        rank = each.correlation
+        lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), _best(each)])
+    header = ["data", "rank correlation of gain and share", "seeds", "best pair, and its share"]
+    parts = [markdown(header, lines)]
+    for dataset, each in found.items():
+        for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
+            parts += [f"## {dataset}, {what}", pairs_table(table, form)]
+        parts.append(f"![{dataset}: gains and shares of augmentation pairs](pairs-{dataset}.png)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _best(agreement: Agreement) -> str:
+    first, second, gain = agreement.gains.top(1)[0]
+    return f"{first} + {second}: {gain:+.2f} points, share {agreement.shares[first, second]:.3f}"
+
+
+def draw_agreement(dataset: str, agreement: Agreement, path: Path) -> None:
+    """Gains and shares side by side, with their correlation."""
+    rank = agreement.correlation
+    seeds = f"{agreement.num_seeds} seed{'s' if agreement.num_seeds > 1 else ''}"
+    title = f"{dataset}: rank correlation {rank.value:+.2f} (p = {rank.p_value:.2f}), {seeds}"
+    gain, share = "gain of the pair by itself (points)", "share JOAO gave it"
+    draw_tables({gain: agreement.gains, share: agreement.shares}, title, path, differences=[gain])

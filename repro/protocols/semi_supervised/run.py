@@ -1,0 +1,262 @@
+"""The paper's semi-supervised tables, with the ablations and the grid of pairs that share their cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from joao.config.builder import build_method
+from joao.config.recipe import POOL, Recipe, make_recipe
+from joao.core.errors import UserError
+from joao.data import listing
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.encoders import Encoder
+from joao.evaluation.splits import Split, few_labels, split_hash
+from joao.evaluation.statistics import chance_level
+from joao.evaluation.targets import ClassTargets
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import classes_of, describe_data, origin
+from joao.runs.trained import initial
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.cells import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
+from repro.protocols.semi_supervised.score import score_splits
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One seed of one method on one data set, fine-tuned at one label rate, in percent."""
+
+    dataset: str
+    method: str
+    seed: int
+    label_rate: int
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.method}-{self.label_rate}-{self.seed}.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pre-training, and the label rates to fine-tune it at."""
+
+    dataset: str
+    method: str
+    seed: int
+    label_rates: tuple[int, ...]
+
+    def cells(self) -> list[Cell]:
+        return [Cell(self.dataset, self.method, self.seed, rate) for rate in self.label_rates]
+
+
+def grid() -> dict[str, Any]:
+    """The recipe of the tables."""
+    return recipe_of_table("semi_supervised")
+
+
+PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL, POOL)}
+
+
+def methods_of(table: str) -> list[str]:
+    """The methods of a table, each pair of augmentations one of them where it has the pairs."""
+    named: list[str] = grid()["tables"][table]["methods"]
+    return [method for name in named for method in (PAIRS if name == "pairs" else [name])]
+
+
+def cells(
+    table: str, datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()
+) -> list[Cell]:
+    """The cells of a table, or of the named ones; ``none`` is always among the methods.
+
+    A data set that is not named and not at hand may be left out by the caller; one that is named is wanted.
+    """
+    columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
+    rates = [int(rate) for rate in columns]
+    all_sets = list(dict.fromkeys(name for names in columns.values() for name in names))
+    pairs = PAIRS if "pairs" in grid()["tables"][table]["methods"] else {}
+    check_known("data set", datasets, all_sets)
+    check_known("method", methods, [*grid()["methods"], *pairs])
+    check_known("label rate", label_rates, rates)
+    found = [
+        Cell(dataset, method, seed, rate)
+        for seed in grid()["seeds"]  # the first complete tables have one seed
+        for rate in dict.fromkeys(label_rates or rates)
+        for dataset in dict.fromkeys(datasets or columns[str(rate)])
+        if dataset in columns[str(rate)]
+        for method in dict.fromkeys(["none", *(methods or methods_of(table))])
+    ]
+    if not found:
+        raise UserError(f"reproduce: the table has no {', '.join(datasets)} at {_percent(label_rates)}.")
+    return found
+
+
+def left_out(table: str, datasets: Sequence[str], label_rates: Sequence[int]) -> list[str]:
+    """What was asked for by name and rate and is not in the table, in words."""
+    columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
+    asked = product(dict.fromkeys(datasets), dict.fromkeys(label_rates))
+    return [f"{dataset} at {_percent([rate])}" for dataset, rate in asked if dataset not in columns[str(rate)]]
+
+
+def _percent(label_rates: Sequence[int]) -> str:
+    return " and ".join(f"{rate} %" for rate in label_rates)
+
+
+def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
+    """The cells whose data can be had, and the data sets left out that only a user can supply.
+
+    One that was ``named`` must be there.
+    """
+    there = listing(data_root)
+    names = dict.fromkeys(cell.dataset for cell in wanted)
+    absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there]
+    if named and absent:
+        raise UserError(f"reproduce: {absent[0]} is not at hand. Put {absent[0]}.zip, in TU layout, under --data-root.")
+    return [cell for cell in wanted if cell.dataset not in absent], absent
+
+
+def works(missing: Sequence[Cell]) -> list[Work]:
+    """The pre-trainings that the cells need, each once, whatever the number of label rates."""
+    rates: dict[tuple[str, str, int], list[int]] = {}
+    for cell in missing:
+        rates.setdefault((cell.dataset, cell.method, cell.seed), []).append(cell.label_rate)
+    return [Work(*key, tuple(values)) for key, values in rates.items()]
+
+
+def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
+    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    table = grid()
+    of_data = (table["datasets"] | table["development"])[dataset]
+    if method in PAIRS:
+        given: dict[str, Any] = {"method": "graphcl", "policy": {"name": "fixed", "pair": list(PAIRS[method])}}
+    else:
+        given = {key: value for key, value in table["methods"][method].items() if key != "augmented"}
+    shared = dict(table["recipe"])
+    training = {**shared["training"], **given.get("training", {}), "seed": seed}
+    if given.get("method") in ("gae", "infomax", "context_pred"):  # objectives of nodes: graphs as they are
+        del shared["objective"], shared["augmentations"]
+    merged = {**shared, **given, "data": dataset, "max_degree": of_data["max_degree"], "training": training}
+    if given.get("method") == "graphcl" and method not in PAIRS:
+        merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
+    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+
+
+PROTOCOL = {
+    "name": "semi-supervised",
+    "pre-training": "all graphs, no labels",
+    "epoch": "chosen by validation graphs out of the labelled ones",
+}
+
+
+def finetuning_of(method: str) -> dict[str, Any]:
+    """All that decides the fine-tuning of a method."""
+    augmented = grid()["methods"].get(method, {}).get("augmented", False)
+    return dataclasses.asdict(Finetune(**grid()["finetuning"])) | {"augmented": augmented}
+
+
+def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
+    """The records of a work's cells: pre-trains once, and fine-tunes at every label rate."""
+    recipe = cell_recipe(work.dataset, work.method, work.seed)
+    classes = classes_of(dataset)
+    started = time.perf_counter()
+    encoder, features, facts = start_of(work, dataset, device=device, precision=precision)
+    facts["seconds of pre-training"] = time.perf_counter() - started
+    how = Finetune(**grid()["finetuning"])
+    store = make_store(dataset, features)
+    augmented = finetuning_of(work.method)["augmented"]
+    pool = list(build_method(recipe, store).augmentations.values()) if augmented else []
+    finetuning = Finetuning(
+        store,
+        ClassTargets(torch.from_numpy(classes), len(dataset.class_names)),
+        encoder,
+        how,
+        make_fabric(device, precision),
+        pool,
+        seed=work.seed,
+    )
+    records = []
+    for cell in work.cells():
+        begun = time.perf_counter()
+        splits = few_labels(classes, cell.seed, cell.label_rate / 100, class_names=dataset.class_names)
+        scores = score_splits(finetuning, classes, splits, cell.seed)
+        records.append(
+            {
+                "cell": dataclasses.asdict(cell),
+                "protocol": PROTOCOL,
+                "data": describe_data(dataset),
+                "chance": chance_level(classes),
+                "graphs": {kind: [len(getattr(split, kind)) for split in splits] for kind in Split._fields},
+                "split_hash": split_hash(splits),
+                "scores": scores.to_json(),
+                "features": recipe.features,
+                "recipe": recipe.table(),
+                "finetuning": finetuning_of(work.method),
+                "precision": precision,
+                "fine-tuned": "on padded batches" if finetuning.is_fast else "batch by batch",
+                **facts,
+                "seconds of fine-tuning": time.perf_counter() - begun,
+                **origin(device),
+            }
+        )
+    return records
+
+
+def start_of(
+    work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true"
+) -> tuple[Encoder, Features, dict[str, Any]]:
+    """Where fine-tuning starts: the encoder, pre-trained or with its first weights, and what is to be said of it."""
+    recipe = cell_recipe(work.dataset, work.method, work.seed)
+    if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
+        start = initial(recipe, dataset, device=device)
+        return start.encoder, start.info.features, {}
+    trained = pretrain(recipe, dataset, device=device, precision=precision)
+    return trained.encoder, trained.info.features, {**learned(trained), "fast": trained.info.fast}
+
+
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Work]:
+    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done."""
+    return compute_and_write(_records_of, works(missing), where)
+
+
+def _records_of(work: Work, where: Where) -> dict[Cell, Record]:
+    dataset = dataset_of(work.dataset, where.data_root)
+    return dict(zip(work.cells(), compute(work, dataset, device=where.device, precision=where.precision), strict=True))
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    expected = {
+        "cell": dataclasses.asdict(cell),
+        "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
+        "finetuning": finetuning_of(cell.method),
+        "protocol": PROTOCOL,
+    }
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        Cell(**record["cell"])
+        _ = record["scores"]["accuracy"], record["split_hash"]
+
+    return read_checked(path, look)

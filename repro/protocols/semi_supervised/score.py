@@ -1,0 +1,74 @@
+"""The semi-supervised protocol: an encoder is fine-tuned with few labels in each fold and tested on the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.core.randomness import derived_seed
+from joao.evaluation import statistics
+from joao.evaluation.splits import Split
+from joao.training.finetune import Finetuning
+from repro.protocols.stacked_fits import Part, fit_all
+
+
+@final
+@dataclass(frozen=True)
+class FewLabelsScore:
+    """What a fold showed.
+
+    Attributes:
+        accuracy: on the test graphs, at the epoch that the validation graphs chose.
+        epoch: that epoch, from 1 on.
+        validation_accuracy: of that epoch.
+    """
+
+    accuracy: float
+    epoch: int
+    validation_accuracy: float
+
+
+@final
+@dataclass(frozen=True)
+class FewLabelsScores:
+    """The scores of all folds of a partition."""
+
+    folds: tuple[FewLabelsScore, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean([fold.accuracy for fold in self.folds])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, in types that JSON has; one list for each kind of figure."""
+        rows = [asdict(fold) for fold in self.folds]
+        return {"mean": self.mean, **{name: [row[name] for row in rows] for name in rows[0]}}
+
+
+def score_splits(
+    finetuning: Finetuning, classes: NDArray[np.int64], splits: Sequence[Split], seed: int
+) -> FewLabelsScores:
+    """Fine-tunes from the same start in every fold; the test graphs are looked at once, when the epoch is chosen.
+
+    Args:
+        finetuning: of all graphs.
+        classes: ``(G,)`` class numbers.
+        splits: the folds, see :func:`joao.evaluation.splits.few_labels`.
+        seed: of batches and augmentations; each fold has its own from it.
+    """
+    parts = [
+        Part(torch.from_numpy(split.train), torch.from_numpy(split.validation), derived_seed(seed, f"fold {number}"))
+        for number, split in enumerate(splits)
+    ]
+    scores = []
+    for split, fit in zip(splits, fit_all(finetuning, parts), strict=True):
+        predicted = finetuning.logits(torch.from_numpy(split.test)).argmax(1).cpu().numpy()
+        kept = fit.epochs[fit.chosen - 1]
+        accuracy = float((predicted == classes[split.test]).mean())
+        scores.append(FewLabelsScore(accuracy, fit.chosen, float(kept.validation_score or 0)))
+    return FewLabelsScores(tuple(scores))

@@ -1,0 +1,1 @@
+"""Pre-training on unlabelled molecules, fine-tuning on eight MoleculeNet sets."""

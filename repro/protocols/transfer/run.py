@@ -1,0 +1,314 @@
+"""The paper's transfer table: pre-training on unlabelled molecules, fine-tuning on eight sets of labelled ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from joao.config.recipe import Recipe, make_recipe
+from joao.core.errors import UserError
+from joao.core.processes import done_one_by_one
+from joao.data import read_whole
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.data.joining import joined
+from joao.encoders import Encoder, MoleculeGin
+from joao.evaluation.forest import FOREST, fingerprints, forest_score
+from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
+from joao.evaluation.targets import BinaryTargets
+from joao.evaluation.tasks import with_tasks
+from joao.runs.folder import Run
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import describe_data, origin
+from joao.runs.trained import Trained, initial, load_run
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.cells import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    read_checked,
+    recipe_of_table,
+)
+from repro.protocols.stacked_fits import can_be_stacked
+from repro.protocols.transfer.score import parts_of, score_seeds
+
+PROTOCOL = {
+    "name": "transfer",
+    "pre-training": "other molecules, no labels",
+    "split": "scaffold, 80/10/10",
+    "epoch": "chosen by the validation molecules; the last one, as published, beside it",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method on a data set, all its seeds."""
+
+    dataset: str
+    method: str
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.method}.json"
+
+
+def grid() -> dict[str, Any]:
+    """The recipe of the table."""
+    return recipe_of_table("transfer")
+
+
+def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:
+    """The cells of the table, or of the named data sets and methods."""
+    check_known("data set", datasets, list(grid()["datasets"]))
+    check_known("method", methods, list(grid()["methods"]))
+    return [
+        Cell(dataset, method)
+        for method in dict.fromkeys(methods or grid()["methods"])
+        for dataset in dict.fromkeys(datasets or grid()["datasets"])
+    ]
+
+
+def cell_recipe(method: str) -> Recipe:
+    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    given = dict(grid()["methods"][method])
+    if "method" not in given:
+        given = grid()["methods"]["joao"]
+    shared = dict(grid()["recipe"])
+    if "policy" not in given:  # an objective of nodes: molecules as they are
+        del shared["objective"], shared["augmentations"]
+    return make_recipe({**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, place=f"reproduce: {method}")
+
+
+def is_forest(method: str) -> bool:
+    """Whether a method is a random forest."""
+    return bool(grid()["methods"][method].get("forest", False))
+
+
+def encoder_of(method: str) -> str | None:
+    """The pre-training that a method needs."""
+    given = grid()["methods"][method]
+    needed: str | None = given.get("embeddings") or (method if "method" in given else None)
+    return needed
+
+
+def finetuning_of(cell: Cell) -> dict[str, Any]:
+    """All that decides what comes behind pre-training, seeds included."""
+    own = dict(grid()["datasets"][cell.dataset])
+    seeds = grid()["seeds"][: own.pop("seeds", None)]
+    if is_forest(cell.method):
+        forest = {"seeds": grid()["methods"][cell.method]["seeds"], **FOREST, **grid()["forests"].get(cell.dataset, {})}
+        return {**forest, "seeds": seeds[: forest["seeds"]]}
+    return {"seeds": seeds, **grid()["finetuning"], **own}
+
+
+def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
+    """The molecules to pre-train on: ``source``, or those of the recipe."""
+    names = grid()["corpus"]["sources"] if source is None else [source]
+    return joined([read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
+
+
+def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -> Iterator[str]:
+    """Pre-trains what the methods need and is not there, each into a run of its own; yields what is done.
+
+    Args:
+        methods: of the table.
+        source: the molecules, see :func:`corpus`.
+        where: its ``encoders`` are the folder of the runs.
+    """
+    needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
+    if not needed:
+        return
+    runs = {name: _run_of(name, where.encoders) for name in needed}
+    missing = [name for name, run in runs.items() if run is None or not run.info.finished]
+    there = [(where.encoders / name, run.info) for name, run in runs.items() if run is not None]
+    known = {(info.data, info.fingerprint) for _, info in there}
+    if source is None and not missing and len(known) == 1 and "+".join(grid()["corpus"]["sources"]) in dict(known):
+        return  # all on the recipe's corpus, which need not be at hand
+    # Read once, here: other processes find it in the cache.
+    fingerprint = corpus(source, where.data_root, where.jobs).fingerprint
+    for folder, info in there:
+        if info.fingerprint != fingerprint:
+            raise UserError(f"{folder}: was pre-trained on other molecules, {info.data}. Remove it, or name them.")
+    yield from done_one_by_one(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
+
+
+def _run_of(name: str, encoders: Path) -> Run | None:
+    folder = encoders / name
+    if not (folder / "run.json").exists():
+        return None
+    run = Run.open(folder)
+    if run.recipe != dataclasses.replace(cell_recipe(name), data=run.recipe.data):
+        raise UserError(f"{folder}: was pre-trained by another recipe than {name} has now. Remove it.")
+    return run
+
+
+def _pretrain_one(name: str, source: str | None, where: Where) -> None:
+    folder, recipe = where.encoders / name, cell_recipe(name)
+    pretrain(
+        recipe if source is None else dataclasses.replace(recipe, data=source),
+        corpus(source, where.data_root),
+        folder=folder,
+        resume=(folder / "run.json").exists(),
+        device=where.device,
+        precision=where.precision,
+        checkpoint_every=1,
+    )
+
+
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields what is done.
+
+    Their encoders are those that :func:`pretrain_missing` made.
+    """
+    return compute_and_write(_records_of, missing, where)
+
+
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    needed, dataset = encoder_of(cell.method), dataset_of(cell.dataset, where.data_root)
+    trained = None if needed is None else load_run(where.encoders / needed, device=where.device)
+    return {cell: compute(cell, dataset, trained, device=where.device, precision=where.precision)}
+
+
+def compute(
+    cell: Cell, dataset: Dataset, trained: Trained | None, *, device: str = "auto", precision: str = "32-true"
+) -> Record:
+    """The record of a cell; ``trained`` is the pre-training that :func:`encoder_of` names."""
+    started = time.perf_counter()
+    dataset = with_tasks(dataset)
+    split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
+    corpus_facts = None if trained is None else _corpus_facts(trained)  # now: fine-tuning changes the weights
+    if is_forest(cell.method):
+        scores, how = _forest_scores(cell, dataset, split, trained), "forest"
+    else:
+        scores, how = _finetuned_scores(cell, dataset, split, trained, device, precision)
+    return {
+        "cell": dataclasses.asdict(cell),
+        "protocol": PROTOCOL,
+        "data": describe_data(dataset),
+        "tasks": len(dataset.target_names),
+        "molecules": {kind: len(part) for kind, part in split._asdict().items()},
+        "split_hash": split_hash([split]),
+        "scores": scores,
+        "recipe": _recipe_table(cell.method),
+        "finetuning": finetuning_of(cell),
+        "fine-tuned": how,
+        "precision": precision,
+        "corpus": corpus_facts,
+        "seconds": time.perf_counter() - started,
+        **origin(device),
+    }
+
+
+def _recipe_table(method: str) -> dict[str, Any] | None:
+    """What decides the encoder of a method; a forest on fingerprints alone has none."""
+    needed = encoder_of(method)
+    if needed is None and is_forest(method):
+        return None
+    return cell_recipe(needed or method).table()
+
+
+def _corpus_facts(trained: Trained) -> dict[str, Any]:
+    info = trained.info
+    facts: dict[str, Any] = {
+        "data": info.data,
+        "fingerprint": info.fingerprint,
+        "molecules": info.num_graphs,
+        "weights": _weights_hash(trained),
+        "precision": info.precision,
+        "fast": info.fast,
+        "command": info.command,
+        "versions": dict(info.versions),
+        "machine": dict(info.machine),
+        "seconds": sum(epoch.seconds for epoch in trained.metrics),
+        "molecules per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        "losses": [epoch.loss for epoch in trained.metrics],
+    }
+    return facts
+
+
+def _weights_hash(trained: Trained) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(trained.encoder.state_dict().items()):
+        digest.update(name.encode() + b"/" + value.cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _finetuned_scores(
+    cell: Cell, dataset: Dataset, split: Split, trained: Trained | None, device: str, precision: str
+) -> tuple[dict[str, Any], str]:
+    """Scores by kind, a number for each seed, and how the seeds were fitted."""
+    settings = finetuning_of(cell)
+    seeds, dropout = settings.pop("seeds"), settings.pop("dropout")
+    recipe = cell_recipe(cell.method)
+    assert dataset.targets is not None
+    known = dataset.subset(np.sort(np.concatenate([split.train, split.validation])))  # of the test, nothing
+    first = _initial(recipe, seeds[0], known, device) if trained is None else trained.encoder
+    assert isinstance(first, MoleculeGin)
+    first.dropout = dropout
+    finetuning = Finetuning(
+        make_store(dataset, Features.fixed_on(dataset, recipe.features)),
+        BinaryTargets(torch.from_numpy(dataset.targets)),
+        first,
+        Finetune(**settings),
+        make_fabric(device, precision),
+    )
+    starts = {
+        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, known, device))
+        for seed in seeds
+    }
+    found = [dataclasses.asdict(score) for score in score_seeds(finetuning, split, starts)]
+    side_by_side = can_be_stacked(finetuning, parts_of(split, starts))
+    how = (
+        "side by side" if side_by_side else "one after another" + (", on padded batches" if finetuning.is_fast else "")
+    )
+    return {name: [score[name] for score in found] for name in found[0]}, how
+
+
+def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> Encoder:
+    """The encoder with the first weights of a seed, calibrated on ``dataset``."""
+    training = dataclasses.replace(recipe.training, seed=seed)
+    return initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
+
+
+def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained | None) -> dict[str, Any]:
+    columns = fingerprints(dataset.smiles).astype(np.float32)
+    if trained is not None:
+        columns = np.concatenate([columns, trained.embed(dataset).numpy()], axis=1)
+    assert dataset.targets is not None
+    settings = finetuning_of(cell)
+    seeds = settings.pop("seeds")
+    return {"seed": seeds, "test": [forest_score(columns, dataset.targets, split, seed, settings) for seed in seeds]}
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    expected = {
+        "cell": dataclasses.asdict(cell),
+        "recipe": _recipe_table(cell.method),
+        "finetuning": finetuning_of(cell),
+        "protocol": PROTOCOL,
+    }
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        Cell(**record["cell"])
+        _ = record["scores"]["test"], record["split_hash"]
+
+    return read_checked(path, look)

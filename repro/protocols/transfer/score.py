@@ -1,0 +1,119 @@
+"""The transfer protocol: an encoder is fine-tuned on one split of the labelled graphs, from several seeds.
+
+The species split of protein networks (Hu et al., ICLR 2020), and the vector of a protein in its network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.core.randomness import derived_seed, numpy_generator
+from joao.evaluation.splits import Split
+from joao.training.finetune import Finetuning
+from repro.protocols.stacked_fits import Part, fit_all
+
+
+@final
+@dataclass(frozen=True)
+class TransferScore:
+    """What a seed showed.
+
+    Attributes:
+        seed: of linear layer and batches; side by side, the dropout of all seeds is drawn together.
+        epoch: that the validation graphs chose, from 1 on.
+        validation, test: scores at that epoch; validation is None where its labels allow none.
+        last_test: that of the last epoch, which the published tables have.
+    """
+
+    seed: int
+    epoch: int
+    validation: float | None
+    test: float
+    last_test: float
+
+
+def parts_of(split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[Part]:
+    """A fit for every seed, to the same graphs."""
+    train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
+    return [Part(train, validation, derived_seed(seed, "transfer"), start) for seed, start in starts.items()]
+
+
+def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[TransferScore]:
+    """Fine-tunes from every seed; the test graphs are looked at when all is over, and choose nothing.
+
+    Args:
+        finetuning: of all graphs.
+        split: of their numbers.
+        starts: seed to weights, see :meth:`Finetuning.start_of`.
+    """
+    test, scores = torch.from_numpy(split.test), []
+    for seed, fit in zip(starts, fit_all(finetuning, parts_of(split, starts)), strict=True):
+        validation = fit.epochs[fit.chosen - 1].validation_score
+        at_chosen = finetuning.score(test)
+        finetuning.to_last()
+        scores.append(TransferScore(seed, fit.chosen, validation, at_chosen, last_test=finetuning.score(test)))
+    return scores
+
+
+HUMAN = 9606
+
+Indices = NDArray[np.int64]
+
+
+class SpeciesSplit(NamedTuple):
+    """The graphs of each part, ascending."""
+
+    train: Indices
+    validation: Indices
+    test_easy: Indices
+    test_hard: Indices
+
+
+def species_split(species: Indices, seed: int = 42, validation_share: float = 0.15) -> SpeciesSplit:
+    """Human proteins are the test; of the others, a share drawn by ``seed`` chooses the epoch.
+
+    As published, the test is drawn into two halves, called easy and hard, and the hard one is reported. Nothing
+    tells them apart but chance. The published draws are another generator's and cannot be the same.
+
+    Args:
+        species: ``(G,)`` of each graph.
+        seed: of both draws; 42 is the published one.
+        validation_share: of the graphs that are not the test.
+    """
+    if not 0 < validation_share < 1:
+        raise UserError(f"species split: validation_share must be between 0 and 1, got {validation_share}.")
+    is_human = np.asarray(species) == HUMAN
+    if is_human.sum() < 2 or (~is_human).sum() < 2:
+        raise UserError(
+            f"species split: {is_human.sum()} human networks ({HUMAN}) and {(~is_human).sum()} others; it takes two "
+            "of each at least."
+        )
+    random = numpy_generator(seed, "species split")
+    others, human = (random.permutation(np.flatnonzero(which)) for which in (~is_human, is_human))
+    num_validation = min(max(round(validation_share * len(others)), 1), len(others) - 1)
+    parts = (others[num_validation:], others[:num_validation], human[: len(human) // 2], human[len(human) // 2 :])
+    return SpeciesSplit(*(np.sort(part) for part in parts))
+
+
+def with_centre(nodes: Tensor, batch: GraphBatch, centre: Tensor) -> Tensor:
+    r""":math:`\frac{1}{n} \sum_v x_v \,\|\, x_c`: the mean over a graph's nodes beside the vector of its centre.
+
+    Args:
+        nodes: ``(N, d)`` vectors of the nodes of ``batch``.
+        batch: some graphs.
+        centre: ``(G,)`` the number, inside its graph, of each one's centre.
+
+    Returns:
+        ``(G, 2 d)``
+    """
+    total = nodes.new_zeros(batch.num_graphs, nodes.shape[1]).index_add(0, batch.graph_of_node, nodes)
+    mean = total / batch.nodes_per_graph.unsqueeze(1)
+    return torch.cat([mean, nodes.index_select(0, batch.first_node[:-1] + centre)], dim=1)

@@ -1,0 +1,263 @@
+"""The paper's unsupervised table."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.baselines import BASELINES
+from joao.baselines.base import Rows
+from joao.config.recipe import METHODS, Recipe, make_recipe
+from joao.core.errors import UserError
+from joao.core.memory import measured
+from joao.data.dataset import Dataset
+from joao.data.refinement import count_twins, twins
+from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings
+from joao.evaluation.folds import fold_hash, folds
+from joao.evaluation.statistics import chance_level
+from joao.evaluation.svm import FoldScores, Kernel, score_folds
+from joao.kernels.svm_dual import can_be_solved
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
+from joao.runs.trained import initial
+from joao.training.device import pick_device
+from repro.protocols.cells import (
+    Record,
+    Where,
+    check_known,
+    compute_and_write,
+    dataset_of,
+    has_record,
+    learned,
+    read_checked,
+    recipe_of_table,
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One seed of one method on one data set.
+
+    Attributes:
+        inductive: whether pre-training sees the training part of a fold alone.
+        twins_together: whether graphs that cannot be told apart are in the same fold (:mod:`joao.data.refinement`).
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    inductive: bool = False
+    twins_together: bool = False
+
+    @property
+    def variant(self) -> str:
+        """What is not as usual in it, ``twins``, ``inductive`` or ``twins-inductive``; empty where nothing is."""
+        return "-".join(["twins"] * self.twins_together + ["inductive"] * self.inductive)
+
+    @property
+    def row(self) -> str:
+        """Its row of a table, such as ``joao`` or ``joao-twins``."""
+        return "-".join(filter(None, [self.method, self.variant]))
+
+    def path(self, records: Path) -> Path:
+        """Where its record lies."""
+        return records / self.dataset / f"{self.row}-{self.seed}.json"
+
+
+def grid() -> dict[str, Any]:
+    """The recipe of the table."""
+    return recipe_of_table("unsupervised")
+
+
+def rows_of(table: str) -> list[str]:
+    """The rows of the paper's table, ``unsupervised``, or of ``objectives``: every objective of two views, without and
+    with JOAO."""
+    of_objectives = [name for name, row in grid()["methods"].items() if "objective" in row]
+    if table == "objectives":
+        return ["uniform", "joao", *of_objectives]
+    return [name for name in grid()["methods"] if name not in of_objectives]
+
+
+def cells(
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    *,
+    inductive: bool = False,
+    twins_together: bool = False,
+    table: str = "unsupervised",
+) -> list[Cell]:
+    """The cells of a table, or of the named rows and columns; untrained encoders and histogram are always among them.
+
+    See :func:`rows_of` for the tables.
+    """
+    known_sets = list(grid()["datasets"] if table == "unsupervised" else grid()[table]["datasets"])
+    known_methods = [*rows_of(table), *REFERENCES]
+    check_known("data set", datasets, known_sets)
+    check_known("method", methods, known_methods)
+    rows = [*REFERENCES, *(methods or rows_of(table))]
+    columns = datasets or known_sets
+    return [
+        Cell(column, row, seed, inductive and has_encoder(row) and row not in REFERENCES, twins_together)
+        for column in dict.fromkeys(columns)
+        for row in dict.fromkeys(rows)
+        for seed in grid()["seeds"]
+        if why_not(column, row) is None
+    ]
+
+
+def has_encoder(method: str) -> bool:
+    """Whether a row of the table has an encoder, trained or not."""
+    return method != "histogram" and "baseline" not in grid()["methods"].get(method, {})
+
+
+def why_not(dataset: str, method: str) -> str | None:
+    """Why a cell is left open, if it is."""
+    reason: str | None = grid()["methods"].get(method, {}).get("not_on", {}).get(dataset)
+    return reason
+
+
+def cell_recipe(cell: Cell) -> Recipe | None:
+    """The complete recipe of a cell's pre-training; that of JOAO for encoders untrained, None without one."""
+    if not has_encoder(cell.method):
+        return None
+    table = grid()
+    dataset = table["datasets"][cell.dataset]
+    method = table["methods"]["joao" if cell.method in REFERENCES else cell.method]
+    training = {**table["recipe"]["training"], **method.get("training", {}), "seed": cell.seed}
+    own = METHODS[method["method"]]
+    shared = dict(table["recipe"])
+    if "augmentations" in own:  # an objective of nodes: graphs as they are
+        del shared["objective"], shared["strength"]
+    elif "strengths" in own:
+        del shared["strength"]
+    merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
+    if method["method"] == "graphcl":
+        merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
+    return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
+
+
+def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
+    """The record of a cell: pre-trains with its seed and scores on the partition of that number."""
+    recipe = cell_recipe(cell)
+    classes = classes_of(dataset)
+    started = time.perf_counter()
+    facts: dict[str, Any] = {}
+    groups = twins(dataset) if cell.twins_together else None
+    if cell.inductive:
+        assert recipe is not None
+        scores = _inductive_scores(recipe, dataset, classes, groups, device)
+    else:
+        where = pick_device(device).type if has_encoder(cell.method) else "cpu"
+        (rows, learnt), seconds, memory = measured(lambda: _rows(cell, recipe, dataset, where), where)
+        facts = {**learnt, "seconds of pre-training": seconds, **memory}
+        scores = evaluate_embeddings(
+            rows,
+            classes,
+            class_names=dataset.class_names,
+            partitions=[cell.seed],
+            kernel=_kernel(cell.method),
+            groups=groups,
+            device=pick_device(device).type,
+        )
+    return {
+        "cell": dataclasses.asdict(cell),
+        "protocol": {
+            "name": "unsupervised",
+            "pre-training": "inductive: each training part"
+            if cell.inductive
+            else "transductive: all graphs, no labels",
+            **({} if groups is None else {"folds": TWINS_TOGETHER}),
+        },
+        "data": describe_data(dataset),
+        **({} if groups is None else {"twins": count_twins(groups, classes)._asdict()}),
+        "chance": chance_level(classes),
+        "scores": scores.to_json(),
+        **_settings(cell),
+        **facts,
+        "seconds": time.perf_counter() - started,
+        **origin(device),
+    }
+
+
+def _settings(cell: Cell) -> dict[str, Any]:
+    """Everything that decides a cell: a recipe, or what a baseline's constructor is given."""
+    recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
+    if "baseline" not in row:
+        return {"recipe": None if recipe is None else recipe.table()}
+    options = BASELINES[row["baseline"]].settings()
+    seed = {"seed": cell.seed} if "seed" in options else {}
+    return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
+
+
+def _kernel(method: str) -> Kernel:
+    baseline = grid()["methods"].get(method, {}).get("baseline")
+    return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
+
+
+def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+    """The rows of a cell's graphs, and what was learned on the way to them."""
+    if recipe is None:
+        options = dict(_settings(cell).get("baseline", {}))
+        name = options.pop("name", "histogram")
+        return BASELINES[name](**options).fit_transform(dataset.without_labels()), {}
+    if cell.method in REFERENCES:
+        start = initial(recipe, dataset, calibrated=cell.method == "untrained", device=device)
+        return start.embed(dataset).numpy(), {}
+    trained = pretrain(recipe, dataset, device=device)
+    return trained.embed(dataset).numpy(), learned(trained)
+
+
+def _inductive_scores(
+    recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
+) -> Scores:
+    """Pre-trains on each training part alone, so that test graphs are new to the encoder too."""
+    partition, where = recipe.training.seed, pick_device(device).type
+    parts = []
+    shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
+    for train, test in shared:
+        trained = pretrain(recipe, dataset.subset(train), device=device)
+        rows = trained.embed(dataset).numpy()
+        parts.append(score_folds(rows, classes, [(train, test)], groups=groups, device=where))
+    accuracies = tuple(part.accuracies[0] for part in parts)
+    chosen = tuple(part.chosen_c[0] for part in parts)
+    found = PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen))
+    return Scores((found,), side_by_side=can_be_solved(len(classes), where))
+
+
+def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
+    for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
+        baseline = grid()["methods"].get(method, {}).get("baseline")
+        if baseline is not None and (package := BASELINES[baseline].missing_package()) is not None:
+            raise UserError(
+                f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
+                "--methods."
+            )
+    yield from compute_and_write(_records_of, missing, where)
+
+
+def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
+    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
+
+
+def is_done(cell: Cell, records: Path) -> bool:
+    """Whether a cell has a record; one that another recipe or other data made is told, not passed off as this."""
+    expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
+    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that was written before."""
+
+    def look(record: dict[str, Any]) -> None:
+        record["cell"] = dataclasses.asdict(Cell(**record["cell"]))  # older ones do not name every attribute
+        _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
+
+    return read_checked(path, look)

@@ -1,0 +1,144 @@
+"""Records of the unsupervised protocol to tables, each cell beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from joao.core.errors import UserError
+from joao.evaluation.statistics import Gain, average_ranks, paired_gain
+from joao.evaluation.tables import NAMES, with_interval
+from joao.report.paper import ROWS, unsupervised, unsupervised_rank
+from repro.protocols.unsupervised.run import Cell
+from repro.tables.overview import Overview, average
+from repro.tables.rows import Scored, lines_of, name_of, parted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Scored):
+    """A method on a data set: accuracies, and gains over untrained encoders."""
+
+    gains: Mapping[str, Gain]
+
+
+def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
+    groups = by_seed(records)
+    result = []
+    for (dataset, method), scores in groups.items():
+        folds = "-twins" if parted(method)[1].startswith("twins") else ""
+        result.append(
+            Row(
+                dataset=dataset,
+                method=method,
+                scores=[float(np.mean(_percent(partition))) for partition in scores.values()],
+                gains={
+                    name: gain
+                    for name in UNTRAINED
+                    if name != parted(method)[0] and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
+                },
+                paper=unsupervised(method, dataset),
+            )
+        )
+    return result
+
+
+def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
+    """The paired gain of a method over another, over the seeds that both have records of; None where there is none."""
+    groups = by_seed(records)
+    return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
+
+
+def over(records: Sequence[Mapping[str, Any]], baseline: Row, row: Row) -> list[str]:
+    """Two rows of a data set side by side, as text: their scores, the gain of the second, and the seeds of both."""
+    gain = gain_between(records, row.dataset, row.method, baseline.method)
+    return [baseline.score, row.score, with_interval(gain), str(min(baseline.num_seeds, row.num_seeds))]
+
+
+def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
+    """Scores of data set and row (`Cell.row`), by seed."""
+    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    for record in records:
+        cell = Cell(**record["cell"])
+        groups.setdefault((cell.dataset, cell.row), {})[cell.seed] = record["scores"]["partitions"][0]
+    return groups
+
+
+def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> Gain | None:
+    seeds = sorted(set(ours) & set(baseline))
+    for seed in seeds:
+        if ours[seed]["fold_hash"] != baseline[seed]["fold_hash"]:
+            raise UserError(
+                f"records: those of seed {seed} are on different folds. Remove the older and compute it again."
+            )
+    if not seeds:
+        return None
+    return paired_gain([_percent(ours[seed]) for seed in seeds], [_percent(baseline[seed]) for seed in seeds])
+
+
+def _percent(partition: Mapping[str, Any]) -> list[float]:
+    return [100 * share for share in partition["accuracies"]]
+
+
+def cells_of(row: Row) -> list[str]:
+    """A row as text, under :data:`HEADER`."""
+    gains = [with_interval(row.gains.get(name)) for name in UNTRAINED]
+    return [row.dataset, row.name, row.score, str(row.num_seeds), *gains, *row.beside]
+
+
+UNTRAINED = ("untrained", "untrained_initial")
+HEADER = [
+    *("data", "method", "accuracy %", "seeds"),
+    *("gain over untrained, calibrated (95 %)", "over untrained, as initialised"),
+    *("paper", "difference"),
+]
+
+
+SETTING = (
+    "Features are node labels alone, or a constant where there are none; JOAO() as it comes has attributes, too, and "
+    "degrees where there are neither. C is chosen inside each training fold. Average: of the rows that have a figure "
+    "on every data set. Average rank: of the places among the rows that the paper's table has, by our figures, over "
+    "the data sets that the row has a figure on; equal figures share places."
+)
+
+
+def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
+    """One line a method, in the order of :data:`NAMES`, one column a data set.
+
+    In the last columns are the average of the rows that have all data sets, and the average rank among the rows of the
+    paper's table, see :func:`average_ranks`.
+    """
+    datasets = list(dict.fromkeys(row.dataset for row in table))
+    scores = {
+        dataset: {row.method: row.mean for row in table if row.dataset == dataset and row.method in ROWS}
+        for dataset in datasets
+    }
+    ranks = average_ranks(scores)
+    place = {name: number for number, name in enumerate(NAMES)}
+    methods = sorted(
+        dict.fromkeys(row.method for row in table), key=lambda method: place.get(parted(method)[0], len(place))
+    )
+    lines = lines_of(table, methods, datasets)
+    return Overview(
+        title="Unsupervised: accuracy of an SVM on frozen embeddings",
+        unit="accuracy %",
+        columns=datasets,
+        lines=lines,
+        usual_seeds=5,
+        last={
+            "average": {name: average(line) for name, line in lines.items()},
+            "average rank": {name_of(method): _rank_cell(method, ranks) for method in methods},
+        },
+        notes=SETTING,
+        left_open=left_open,
+    )
+
+
+def _rank_cell(method: str, ranks: Mapping[str, float]) -> str:
+    if method not in ranks:
+        return ""
+    published = unsupervised_rank(method)
+    return f"{ranks[method]:.1f}" + ("" if published is None else f" ({published:.1f})")

@@ -1,0 +1,1 @@
+"""Single studies, each run as ``python -m repro.studies.NAME``."""

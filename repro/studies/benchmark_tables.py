@@ -1,0 +1,94 @@
+"""All records of `joao bench` in results/benchmarks as one page, first of all what was asked and what was found.
+
+python studies/benchmark_tables.py results/benchmarks/tables.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from joao.core.files import write_file
+from joao.evaluation.tables import markdown
+from repro.tables.benchmarks import exponent_table, page_table, reading_lines, svm_lines
+
+RECORDS = Path(__file__).parents[2] / "results" / "benchmarks"
+RIVAL = "torch-geometric, a transform per graph / GraphCL step"
+FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / GraphCL floor"
+
+
+def asked_and_found(records: dict[str, Any]) -> str:
+    """The project's own targets beside the records."""
+    cpu = records["cpu-1-thread"]["settings"][0]
+    tf32, plain = (records[name]["settings"][0] for name in ("gpu-h200-tf32", "gpu-h200"))
+    svm = cpu["svm"]["times faster"]
+    growth = cpu["scaling"]["nodes per graph"]["fits"]
+    lines = [
+        at_least("NCI1, one thread: plain torch-geometric over our GraphCL step", 2, ratio(cpu, "NCI1", RIVAL)),
+        at_most("NCI1: step over floor", 1.10, ratio(cpu, "NCI1", FLOOR)),
+        at_least("NCI1: scatter floor over floor", 1.5, ratio(cpu, "NCI1", SCATTER)),
+        at_most("NCI1: JOAO step over GraphCL step", 1.20, ratio(cpu, "NCI1", "JOAO step / GraphCL step")),
+        at_least("NCI1: JOAO, graphs/s, for orientation", 10_000, rate(cpu, "NCI1", "JOAO step")),
+        at_most("REDDIT-BINARY: step over floor", 1.20, ratio(cpu, "REDDIT-BINARY", FLOOR)),
+        at_least("REDDIT-BINARY: scatter floor over floor", 1.5, ratio(cpu, "REDDIT-BINARY", SCATTER)),
+        at_most("COLLAB: step over floor", 1.20, ratio(cpu, "COLLAB", FLOOR)),
+        at_least("COLLAB: scatter floor over floor", 1.5, ratio(cpu, "COLLAB", SCATTER)),
+        at_least(
+            "H200, molecules, GIN 5x300, tf32: JOAO, graphs/s", 100_000, rate(tf32, "molecules", "JOAO step, fast")
+        ),
+        at_least("H200, NCI1, GIN 3x32, tf32: JOAO, graphs/s", 100_000, rate(tf32, "NCI1", "JOAO step, fast")),
+        at_least("H200, NCI1, GIN 3x32, 32-true: JOAO, graphs/s", 100_000, rate(plain, "NCI1", "JOAO step, fast")),
+        at_least("SVM protocol, two folds at a time: plain search over ours", 5, svm["plain, 1 job / ours, 2 jobs"]),
+        at_least("the same, plain search with two jobs", 5, svm["plain, 2 jobs / ours, 2 jobs"]),
+        at_most("exponent of a GraphCL epoch in nodes + edges", 1, growth["GraphCL, an epoch"]["exponent"]),
+        at_most("exponent of a JOAO epoch in nodes + edges", 1, growth["JOAO, an epoch"]["exponent"]),
+    ]
+    return markdown(["", "asked", "found", ""], lines)
+
+
+def at_least(what: str, bound: float, found: float) -> list[str]:
+    return [what, f"at least {bound:,}", shown(found), "holds" if found >= bound else "misses"]
+
+
+def at_most(what: str, bound: float, found: float) -> list[str]:
+    return [what, f"at most {bound:.2f}", shown(found), "holds" if found <= bound else "misses"]
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def workload(setting: dict[str, Any], name: str) -> Any:
+    return next(each for each in setting["workloads"] if each["name"] == name)
+
+
+def ratio(setting: dict[str, Any], name: str, key: str) -> float:
+    return float(workload(setting, name)["ratios"][key]["median"])
+
+
+def rate(setting: dict[str, Any], name: str, row: str) -> float:
+    return float(workload(setting, name)["rows"][row]["graphs per second"])
+
+
+def main() -> None:
+    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+    parts = [
+        "# Benchmarks",
+        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../docs/performance.md).",
+    ]
+    parts += ["## Asked and found", asked_and_found(records)]
+    for name, record in records.items():
+        parts += [f"## {name}.json", page_table(record)]
+        for setting in record["settings"]:
+            if "scaling" in setting:
+                parts.append(exponent_table(setting["scaling"]))
+            for key, lines in (("svm", svm_lines), ("reading", reading_lines)):
+                if key in setting:
+                    parts.append("\n".join(f"- {line}" for line in lines(setting[key])))
+    write_file(Path(sys.argv[1]), "\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""Which settings should `JOAO()` have? Candidates beside the present default, on development sets.
+
+    OMP_NUM_THREADS=1 python studies/defaults.py results/defaults results/defaults.md --jobs 2
+
+Nothing here looks at a set of the paper's table. Each set is used with its node labels and, in place of sets that have
+none, with one-hot degrees and with a constant. Candidates that differ in what is made of an encoder, or in when its
+training ends, share a pre-training. What has a record is not computed again; the page is made of all there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from joao.config.builder import Method, build_method, build_pool
+from joao.config.recipe import Recipe, make_recipe
+from joao.config.schedule import Schedule
+from joao.core.files import make_folder, write_file
+from joao.core.graphs import GraphBatch, GraphStore
+from joao.core.processes import done_one_by_one
+from joao.core.randomness import numpy_generator, seeded, torch_generator
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.encoders import NodeEncoder
+from joao.encoders.base import PaddedEncoder
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.statistics import chance_level
+from joao.heads import HEADS
+from joao.objectives import PairObjective
+from joao.runs.scoring import classes_of, describe_data, origin
+from joao.training.device import make_fabric, pick_device, steady_threads
+from joao.training.distributed.place import find_place
+from joao.training.distributed.share import Share
+from joao.training.model import calibrate
+from joao.training.pretrain import Pretraining
+from joao.training.steps import pair_losses
+from repro.protocols.cells import dataset_of, has_record, write
+from repro.protocols.unsupervised.run import Cell, read_record
+from repro.studies.default_candidates import CANDIDATES, SEEDS, Candidate, Training
+from repro.studies.defaults_page import page
+from repro.studies.readouts import (
+    Logged,
+    LoggedReadouts,
+    augmented,
+    criteria,
+    read_out,
+    signed_log,
+    whole,
+    with_log_degree,
+)
+
+DATA = ("MSRC_9", "COX2", "DHFR", "MSRC_21", "Mutagenicity")
+FEATURES = ("labels", "degree", "constant")
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True, order=True)
+class Work:
+    """Candidates that share pre-trainings, on one data set with one kind of features."""
+
+    dataset: str
+    features: str
+    seed: int
+    training: Training
+    names: tuple[str, ...]
+
+    def cell(self, name: str) -> Cell:
+        return Cell(f"{self.dataset}-{self.features}", name, self.seed)
+
+
+def recipe_of(training: Training, features: str, epochs: int, seed: int) -> Recipe:
+    """The recipe of `JOAO()` but for what a training says; what is no part of a recipe is :class:`Training`'s own."""
+    return make_recipe(
+        {
+            "features": features,
+            "encoder": {"name": "gin", "width": training.width},
+            "training": {"epochs": max(1, epochs), "seed": seed},
+        }
+    )
+
+
+def method_of(recipe: Recipe, store: GraphStore, training: Training) -> Method:
+    """The recipe's method; an encoder that gets more readouts gets a head of their width, too."""
+    method = build_method(recipe, store)
+    encoder = method.encoder
+    assert isinstance(encoder, PaddedEncoder)
+    if training.inside == ("sum",):
+        return dataclasses.replace(method, encoder=Logged(encoder))
+    if not training.inside:
+        return method
+    wider = LoggedReadouts(encoder, training.inside, store.num_features)
+    with seeded(recipe.training.seed, "heads"):
+        heads = HEADS[recipe.heads.name](wider.num_dimensions, len(method.augmentations), **recipe.heads.options)
+    return dataclasses.replace(method, encoder=wider, heads=heads)
+
+
+def store_of(dataset: Dataset, features: Features, training: Training) -> GraphStore:
+    store = make_store(dataset, features)
+    return with_log_degree(store) if training.log_degree else store
+
+
+def trained(
+    training: Training, recipe: Recipe, store: GraphStore, wanted: Collection[int], device: str
+) -> Iterator[tuple[Pretraining, int, float]]:
+    """Pre-trains and stops after each number of epochs that is ``wanted``, with the seconds so far.
+
+    On a CPU these are the processor's, which others that it works for do not change.
+    """
+    method = method_of(recipe, store, training)
+    run = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_place()))
+    clock = time.perf_counter if run.store.device.type == "cuda" else time.process_time
+    if 0 in wanted:
+        yield run, 0, 0.0
+    seconds, started = 0.0, clock()
+    for epoch in run.run() if max(wanted) > 0 else ():
+        seconds += clock() - started
+        if epoch.epoch in wanted:
+            yield run, epoch.epoch, seconds
+        started = clock()
+
+
+def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], device: str) -> dict[int, float]:
+    """The loss on a fifth of the graphs, which a second pre-training did not see, less the log of the number of
+    graphs that each is compared with: that is the loss of knowing nothing. All pairs of augmentations count alike."""
+    features = Features.fixed_on(dataset, work.features)
+    order = numpy_generator(work.seed, "held out").permutation(len(dataset))
+    few = max(3, round(HELD_OUT * len(dataset)))
+    seen, unseen = (store_of(dataset.subset(part), features, work.training) for part in (order[few:], order[:few]))
+    recipe = recipe_of(work.training, work.features, max(wanted), work.seed)
+    losses = {}
+    for run, epoch, _ in trained(work.training, recipe, seen, wanted, device):
+        unseen = unseen.to(run.store.device)
+        share = Share(unseen, torch.arange(few, device=unseen.device))
+        generator = torch_generator(work.seed, "held out views", unseen.device)
+        assert isinstance(run.method.objective, PairObjective)
+        table = pair_losses(run.model, share, run.pool, run.method.objective, generator)
+        losses[epoch] = float(table.mean()) - math.log(few - 1)
+    return losses
+
+
+def embeddings(
+    candidate: Candidate,
+    encoders: Mapping[int, NodeEncoder],
+    store: GraphStore,
+    shown: Sequence[Sequence[GraphBatch]],
+) -> list[Tensor]:
+    """``(G, d)`` of a candidate, by its encoders of some seeds, made of the graphs each time that they are ``shown``."""
+    if candidate.calibrated:
+        encoders = copy.deepcopy(encoders)
+        for seed, encoder in encoders.items():
+            calibrate(encoder, store, Schedule().batch_size, torch_generator(seed, "calibration"))
+    rows = [
+        torch.cat([read_out(encoder, batches, candidate.readouts) for encoder in encoders.values()], dim=1)
+        for batches in shown
+    ]
+    return [signed_log(each) for each in rows] if candidate.log else rows
+
+
+@steady_threads()
+def compute(work: Work, folder: Path, device: str) -> None:
+    """Writes the records of candidates that share pre-trainings."""
+    dataset = dataclasses.replace(dataset_of(work.dataset, None), node_attributes=None)
+    features = Features.fixed_on(dataset, work.features)
+    store = store_of(dataset, features, work.training).to(pick_device(device))
+    chosen = {name: CANDIDATES[name] for name in work.names}
+    wanted: dict[int, set[int]] = {}
+    for candidate in chosen.values():
+        for seed in candidate.trained(work.seed):
+            wanted.setdefault(seed, set()).add(candidate.epochs)
+    encoders: dict[tuple[int, int], NodeEncoder] = {}
+    seconds: dict[tuple[int, int], float] = {}
+    for seed, epochs in wanted.items():
+        recipe = recipe_of(work.training, work.features, max(epochs), seed)
+        for run, epoch, so_far in trained(work.training, recipe, store, epochs, device):
+            assert isinstance(run.method.encoder, NodeEncoder)
+            encoders[seed, epoch], seconds[seed, epoch] = copy.deepcopy(run.method.encoder), so_far
+    epochs = wanted.get(work.seed, set()) - {0}
+    losses = held_out_losses(work, dataset, epochs, device) if epochs else {}
+    pool = build_pool(recipe_of(work.training, work.features, 1, work.seed))
+    shown = [whole(store)] + [
+        augmented(store, each, torch_generator(work.seed, f"shown by {name}", store.device))
+        for name, each in pool.items()
+        if name != "identity"
+    ]
+    for name, candidate in chosen.items():
+        mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.trained(work.seed)}
+        rows, *views = embeddings(candidate, mine, store, shown)
+        scores = evaluate_embeddings(
+            rows.numpy(),
+            classes_of(dataset),
+            class_names=dataset.class_names,
+            partitions=[work.seed],
+            device=pick_device(device).type,
+        )
+        found = {"dimensions": rows.shape[1], **criteria(rows, views)}
+        if candidate.later == 0 and candidate.epochs in losses:
+            found["held-out loss"] = losses[candidate.epochs]
+        record = {
+            **identity(work, name),
+            "data": describe_data(dataset),
+            "chance": chance_level(classes_of(dataset)),
+            "scores": scores.to_json(),
+            "criteria": found,
+            "seconds of pre-training": sum(seconds[seed, candidate.epochs] for seed in mine),
+            **origin(device),
+        }
+        write(work.cell(name).path(folder), record)
+
+
+def identity(work: Work, name: str) -> dict[str, Any]:
+    """What decides a record."""
+    candidate = CANDIDATES[name]
+    recipe = recipe_of(candidate.training, work.features, candidate.epochs, work.seed + candidate.later)
+    return {
+        "cell": dataclasses.asdict(work.cell(name)),
+        "candidate": dataclasses.asdict(candidate),
+        "recipe": recipe.table(),
+    }
+
+
+def is_done(work: Work, name: str, folder: Path) -> bool:
+    """Whether a candidate has a record; one that another candidate of that name made is told."""
+    path = work.cell(name).path(folder)
+    return has_record(path, read_record, identity(work, name), f"{name} on {path.parent.name}")
+
+
+def works(
+    folder: Path, datasets: Sequence[str], features: Sequence[str], seeds: int, names: Sequence[str]
+) -> list[Work]:
+    """What is left to do; what is named last, which takes longest, comes first."""
+    trainings = sorted({CANDIDATES[name].training for name in names})
+    left = []
+    for dataset, rule, seed, training in product(datasets, features, range(seeds), trainings):
+        work = Work(dataset, rule, seed, training, tuple(n for n in names if CANDIDATES[n].training == training))
+        missing = tuple(name for name in work.names if not is_done(work, name, folder))
+        if missing:
+            left.append(dataclasses.replace(work, names=missing))
+    return sorted(left, key=lambda work: (-datasets.index(work.dataset), -len(work.names)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Candidates for the defaults, on development sets.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--data", default=",".join(DATA))
+    parser.add_argument("--features", default=",".join(FEATURES))
+    parser.add_argument("--candidates", default=",".join(CANDIDATES))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    data, features, names = (text.split(",") for text in (given.data, given.features, given.candidates))
+    for name, known in [(each, FEATURES) for each in features] + [(each, tuple(CANDIDATES)) for each in names]:
+        if name not in known:
+            parser.error(f"unknown '{name}'. Known: {', '.join(known)}.")
+    make_folder(given.folder)
+    left = works(given.folder, data, features, given.seeds, names)
+    for work in done_one_by_one(partial(compute, folder=given.folder, device=given.device), left, given.jobs):
+        print(work.dataset, work.features, work.seed, *work.names, flush=True)
+    records = [read_record(path) for path in sorted(given.folder.glob("*/*.json"))]
+    write_file(given.page, page(records, {name: each.words for name, each in CANDIDATES.items()}, given.folder.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""What moves the figures? JOAO with one thing changed at a time, on the same seeds and folds.
+
+    OMP_NUM_THREADS=1 python studies/factors.py results/factors results/factors.md --data MUTAG,PROTEINS --jobs 2
+
+Every level differs by one thing from a row of `joao reproduce unsupervised`, whose records it is paired with. Three
+levels are parts of the published code, which the package does not have (published_parts.py).
+What has a record is not computed again; the page is made of all there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from joao.config.builder import Method, build_method
+from joao.config.recipe import Recipe, make_recipe
+from joao.core.files import make_folder, write_file
+from joao.core.processes import done_one_by_one
+from joao.core.randomness import torch_generator
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.statistics import Gain
+from joao.evaluation.tables import markdown, with_deviation
+from joao.runs.scoring import classes_of, describe_data, origin
+from joao.training.device import make_fabric, pick_device, steady_threads
+from joao.training.distributed.place import find_place
+from joao.training.model import embed
+from joao.training.pretrain import Pretraining
+from repro.protocols.cells import dataset_of, has_record, write
+from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
+from repro.protocols.unsupervised.table import gain_between, rows
+from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
+
+UNSUPERVISED = Path(__file__).parents[2] / "results/unsupervised"
+DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
+BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}
+
+
+PutIn = Callable[[Method, Recipe], Method]
+
+
+def nothing(method: Method, recipe: Recipe) -> Method:
+    return method
+
+
+def published_subgraph(method: Method, recipe: Recipe) -> Method:
+    given = method.augmentations["subgraph"]
+    return replace(method, augmentations={**method.augmentations, "subgraph": OwnNeighbourhood(given.strength)})
+
+
+def published_heads(method: Method, recipe: Recipe) -> Method:
+    generator = torch_generator(recipe.training.seed, "heads")
+    return replace(method, heads=HeadPerEpoch(method.heads, method.policy, generator))
+
+
+def one_sided(method: Method, recipe: Recipe) -> Method:
+    options = recipe.policy.options
+    policy = OneSided(list(method.augmentations), gamma=options["gamma"], step=options["step"])
+    return replace(method, policy=policy)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A factor at another level than that of its base.
+
+    Attributes:
+        words: what is changed, and in brackets what it is in the base.
+        base: a row of the table.
+        changes: of the base's recipe; None is another row of the table, which has records.
+        put_in: replaces parts by some that no recipe can name.
+        standardise: see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
+        later: added to the seed of the pre-training, not to the number of the partition.
+    """
+
+    words: str
+    base: str = "joao"
+    changes: Mapping[str, Any] | None = field(default_factory=dict)
+    put_in: PutIn = nothing
+    standardise: bool = True
+    later: int = 0
+
+
+LEVELS = {
+    "another_seed": Level("nothing but the seed of the pre-training", later=len(grid()["seeds"])),
+    "untrained": Level("no pre-training, the encoder calibrated (20 epochs)", changes=None),
+    "uniform": Level("all pairs equally often (a learned table)", changes=None),
+    "gamma_0.01": Level("gamma 0.01 (0.1)", changes={"policy": {"gamma": 0.01}}),
+    "gamma_1": Level("gamma 1 (0.1)", changes={"policy": {"gamma": 1.0}}),
+    "no_prior": Level("no prior, gamma 0 (0.1)", changes={"policy": {"gamma": 0.0}}),
+    "maximiser": Level("exact maximiser (one projected step)", changes={"policy": {"name": "maximiser", "gamma": 0.1}}),
+    "pair_per_graph": Level("a pair for each graph (for each batch)", changes={"training": {"pair_per": "graph"}}),
+    "one_sided": Level("first view always the graph itself (both views augmented)", put_in=one_sided),
+    "own_neighbourhood": Level("Subgraph as published (grown by its frontier)", put_in=published_subgraph),
+    "head_per_epoch": Level(
+        "JOAOv2: heads drawn once an epoch, as published (each view its own)", "joaov2", put_in=published_heads
+    ),
+    "epochs_5": Level("5 epochs (20)", changes={"training": {"epochs": 5}}),
+    "epochs_40": Level("40 epochs (20)", changes={"training": {"epochs": 40}}),
+    "epochs_100": Level("100 epochs (20)", changes={"training": {"epochs": 100}}),
+    "unscaled": Level("SVM on unscaled embeddings (scaled)", standardise=False),
+    "degree": Level("features: degree (label, or constant without labels)", changes={"features": "degree"}),
+    "with_degree": Level("features: label or constant, with degree (without)", changes={"features": "with_degree"}),
+}
+COMPUTED = [name for name, level in LEVELS.items() if level.changes is not None]
+
+
+def level_recipe(cell: Cell) -> Recipe:
+    """The base's recipe with the changes of a level."""
+    level = LEVELS[cell.method]
+    base = cell_recipe(Cell(cell.dataset, level.base, cell.seed))
+    assert base is not None
+    assert level.changes is not None
+    table = base.table()
+    for key, change in level.changes.items():
+        if isinstance(change, Mapping) and change.get("name", table[key].get("name")) == table[key].get("name"):
+            change = {**table[key], **change}
+        table[key] = change
+    table["training"] = {**table["training"], "seed": cell.seed + level.later}
+    return make_recipe(table, place=f"{cell.method} on {cell.dataset}")
+
+
+@steady_threads()
+def embeddings(recipe: Recipe, dataset: Dataset, device: str, put_in: PutIn = nothing) -> Tensor:
+    """``(G, d)`` embeddings after pre-training with parts put in; without any, those of :func:`joao.runs.pretraining.pretrain`."""
+    dataset = replace(dataset, node_attributes=None)  # the table's features are labels alone (deviation 17)
+    store = make_store(dataset, Features.fixed_on(dataset, recipe.features, recipe.max_degree))
+    method = put_in(build_method(recipe, store), recipe)
+    # The fast path records a step for each pair of heads that augmentations pick.
+    fast = False if isinstance(method.heads, HeadPerEpoch) else None
+    training = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_place()), fast)
+    for _ in training.run():
+        pass
+    return embed(method.encoder, training.store)
+
+
+def compute(cell: Cell, folder: Path, device: str) -> None:
+    """Writes the record of a level."""
+    started = time.perf_counter()
+    level, recipe, dataset = LEVELS[cell.method], level_recipe(cell), dataset_of(cell.dataset, None)
+    rows_of = embeddings(recipe, dataset, device, level.put_in).numpy()
+    trained = time.perf_counter()
+    scores = evaluate_embeddings(
+        rows_of,
+        classes_of(dataset),
+        class_names=dataset.class_names,
+        partitions=[cell.seed],
+        standardise=level.standardise,
+        device=pick_device(device).type,
+    )
+    facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
+    seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}
+    write(cell.path(folder), {**facts, **seconds, **origin(device)})
+
+
+def identity(cell: Cell) -> dict[str, Any]:
+    """What decides a record."""
+    put_in = LEVELS[cell.method].put_in.__name__
+    return {"cell": dataclasses.asdict(cell), "put in": put_in, "recipe": level_recipe(cell).table()}
+
+
+def is_done(cell: Cell, folder: Path) -> bool:
+    """Whether a level has a record; one that another recipe made is told."""
+    return has_record(cell.path(folder), read_record, identity(cell), f"{cell.method} on {cell.dataset}")
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each level, a column for each data set that has one, and a sentence for each level."""
+    table = {(row.dataset, row.method): row for row in rows(records) if row.num_seeds == len(grid()["seeds"])}
+    datasets = [name for name in grid()["datasets"] if any((name, level) in table for level in COMPUTED)]
+    gains = {name: gains_of(name, records, [each for each in datasets if (each, name) in table]) for name in LEVELS}
+    lines = []
+    for base, words in BASES.items():
+        lines.append([words, *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets), ""])
+    for name, level in LEVELS.items():
+        cells = [
+            in_words(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
+        ]
+        differences = [gain.mean for gain in gains[name].values()]
+        mean = f"{np.mean(differences):+.2f}" if len(differences) == len(datasets) else ""
+        lines.append([level.words, *cells, mean])
+    intervals = [gain for of_level in gains.values() for gain in of_level.values()]
+    apart = sum(gain.low > 0 or gain.high < 0 for gain in intervals)
+    return (
+        "\n\n".join(
+            [
+                "# What moves the figures",
+                "Made from the records in `factors` and `unsupervised` by `python studies/factors.py`; not to be edited. "
+                f"Accuracy % of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes one thing and keeps all else; "
+                "in brackets behind it is what the base has. Behind the accuracy: its difference to the base on the same "
+                "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
+                "JOAO, where a line does not say JOAOv2. A line that changes nothing but the seed is among them: it shows what "
+                f"a difference without a cause looks like. {where(records, datasets)}",
+                markdown(["changed (base)", *datasets, "mean difference"], lines),
+                f"Of {len(intervals)} intervals, {apart} exclude zero. As each misses the true difference once in twenty times, about "
+                f"{len(intervals) / 20:.0f} would be expected to do so if nothing in the table mattered: a single one is a hint, not a finding.",
+                "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
+            ]
+        )
+        + "\n"
+    )
+
+
+def gains_of(name: str, records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> dict[str, Gain]:
+    """The paired differences of a level to its base, by data set."""
+    gains = {each: gain_between(records, each, name, LEVELS[name].base) for each in datasets}
+    return {each: gain for each, gain in gains.items() if gain is not None}
+
+
+def in_words(mean: float, gain: Gain) -> str:
+    return f"{mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+
+
+def verdict(gains: Mapping[str, Gain]) -> str:
+    """Where an interval excludes zero."""
+    higher = [name for name, gain in gains.items() if gain.low > 0]
+    lower = [name for name, gain in gains.items() if gain.high < 0]
+    said = [f"raises the accuracy on {', '.join(higher)}"] if higher else []
+    said += [f"lowers {'it' if higher else 'the accuracy'} on {', '.join(lower)}"] if lower else []
+    if len(higher) + len(lower) < len(gains):
+        said.append(f"{'elsewhere ' if said else ''}no difference can be told")
+    return "; ".join(said) + "."
+
+
+def where(records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
+    """On which kind of device the records were made: another one draws other random numbers."""
+    kinds: dict[bool, set[str]] = {True: set(), False: set()}
+    for record in records:
+        if record["cell"]["dataset"] in datasets:
+            kinds[record["cell"]["method"] in COMPUTED].add(record["machine"]["device"])
+    new, known = (" and ".join(sorted(kinds[each])) for each in (True, False))
+    return f"Device of the bases and of the rows without pre-training or learning: {known}; of all others: {new}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="One factor at a time.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--data", default=",".join(DATA))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    make_folder(given.folder)
+    wanted = [
+        Cell(name, level, seed) for name in given.data.split(",") for level in COMPUTED for seed in grid()["seeds"]
+    ]
+    missing = [cell for cell in wanted if not is_done(cell, given.folder)]
+    missing.sort(key=lambda cell: -level_recipe(cell).training.epochs)  # the longest first
+    for cell in done_one_by_one(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
+        print(cell.dataset, cell.method, cell.seed, flush=True)
+    known = [*BASES, *(name for name in LEVELS if name not in COMPUTED)]
+    places = [path for name in known for path in UNSUPERVISED.glob(f"*/{name}-?.json")]
+    write_file(given.page, page([read_record(path) for path in sorted([*places, *given.folder.glob("*/*.json")])]))
+
+
+if __name__ == "__main__":
+    main()

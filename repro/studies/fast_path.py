@@ -1,0 +1,118 @@
+"""Does training on padded batches, or in TensorFloat-32, change the scores?
+
+    python studies/fast_path.py train RUNS NCI1,PROTEINS joao,joaov2 --device cuda --precision tf32
+    python studies/fast_path.py score RUNS results/fast-path.json results/fast-path.md
+
+`train` pre-trains the cells of the unsupervised table into run folders, on any machine; `score` embeds and scores them as
+`joao reproduce` does, seed s on partition s, and puts them beside the records in `results/unsupervised`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from joao.core.files import write_file, write_json
+from joao.core.provenance import command, machine, versions
+from joao.data import read_whole
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.tables import markdown
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import classes_of
+from joao.runs.trained import load_run
+from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
+
+RECORDS = Path(__file__).parents[2] / "results" / "unsupervised"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parts = parser.add_subparsers(required=True)
+    train_parser = parts.add_parser("train")
+    train_parser.add_argument("runs", type=Path)
+    train_parser.add_argument("data")
+    train_parser.add_argument("methods")
+    train_parser.add_argument("--device", default="auto")
+    train_parser.add_argument("--precision", default="32-true")
+    train_parser.set_defaults(do=train)
+    score_parser = parts.add_parser("score")
+    score_parser.add_argument("runs", type=Path)
+    score_parser.add_argument("json", type=Path)
+    score_parser.add_argument("markdown", type=Path)
+    score_parser.set_defaults(do=score)
+    arguments = parser.parse_args()
+    arguments.do(arguments)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    for name in arguments.data.split(","):
+        dataset = read_whole(name)
+        for method in arguments.methods.split(","):
+            for seed in grid()["seeds"]:
+                cell = Cell(name, method, seed)
+                folder = arguments.runs / f"{name}-{method}-{seed}-{arguments.device}-{arguments.precision}"
+                recipe = cell_recipe(cell)
+                assert recipe is not None, f"{method} has no encoder"
+                trained = pretrain(
+                    recipe, dataset, folder=folder, device=arguments.device, precision=arguments.precision
+                )
+                print(folder.name, f"{trained.metrics[-1].loss:.4f}", flush=True)
+
+
+def score(arguments: argparse.Namespace) -> None:
+    rows: dict[str, dict[int, Any]] = {}
+    for folder in sorted(path for path in arguments.runs.iterdir() if path.is_dir()):
+        trained = load_run(folder, device="cpu")
+        name, method = trained.info.data, folder.name.removeprefix(f"{trained.info.data}-").split("-")[0]
+        seed, dataset = trained.recipe.training.seed, read_whole(trained.recipe.data)
+        scores = evaluate_embeddings(trained.embed(dataset).numpy(), classes_of(dataset), partitions=[seed], jobs=2)
+        path = "padded" if trained.info.fast else "plain"
+        device = trained.info.machine.get("gpu", trained.info.machine["processor"])
+        key = f"{name}|{method}|{path}, {trained.info.precision}, {device}"
+        rows.setdefault(key, {})[seed] = {
+            "accuracy": scores.mean,
+            "loss": trained.metrics[-1].loss,
+            "versions": dict(trained.info.versions),
+            "machine": dict(trained.info.machine),
+            "command": trained.info.command,
+        }
+        print(key, seed, f"{100 * scores.mean:.2f}", flush=True)
+    record = {"command": command(), "versions": versions(), "machine of scoring": machine("cpu"), "rows": rows}
+    write_json(arguments.json, record)
+    write_file(arguments.markdown, page(record))
+
+
+def page(record: dict[str, Any]) -> str:
+    """The table of a record."""
+    lines = []
+    for key, seeds in record["rows"].items():
+        name, method, how = key.split("|")
+        numbers = sorted(int(seed) for seed in seeds)
+        ours = np.array([100 * seeds[seed]["accuracy"] for seed in numbers])
+        before = np.array(
+            [100 * read_record(Cell(name, method, seed).path(RECORDS))["scores"]["mean"] for seed in numbers]
+        )
+        lines.append(
+            [
+                name,
+                method,
+                how,
+                str(len(numbers)),
+                f"{ours.mean():.2f} ± {ours.std(ddof=1):.2f}",
+                f"{before.mean():.2f} ± {before.std(ddof=1):.2f}",
+                f"{(ours - before).mean():+.2f}",
+            ]
+        )
+    header = ["data", "method", "trained", "seeds", "accuracy %", "record %", "difference"]
+    text = (
+        f"Made by `{record['command']}`; not to be edited. Mean and deviation over seeds; the record is the "
+        "one that the unsupervised table had then, trained on the plain path before the fast paths were made.\n\n"
+    )
+    return "# Scores after the fast paths\n\n" + text + markdown(header, lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,495 @@
+"""What does the user see, and what is kept, when something goes wrong?
+
+    python studies/faults.py results/faults.json results/faults.md [--only NAME,NAME]
+
+Every fault is caused on purpose, to ``joao`` in a process of its own: a signal, a disk that is full or read-only, memory
+that ends, files that are cut or changed. Each is one function, which gets an empty folder; to add one, write it and name it in
+FAULTS. Disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch-geometric warns about torch.jit when it is loaded
+    import torch_geometric.nn  # noqa: F401
+
+from joao.cli import main
+from joao.core.files import write_file, write_json
+from joao.core.provenance import command, machine, source_hash, versions
+from joao.evaluation.tables import markdown
+from joao.runs.folder import Run
+from joao.training.pretrain import Pretraining
+
+SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
+PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fault.
+
+    Attributes:
+        fault: in words, with how it was caused.
+        said: what stood on standard error.
+        code: that the command exited with.
+        kept: what was left, and what came of going on.
+    """
+
+    fault: str
+    said: str
+    code: int
+    kept: str
+
+
+class Process:
+    """``joao`` with these words in a folder: a fork of this process, which has loaded everything, to save time.
+
+    Args:
+        folder: to work in.
+        words: behind ``joao``.
+        first: what it does before.
+    """
+
+    def __init__(self, folder: Path, words: Sequence[str], first: Callable[[], None] = lambda: None) -> None:
+        self.words, self.first = words, first
+        self.code: int | None = None
+        with tempfile.TemporaryFile() as said:
+            self.said = os.dup(said.fileno())
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(self.said, 2)
+            self._work()
+
+    def _work(self) -> NoReturn:
+        code = 1
+        try:
+            sys.argv = ["joao", *self.words]
+            self.first()
+            main.run()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def is_over(self, wait: bool = False) -> bool:
+        """Whether it has ended."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and standard error, when it is over."""
+        self.is_over(wait=True)
+        assert self.code is not None
+        with os.fdopen(self.said, "rb") as file:
+            file.seek(0)
+            return self.code, file.read().decode().strip()
+
+
+def joao(folder: Path, *words: str, first: Callable[[], None] = lambda: None) -> tuple[int, str]:
+    """Exit code and standard error of ``joao``."""
+    return Process(folder, words, first).ended()
+
+
+def little_memory(megabytes: int) -> Callable[[], None]:
+    """Leaves a process so much memory beside what it has."""
+
+    def limit() -> None:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        size = next(int(line.split()[1]) for line in lines if line.startswith("VmSize"))
+        most = size * 1024 + megabytes * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    return limit
+
+
+def nan_after(step: int) -> Callable[[], None]:
+    """Makes a weight nan after a step."""
+
+    def arrange() -> None:
+        follow = Pretraining._follow
+
+        def spoil(training: Pretraining, progress: float) -> None:
+            follow(training, progress)
+            if training.step == step - 1:
+                next(training.model.parameters()).data.fill_(torch.nan)
+
+        Pretraining._follow = spoil  # type: ignore[assignment, method-assign]
+
+    return arrange
+
+
+def wait_for_epochs(folder: Path, count: int, process: Process) -> None:
+    path = folder / "run" / "metrics.jsonl"
+    while not process.is_over() and (not path.exists() or path.read_text().count("\n") < count):
+        time.sleep(0.002)
+
+
+def in_namespace(folder: Path, script: str) -> list[str]:
+    """What a shell script writes, line by line, where it may mount a small disk in ``disk``."""
+    (folder / "disk").mkdir()
+    pretrain = shlex.join([sys.executable, "-m", "joao", "pretrain"])
+    lines = ["set -u", f"pretrain='{pretrain}'", script]
+    made = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", "\n".join(lines)],
+        cwd=folder,
+        env={**os.environ, "JOAO_CACHE": "off"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout.splitlines()
+
+
+def went_on(folder: Path, run: str = "run") -> str:
+    """What comes of resuming a run: its weights beside those of an undisturbed one."""
+    left = Run.open(folder / run)
+    steps = [int(path.stem.split("-")[1]) for path in left.checkpoints()]
+    code, said = joao(folder, "pretrain", "--resume", run, "--device", "cpu", "--quiet")
+    if code:
+        return f"--resume: {said}"
+    return f"checkpoints of steps {', '.join(map(str, steps))}; resumed: {alike(Run.open(folder / run))}"
+
+
+def alike(run: Run) -> str:
+    expected, found = undisturbed(), run.weights()
+    same = expected.keys() == found.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+    return "weights equal to an undisturbed run's bit for bit" if same else "WEIGHTS DIFFER"
+
+
+@cache
+def undisturbed() -> dict[str, torch.Tensor]:
+    with TemporaryDirectory() as place:
+        code, said = joao(Path(place), *PRETRAIN)
+        assert code == 0, said
+        return Run.open(Path(place) / "run").weights()
+
+
+def stopped_by(
+    folder: Path, *signals: signal.Signals, words: Sequence[str] = PRETRAIN, epochs: int = 3
+) -> tuple[int, str]:
+    process = Process(folder, words)
+    wait_for_epochs(folder, epochs, process)
+    for number in signals:
+        os.kill(process.pid, number)
+        time.sleep(0.1)
+    return process.ended()
+
+
+def ctrl_c(folder: Path) -> Outcome:
+    code, said = stopped_by(folder, signal.SIGINT)
+    return Outcome("Ctrl-C during training", said, code, went_on(folder))
+
+
+def sigterm(folder: Path) -> Outcome:
+    code, said = stopped_by(folder, signal.SIGTERM)
+    return Outcome("SIGTERM during training", said, code, went_on(folder))
+
+
+def ctrl_c_before_the_first_epoch(folder: Path) -> Outcome:
+    process = Process(folder, PRETRAIN)
+    while not process.is_over() and not (folder / "run" / "run.json").exists():
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGINT)
+    code, said = process.ended()
+    return Outcome("Ctrl-C in the first epoch", said, code, went_on(folder))
+
+
+def second_ctrl_c(folder: Path) -> Outcome:
+    wide = [*PRETRAIN, "--set", "encoder.width=1500", "--set", "training.batch_size=188", "--checkpoint-every", "1"]
+    code, said = stopped_by(folder, signal.SIGINT, signal.SIGINT, words=wide, epochs=1)
+    steps = int(Run.open(folder / "run").checkpoints()[0].stem.split("-")[1])
+    return Outcome(
+        "a second Ctrl-C 0.1 s after the first, in a training with slow steps",
+        said,
+        code,
+        f"checkpoint of step {steps}",
+    )
+
+
+def sigkill(folder: Path) -> Outcome:
+    code, said = stopped_by(folder, signal.SIGKILL, words=[*PRETRAIN, "--checkpoint-every", "2"], epochs=5)
+    return Outcome("SIGKILL during training", said, code, went_on(folder))
+
+
+def disk_full(folder: Path) -> Outcome:
+    words = shlex.join(["MUTAG", "--out", "disk/run", *SMALL, "--checkpoint-every", "1"])
+    script = f"""
+        mount -t tmpfs -o size=240k tmpfs disk
+        $pretrain {words} --quiet 2> said; echo $?
+        ls -A disk/run | tr '\\n' ' '; echo
+        mount -o remount,size=64m disk
+        $pretrain --resume disk/run --device cpu --quiet || exit 1
+        cp -r disk/run run
+    """
+    code, left = in_namespace(folder, script)
+    kept = f"{left.strip()}; after making room, resumed: {alike(Run.open(folder / 'run'))}"
+    return Outcome(
+        "disk full at a checkpoint (tmpfs of 240 kB)", (folder / "said").read_text().strip(), int(code), kept
+    )
+
+
+def disk_full_at_the_start(folder: Path) -> Outcome:
+    words = shlex.join(["MUTAG", "--out", "disk/run", *SMALL])
+    script = f"""
+        mount -t tmpfs -o size=12k tmpfs disk
+        $pretrain {words} --quiet 2> said; echo $?
+        ls -A disk | tr '\\n' ' '; echo
+    """
+    code, left = in_namespace(folder, script)
+    said = (folder / "said").read_text().strip()
+    return Outcome(
+        "disk full from the start (tmpfs of 12 kB)", said, int(code), left.strip() or "nothing is left behind"
+    )
+
+
+def read_only_folder(folder: Path) -> Outcome:
+    words = shlex.join(["MUTAG", "--out", "disk/run", *SMALL])
+    script = f"""
+        mount -t tmpfs tmpfs disk && mount -o remount,ro disk
+        $pretrain {words} --quiet 2> said; echo $?
+        ls -A disk | tr '\\n' ' '; echo
+    """
+    code, left = in_namespace(folder, script)
+    said = (folder / "said").read_text().strip()
+    kept = left.strip() or "nothing was begun"
+    return Outcome("a folder that cannot be written to (read-only file system)", said, int(code), kept)
+
+
+def read_only_later(folder: Path) -> Outcome:
+    words = shlex.join(["MUTAG", "--out", "disk/run", *SMALL, "--checkpoint-every", "1"])
+    script = f"""
+        mount -t tmpfs tmpfs disk
+        $pretrain {words} --quiet 2> said & process=$!
+        while [ "$(cat disk/run/metrics.jsonl 2> /dev/null | wc -l)" -lt 3 ]; do sleep 0.01; done
+        until mount -o remount,ro disk 2> /dev/null; do :; done
+        wait $process; echo $?
+        mount -o remount,rw disk
+        cp -r disk/run run
+    """
+    (code,) = in_namespace(folder, script)
+    said = (folder / "said").read_text().strip()
+    return Outcome("the file system becomes read-only during training", said, int(code), went_on(folder))
+
+
+def file_in_the_way(folder: Path) -> Outcome:
+    (folder / "run").write_text("precious")
+    code, said = joao(folder, *PRETRAIN)
+    return Outcome("a file where the run's folder should be", said, code, f"the file, {(folder / 'run').read_text()!r}")
+
+
+def out_of_memory(folder: Path) -> Outcome:
+    path = json.dumps({"edges": [[node, node + 1] for node in range(39)], "num_nodes": 40})
+    (folder / "graphs.jsonl").write_text(f"{path}\n" * 3000)
+    huge = ["pretrain", "./graphs.jsonl", "--out", "run", "--device", "cpu", "--set", "training.batch_size=3000"]
+    code, said = joao(folder, *huge, first=little_memory(600))
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
+    return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, left)
+
+
+def out_of_memory_at_once(folder: Path) -> Outcome:
+    code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=little_memory(300))
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
+    return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, left)
+
+
+def loss_not_finite(folder: Path) -> Outcome:
+    code, said = joao(folder, *PRETRAIN, "--set", "training.learning_rate=1e30")
+    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
+    return Outcome("the loss becomes nan in the first epoch (learning rate 1e30)", said, code, left)
+
+
+def loss_not_finite_later(folder: Path) -> Outcome:
+    code, said = joao(folder, *PRETRAIN, "--checkpoint-every", "2", first=nan_after(40))
+    return Outcome("a weight becomes nan in step 40", said, code, went_on(folder))
+
+
+def interrupted_run(folder: Path) -> Run:
+    stopped_by(folder, signal.SIGINT, words=[*PRETRAIN, "--checkpoint-every", "1"])
+    return Run.open(folder / "run")
+
+
+def changed_data(folder: Path) -> Outcome:
+    lines = [f'{{"edges": [[0, 1], [1, 2]], "num_nodes": {3 + number % 5}}}\n' for number in range(60)]
+    (folder / "graphs.jsonl").write_text("".join(lines))
+    stopped_by(
+        folder, signal.SIGINT, words=["pretrain", "./graphs.jsonl", "--out", "run", *SMALL[:2], "--epochs", "4000"]
+    )
+    (folder / "graphs.jsonl").write_text("".join(lines[1:]))
+    code, said = joao(folder, "pretrain", "--resume", "run")
+    return Outcome(
+        "the data changed before --resume", said, code, f"{len(Run.open(folder / 'run').checkpoints())} checkpoints"
+    )
+
+
+def torn_checkpoint(folder: Path) -> Outcome:
+    newest = interrupted_run(folder).checkpoints()[0]
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
+    return Outcome("the newest checkpoint is cut in half", said, code, f"resumed: {alike(Run.open(folder / 'run'))}")
+
+
+def flipped_bit(folder: Path) -> Outcome:
+    newest = interrupted_run(folder).checkpoints()[0]
+    content = bytearray(newest.read_bytes())
+    content[-100] ^= 1
+    newest.write_bytes(content)
+    code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
+    return Outcome(
+        "a bit of the newest checkpoint is flipped", said, code, f"resumed: {alike(Run.open(folder / 'run'))}"
+    )
+
+
+def all_torn(folder: Path) -> Outcome:
+    for path in interrupted_run(folder).checkpoints():
+        path.write_bytes(path.read_bytes()[:-1])
+    return not_resumed(folder, "every checkpoint lacks its last byte")
+
+
+def torn_weights(folder: Path) -> Outcome:
+    assert joao(folder, "pretrain", "MUTAG", "--out", "run", *SMALL[:2], "--epochs", "1")[0] == 0
+    path = folder / "run" / "weights.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    code, said = joao(folder, "embed", "run", "MUTAG", "--out", "embeddings.npz")
+    left = "embeddings, WRITTEN ANYWAY" if (folder / "embeddings.npz").exists() else "no embeddings were written"
+    return Outcome("a bit of the finished weights is flipped", said, code, left)
+
+
+def torn_run(folder: Path) -> Outcome:
+    path = interrupted_run(folder).folder / "run.json"
+    path.write_bytes(path.read_bytes()[:100])
+    return not_resumed(folder, "run.json is cut short")
+
+
+def not_resumed(folder: Path, fault: str) -> Outcome:
+    """What comes of trying, and whether that leaves every file as it was."""
+
+    def contents() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (folder / "run").iterdir()}
+
+    before = contents()
+    code, said = joao(folder, "pretrain", "--resume", "run")
+    return Outcome(fault, said, code, "all files, as they were" if contents() == before else "FILES HAVE CHANGED")
+
+
+def two_at_once(folder: Path) -> Outcome:
+    one = Process(folder, PRETRAIN)
+    wait_for_epochs(folder, 1, one)
+    code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
+    assert one.ended()[0] == 0
+    return Outcome(
+        "a run is resumed that is still being trained", said, code, f"the first: {alike(Run.open(folder / 'run'))}"
+    )
+
+
+def finished(folder: Path) -> Outcome:
+    assert joao(folder, "pretrain", "MUTAG", "--out", "run", *SMALL[:2], "--epochs", "1")[0] == 0
+    code, said = joao(folder, "pretrain", "--resume", "run")
+    return Outcome("a finished run is resumed", said, code, "the run" if Run.open(folder / "run").weights() else "GONE")
+
+
+FAULTS: tuple[Callable[[Path], Outcome], ...] = (
+    ctrl_c,
+    ctrl_c_before_the_first_epoch,
+    second_ctrl_c,
+    sigterm,
+    sigkill,
+    disk_full,
+    disk_full_at_the_start,
+    read_only_folder,
+    read_only_later,
+    file_in_the_way,
+    out_of_memory,
+    out_of_memory_at_once,
+    loss_not_finite,
+    loss_not_finite_later,
+    changed_data,
+    torn_checkpoint,
+    flipped_bit,
+    all_torn,
+    torn_weights,
+    torn_run,
+    two_at_once,
+    finished,
+)
+
+
+def page(record: dict[str, Any]) -> str:
+    """The table of a record."""
+    lines = [
+        [row["fault"], "<br>".join(f"`{line}`" for line in row["said"].splitlines()), str(row["code"]), row["kept"]]
+        for row in record["rows"]
+    ]
+    found, where = record["versions"], record["machine"]
+    sources = dict.fromkeys(row["source"] for row in record["rows"])
+    return "\n\n".join(
+        [
+            "# Faults caused on purpose",
+            f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {', '.join(sources)}), torch "
+            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused to a real process: `joao pretrain "
+            f"MUTAG --out run {shlex.join(SMALL)}`, with what the fault needs beside it, which is in its function.",
+            markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
+        ]
+    )
+
+
+def make() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("json", type=Path)
+    parser.add_argument("markdown", type=Path)
+    parser.add_argument(
+        "--only", default="", help="names of functions, with commas between; other rows stay as they are"
+    )
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ["JOAO_CACHE"] = "off"
+    only = arguments.only.split(",") if arguments.only else []
+    rows = {}
+    if only:
+        rows = {row["name"]: row for row in json.loads(arguments.json.read_text(encoding="utf-8"))["rows"]}
+    for fault in FAULTS:
+        if not only or fault.__name__ in only:
+            with TemporaryDirectory() as place:
+                found = asdict(fault(Path(place)))
+            said = found["said"].replace(f"{place}/", "")
+            rows[fault.__name__] = {"name": fault.__name__, **found, "said": said, "source": source_hash()}
+            print(rows[fault.__name__], flush=True)
+    ordered = [rows[fault.__name__] for fault in FAULTS if fault.__name__ in rows]
+    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": ordered}
+    write_json(arguments.json, record)
+    write_file(arguments.markdown, page(record))
+
+
+if __name__ == "__main__":
+    make()

@@ -1,0 +1,535 @@
+"""How much memory do graphs in shards take, and how quickly are they read, beside graphs in memory?
+
+    python studies/shards.py results/shards --sizes 10000,100000,1000000,10000000
+
+Made graphs of the sizes of drug-like molecules, 25 nodes on average, are streamed into stores of several sizes. On each, in
+a process of its own, some hundred steps of pre-training are taken while a thread looks at the memory of the process:
+anonymous memory (RssAnon), which nobody can take back, and mapped files (RssFile), which the system lets go when others need
+room. The structures of the graphs repeat after 2^19; labels are drawn anew for every shard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from joao.config.builder import build_method
+from joao.config.recipe import make_recipe
+from joao.core.files import write_file, write_json
+from joao.core.graphs import GraphStore, Store
+from joao.core.provenance import command, machine, versions
+from joao.core.randomness import numpy_generator, torch_generator
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.data.shards.shards import Shards
+from joao.data.shards.store import BLOCK, ShardStore
+from joao.data.shards.writer import SHARD_GRAPHS, ShardWriter
+from joao.data.synthetic import molecule_like_graphs
+from joao.evaluation.tables import markdown
+from joao.training.order import WINDOW, Order
+from joao.training.pretrain import Pretraining
+
+BATCH = 256
+STRUCTURES = 4  # shards with structures of their own
+MOST_IN_MEMORY = 1_000_000
+SPEED_GRAPHS = 100_000
+TIMED_BATCHES, TIMED_STEPS = 40, 8
+H200 = 106_339  # molecules a second that JOAO trains on, GIN 5x300, fast path: results/benchmarks/tables.md
+ENCODER = {"name": "gin", "width": 32, "layers": 3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path, help="path without suffix: .json, .md and .png are written")
+    parser.add_argument("--sizes", default="10000,100000,1000000,10000000")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument(
+        "--keep", action="store_true", help="measure pass and orders again and keep the rest of the record"
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        task = json.loads(arguments.child)
+        print(json.dumps(CHILDREN[task.pop("what")](**task)))
+        return
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    origin = {"command": command(), "versions": versions(), "machine": machine("cpu")}
+    with tempfile.TemporaryDirectory(dir=arguments.out.parent, prefix=".shards-") as place:
+        if arguments.keep:
+            record = json.loads(arguments.out.with_suffix(".json").read_text(encoding="utf-8"))
+            record |= {**measured_orders(Path(place), sizes[-1]), "pass and orders": origin}
+        else:
+            record = measured(Path(place), sizes, arguments.steps, arguments.rounds) | origin
+    write_json(arguments.out.with_suffix(".json"), record)
+    write_file(arguments.out.with_suffix(".md"), page(record))
+    draw(record, arguments.out.with_suffix(".png"))
+
+
+def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        folder = str(place / f"{size}.joao")
+        row: dict[str, Any] = {"graphs": size, "packing": child("pack", folder=folder, graphs=size)}
+        row["shards"] = child("train", folder=folder, steps=steps, in_memory=False)
+        if size <= MOST_IN_MEMORY:
+            row["memory"] = child("train", folder=folder, steps=steps, in_memory=True)
+        rows.append(row)
+    speed = str(place / f"{min(SPEED_GRAPHS, sizes[-1])}.joao")
+    return {
+        "sizes": rows,
+        **measured_orders(place, sizes[-1]),
+        "speed": child("speed", folder=speed, rounds=rounds),
+        "steps": steps,
+        "batch": BATCH,
+        "window": WINDOW,
+        "shard graphs": SHARD_GRAPHS,
+        "networks": {kind: network(kind) for kind in ("graphs", "molecules")},
+    }
+
+
+def measured_orders(place: Path, size: int) -> dict[str, Any]:
+    """A whole pass over the largest store, and a part of one in different orders."""
+    folder = place / f"{size}.joao"
+    if not folder.exists():
+        child("pack", folder=str(folder), graphs=size)
+    return {
+        "pass": child("full_pass", folder=str(folder)),
+        "orders": {order: child("cold", folder=str(folder), **task) for order, task in ORDERS.items()},
+    }
+
+
+def child(what: str, **task: Any) -> dict[str, Any]:
+    """Runs a function of this file in a new process."""
+    argument = json.dumps({"what": what, **task})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, __file__, "unused", "--child", argument]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(f"{what}: {done.stderr}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def synthetic_shards(graphs: int) -> Iterator[Dataset]:
+    """Shards of made molecules; a few have structures of their own, labels are drawn anew for each."""
+    made: dict[int, Dataset] = {}
+    for number, first in enumerate(range(0, graphs, SHARD_GRAPHS)):
+        size, of = min(SHARD_GRAPHS, graphs - first), number % STRUCTURES
+        base = made.setdefault(of, molecule_like_graphs(min(SHARD_GRAPHS, graphs), mean_nodes=25, seed=of))
+        part = base if size == len(base) else base[:size]
+        weights = np.cumsum(3.0 ** -np.arange(9))
+        drawn = numpy_generator(number, "labels").random(part.num_nodes) * weights[-1]
+        yield replace(part, node_labels=np.searchsorted(weights, drawn, side="right")[:, None])
+
+
+def pack(folder: str, graphs: int) -> dict[str, Any]:
+    with watched() as seen, timed() as took:
+        writer = ShardWriter(Path(folder), "molecules", f"synthetic {graphs}")
+        for dataset in synthetic_shards(graphs):
+            writer.add(dataset, 0, len(dataset))
+        shards = writer.finish()
+    sizes = {"bytes": shards.num_bytes, "index bytes": (Path(folder) / "index.json").stat().st_size}
+    nodes = {"nodes": shards.facts.nodes, "edges": shards.facts.edges, "shards": len(shards.index.shards)}
+    return {**seen, **took, **sizes, **nodes}
+
+
+def train(folder: str, steps: int, in_memory: bool) -> dict[str, Any]:
+    with watched() as seen, timed() as took:
+        with timed() as opening:
+            shards = Shards(Path(folder))
+        training = made_training(Path(folder), shards.whole() if in_memory else shards)
+        for batch in islice(batches_of(training), steps):
+            training.steps.train(batch, training.method.policy.sample(1, training.generators["pairs"]))
+    return {**seen, **took, "opening seconds": opening["seconds"], "loss": float(training.steps.loss_sum)}
+
+
+def full_pass(folder: str) -> dict[str, Any]:
+    """Every graph once, in the order of an epoch, made into batches and thrown away."""
+    store = shard_store(Path(folder))
+    order = Order(len(store), BATCH, store.block)
+    seen_graphs = 0
+    with watched() as seen, timed() as took:
+        for numbers in chain.from_iterable(order.draw(torch_generator(0, "batches"))):
+            seen_graphs += store.batch(numbers).num_graphs
+    return {**seen, **took, "graphs": seen_graphs}
+
+
+def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
+    """A window's worth of graphs, or a tenth of them, with nothing of the store in the page cache at the beginning."""
+    store = shard_store(Path(folder))
+    if not ahead:
+        setattr(store, "_expect", lambda graphs: None)  # noqa: B010
+    evict(Path(folder))
+    order = Order(len(store), BATCH, block)
+    count = min(WINDOW, len(store) // 10) // BATCH
+    before = disk_bytes()
+    with timed() as took:
+        for numbers in islice(chain.from_iterable(order.draw(torch_generator(0, "batches"))), count):
+            store.batch(numbers)
+    return {**took, "graphs": count * BATCH, "bytes read": disk_bytes() - before}
+
+
+def speed(folder: str, rounds: int) -> dict[str, Any]:
+    """Batches, and steps of training, of the same graphs in memory and in shards, in turn."""
+    shards = Shards(Path(folder))
+    trainings = {"memory": made_training(Path(folder), shards.whole()), "shards": made_training(Path(folder), shards)}
+    batches = {way: cycle_of(training) for way, training in trainings.items()}
+
+    def take_batches(way: str) -> None:
+        for _ in range(TIMED_BATCHES):
+            trainings[way].store.batch(next(batches[way]).graphs)
+
+    def take_steps(way: str) -> None:
+        for number in range(TIMED_STEPS):
+            trainings[way].steps.train(next(batches[way]), torch.tensor([[number % 5, 4 - number % 5]]))
+
+    ways = {"batches": take_batches, "steps": take_steps}
+    times: dict[str, dict[str, list[float]]] = {what: {way: [] for way in trainings} for what in ways}
+    for turn in range(rounds + 1):
+        for what, work in ways.items():
+            for way in trainings:
+                with timed() as took:
+                    work(way)
+                if turn:  # the first warms up
+                    times[what][way].append(took["CPU seconds"])
+    counts = {"batches": TIMED_BATCHES * BATCH, "steps": TIMED_STEPS * BATCH}
+    return {
+        "graphs": len(shards),
+        "rounds": rounds,
+        "graphs per CPU second": {
+            what: {way: counts[what] / float(np.median(found)) for way, found in each.items()}
+            for what, each in times.items()
+        },
+        "ratio": {
+            what: [float(np.quantile(np.divide(each["shards"], each["memory"]), q)) for q in (0.5, 0.0, 1.0)]
+            for what, each in times.items()
+        },
+    }
+
+
+CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {
+    "pack": pack,
+    "train": train,
+    "full_pass": full_pass,
+    "cold": cold,
+    "speed": speed,
+}
+ORDERS = {
+    "windows of blocks": {"block": BLOCK, "ahead": True},
+    "windows of blocks, left to the system's reading ahead": {"block": BLOCK, "ahead": False},
+    "uniform permutation": {"block": 0, "ahead": False},
+}
+
+
+def recipe_of(seed: int = 0) -> Any:
+    table = {"data": "made", "encoder": ENCODER, "features": "labels", "training": {"batch_size": BATCH, "seed": seed}}
+    return make_recipe(table, "study", "graphs")
+
+
+def made_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
+    recipe, features = recipe_of(), Features.fixed_on(graphs, "labels")
+    store: Store = ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)
+    return Pretraining(store, build_method(recipe, store), recipe.training)
+
+
+def batches_of(training: Pretraining) -> Iterator[Any]:
+    while True:
+        for numbers in training.order.draw(training.generators["batches"]):
+            yield from training.steps.place(numbers)
+
+
+def cycle_of(training: Pretraining) -> Iterator[Any]:
+    """The first batches of an epoch over and over, the same for the same seed."""
+    return cycle(list(islice(batches_of(training), 200)))
+
+
+def shard_store(folder: Path) -> ShardStore:
+    shards = Shards(folder)
+    return ShardStore(shards, Features.fixed_on(shards, "labels"))
+
+
+def network(kind: str) -> dict[str, int]:
+    """Parameters of encoder and heads, and how wide a projection is, of the defaults of a kind of data."""
+    columns = {"graphs": 9, "molecules": 2}[kind]
+    ends = torch.tensor([1, 0]), torch.tensor([0, 1])
+    bonds = torch.zeros(2, 2) if kind == "molecules" else None
+    store = GraphStore(torch.zeros(2, columns), *ends, torch.tensor([0, 2]), torch.tensor([0, 2]), bonds)
+    method = build_method(make_recipe({"data": "made"}, "study", kind), store)
+    parameters = sum(each.numel() for part in (method.encoder, method.heads) for each in part.parameters())
+    projected = method.heads(torch.zeros(1, method.encoder.num_dimensions), 0)
+    return {"parameters": parameters, "width": projected.shape[1]}
+
+
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    took: dict[str, float] = {}
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield took
+    took |= {"seconds": time.perf_counter() - wall, "CPU seconds": time.process_time() - cpu}
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, int]]:
+    """Bytes of the process at the beginning, and the most that were seen, 100 times a second."""
+    seen: dict[str, int] = {}
+    stop = threading.Event()
+    before = resident()
+    peak = dict(before)
+
+    def look() -> None:
+        while not stop.wait(0.01):
+            now = resident()
+            peak.update({name: max(peak[name], now[name]) for name in now})
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+        seen |= {f"{name} before": value for name, value in before.items()}
+        seen |= {f"{name} at most": value for name, value in peak.items()}
+
+
+def resident() -> dict[str, int]:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    found = {
+        line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon", "RssFile"))
+    }
+    return {"anonymous": found["RssAnon"], "file": found["RssFile"]}
+
+
+def disk_bytes() -> int:
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
+
+
+def evict(folder: Path) -> None:
+    """Asks the system to let go of the files' pages."""
+    for path in folder.iterdir():
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+
+
+def page(record: dict[str, Any]) -> str:
+    """Tables of the record."""
+    rows = record["sizes"]
+    lines = []
+    for row in rows:
+        packing, shards, memory = row["packing"], row["shards"], row.get("memory")
+        lines.append(
+            [
+                f"{row['graphs']:,}",
+                f"{packing['bytes'] / 1e6:,.1f}",
+                f"{packing['bytes'] / row['graphs']:.1f}",
+                _mega(packing["anonymous at most"]),
+                f"{row['graphs'] / packing['CPU seconds']:,.0f}",
+                _mega(shards["anonymous before"]),
+                _mega(shards["anonymous at most"]),
+                _mega(shards["file at most"]),
+                _mega(memory["anonymous at most"]) if memory else "not run",
+                f"{1000 * shards['opening seconds']:.0f}",
+            ]
+        )
+    header = [
+        "graphs",
+        "store, MB",
+        "bytes a graph",
+        "packing: anonymous, MB",
+        "packing: graphs/CPU s",
+        "before training: anonymous, MB",
+        "training from shards: anonymous, MB",
+        "mapped files, MB",
+        "training in memory: anonymous, MB",
+        "opening, ms",
+    ]
+    whole, speeds, again = record["pass"], record["speed"], record.get("pass and orders")
+    passed = [
+        f"One pass over {whole['graphs']:,} graphs in the order of an epoch, batches of {record['batch']} made and thrown away: "
+        f"{whole['seconds']:.0f} s ({whole['CPU seconds']:.0f} CPU s, {whole['graphs'] / whole['CPU seconds']:,.0f} graphs a "
+        f"CPU second), anonymous memory {_mega(whole['anonymous before'])} MB before and "
+        f"{_mega(whole['anonymous at most'])} MB at most, mapped files {_mega(whole['file at most'])} MB at most."
+    ]
+    cold_lines = [
+        [
+            name,
+            f"{each['graphs']:,}",
+            f"{each['bytes read'] / 1e6:,.1f}",
+            f"{each['bytes read'] / rows[-1]['packing']['bytes']:.0%}",
+            f"{each['seconds']:.1f}",
+            f"{each['graphs'] / each['seconds']:,.0f}",
+        ]
+        for name, each in record["orders"].items()
+    ]
+    speed_lines = [
+        [
+            what,
+            *(f"{speeds['graphs per CPU second'][what][way]:,.0f}" for way in ("memory", "shards")),
+            "{:.2f} ({:.2f} to {:.2f})".format(*speeds["ratio"][what]),
+        ]
+        for what in ("batches", "steps")
+    ]
+    return (
+        "\n\n".join(
+            [
+                "# Graphs in shards",
+                f"Made by `{record['command']}` on {record['machine']['processor']}, one thread, a shared machine; not to be edited. "
+                f"Made graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batches of {record['batch']}, each size in a process "
+                "of its own. MB are millions of bytes.",
+                "## Memory",
+                markdown(header, lines),
+                *passed,
+                "## Order",
+                f"Nothing of the largest store in the page cache at the beginning; {rows[-1]['graphs']:,} graphs."
+                + (f" Made by `{again['command']}`." if again else ""),
+                markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
+                "## Speed",
+                f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds; graphs a CPU second, "
+                "medians, and CPU time of shards over memory: median, least and most of the rounds.",
+                markdown(["", "memory", "shards", "ratio"], speed_lines),
+                "## A billion graphs on 64 GPUs",
+                markdown(["what", "how much", "how it is known"], billion(record)),
+            ]
+        )
+        + "\n"
+    )
+
+
+def billion(record: dict[str, Any], graphs: int = 10**9, ranks: int = 64) -> list[list[str]]:
+    """What the measured figures come to, and what follows from the design."""
+    largest = record["sizes"][-1]
+    packing, per_rank = largest["packing"], record["batch"]
+    each = packing["bytes"] / largest["graphs"]
+    together = per_rank * ranks
+    num_shards = -(-graphs // record["shard graphs"])
+    rate = record["speed"]["graphs per CPU second"]["batches"]["shards"]
+    small, large = (record["networks"][kind] for kind in ("graphs", "molecules"))
+    share = 2 * (ranks - 1) / ranks
+
+    def gathered(network: dict[str, int]) -> str:
+        return f"{together * network['width'] * 4 * 2 / 1e6:.1f} MB"
+
+    def reduced(network: dict[str, int]) -> str:
+        return f"{share * network['parameters'] * 4 / 1e6:.2f} MB"
+
+    return [
+        ["stored", f"{graphs * each / 1e9:,.0f} GB", f"{each:.1f} bytes a graph, measured at {largest['graphs']:,}"],
+        ["of it offsets", f"{graphs * 8 / 1e9:.0f} GB", "8 bytes a graph, by the format"],
+        ["shards", f"{num_shards:,} files", f"{record['shard graphs']:,} graphs each, the default"],
+        [
+            "index.json",
+            f"{num_shards * packing['index bytes'] / packing['shards'] / 1e6:.1f} MB",
+            "measured a shard, without labels of text",
+        ],
+        [
+            "packing",
+            f"{graphs * packing['CPU seconds'] / largest['graphs'] / 3600:.1f} CPU hours",
+            "measured, graphs made by the study; RDKit, where it is needed, is far slower (results/molecule-speed.md)",
+        ],
+        [
+            "opening",
+            f"{num_shards * largest['shards']['opening seconds'] / packing['shards']:.1f} s",
+            "measured a shard, headers in the page cache",
+        ],
+        [
+            "order, in each process",
+            f"{(8 * graphs / 4096 + 3 * 8 * record['window']) / 1e6:.0f} MB",
+            "8 bytes a block, and three times 8 bytes a graph of the window, by the design",
+        ],
+        [
+            "read a step, all ranks",
+            f"{together * each / 1e6:.1f} MB",
+            f"{ranks} x {per_rank} graphs; {per_rank * each / 1e3:.0f} kB each rank",
+        ],
+        [
+            "read a second, all ranks",
+            f"{ranks * rate * each / 1e9:.1f} GB at most",
+            f"{rate:,.0f} graphs a CPU second in one thread, measured: more than this a rank cannot take",
+        ],
+        [
+            "an epoch",
+            f"{graphs / ranks / H200 / 60:.1f} minutes at best",
+            f"{H200:,} graphs a second and GPU: JOAO on one H200, fast path, graphs on the card (results/benchmarks)",
+        ],
+        [
+            "read a second at that speed, all ranks",
+            f"{ranks * H200 * each / 1e9:.2f} GB",
+            "computed from it and from bytes a graph",
+        ],
+        [
+            "projections gathered a step, each rank",
+            f"{gathered(small)} (gin), {gathered(large)} (molecule_gin)",
+            f"two views x all graphs x {small['width']} or {large['width']} x 4 bytes; as much again for their gradients",
+        ],
+        [
+            "gradients all-reduced a step, each rank",
+            f"{reduced(small)} (gin), {reduced(large)} (molecule_gin)",
+            f"ring: 2 x {ranks - 1}/{ranks} x 4 bytes x {small['parameters']:,} or {large['parameters']:,} parameters, counted",
+        ],
+        [
+            "similarities of all pairs",
+            f"{together**2 * 4 / 1e9:.2f} GB, or {per_rank * together * 4 / 1e6:.1f} MB for a rank's own rows",
+            "all graphs squared x 4 bytes, by the objective",
+        ],
+    ]
+
+
+def _mega(value: float) -> str:
+    return f"{value / 1e6:,.0f}"
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    import io
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    rows = record["sizes"]
+    curves = {
+        "in memory": [(row["graphs"], row["memory"]["anonymous at most"]) for row in rows if "memory" in row],
+        "from shards": [(row["graphs"], row["shards"]["anonymous at most"]) for row in rows],
+        "packing": [(row["graphs"], row["packing"]["anonymous at most"]) for row in rows],
+        "the store on disk": [(row["graphs"], row["packing"]["bytes"]) for row in rows],
+    }
+    for (name, points), style in zip(curves.items(), ("o-", "s-", "^:", "--"), strict=True):
+        numbers, values = zip(*points, strict=True)
+        axes.loglog(numbers, [value / 1e6 for value in values], style, label=name)
+    axes.set_xlabel("graphs")
+    axes.set_ylabel("MB, at most (anonymous memory of the process)")
+    axes.set_title(f"{record['steps']} steps of pre-training on made molecules", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
+    write_file(path, buffer.getvalue())
+
+
+if __name__ == "__main__":
+    main()

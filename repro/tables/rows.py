@@ -1,0 +1,110 @@
+"""What the tables of all protocols share: names of methods, a row, and how figures are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.evaluation.tables import NAMES, with_deviation
+from joao.report.paper import Published
+from repro.tables.overview import Figure
+
+# What is not as usual in a protocol (`Cell.variant`), in words.
+VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
+
+
+def parted(row: str) -> tuple[str, str]:
+    """The method of a row, and its variant.
+
+    >>> parted("joao-twins")
+    ('joao', 'twins')
+    """
+    method, _, variant = row.partition("-")
+    return method, variant
+
+
+def name_of(row: str) -> str:
+    """What a reader calls a row.
+
+    >>> name_of("joao-twins")
+    'JOAO, twins together'
+    """
+    method, variant = parted(row)
+    return f"{NAMES.get(method, method)}, {VARIANTS[variant]}" if variant in VARIANTS else NAMES.get(row, row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A method on a data set, beside the paper's figure: what the rows of all tables are.
+
+    Attributes:
+        label_rate: in percent, where there are several.
+        scores: in percent, one for each seed.
+        paper: None where it has none.
+    """
+
+    dataset: str
+    method: str
+    label_rate: int | None = None
+    scores: Sequence[float]
+    paper: Published | None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.method)
+
+    @property
+    def column(self) -> str:
+        return self.dataset if self.label_rate is None else f"{self.dataset}, {self.label_rate} %"
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.scores))
+
+    @property
+    def std(self) -> float | None:
+        return sample_std(self.scores)
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.scores)
+
+    @property
+    def score(self) -> str:
+        """Mean and deviation."""
+        return with_deviation(self.mean, self.std)
+
+    @property
+    def beside(self) -> list[str]:
+        """The paper's figure, and ours less it."""
+        if self.paper is None:
+            return ["", ""]
+        return [with_deviation(self.paper.mean, self.paper.std), f"{self.mean - self.paper.mean:+.2f}"]
+
+    @property
+    def figure(self) -> Figure:
+        """Its cell of an overview."""
+        return Figure(self.mean, self.std, self.num_seeds, self.paper.mean if self.paper else None)
+
+
+def lines_of(table: Sequence[Scored], methods: Sequence[str], columns: Sequence[str]) -> dict[str, list[Figure | None]]:
+    """The lines of an overview: of each method, by its name, the figures of all columns."""
+    cells = {(row.method, row.column): row.figure for row in table}
+    return {name_of(method): [cells.get((method, column)) for column in columns] for method in methods}
+
+
+def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:
+    """Of records of all seeds: over the seeds of both, on the same split; None with fewer than two, or without one."""
+    if baseline is None or ours["split_hash"] != baseline["split_hash"]:
+        return None
+    first, second = (
+        dict(zip(each["scores"]["seed"], each["scores"]["test"], strict=True)) for each in (ours, baseline)
+    )
+    seeds = sorted(set(first) & set(second))
+    if len(seeds) < 2:
+        return None
+    return gain_over_seeds([100 * first[seed] for seed in seeds], [100 * second[seed] for seed in seeds])

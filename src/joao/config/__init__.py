@@ -1,0 +1,1 @@
+"""Recipes: everything that decides a pre-training, as TOML, and the objects built from it."""

@@ -1,0 +1,104 @@
+"""Changing a recipe before it is checked, as ``--set`` does.
+
+Values as TOML, which the standard library only reads."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from joao.config.recipe import METHODS, ONE_VIEW
+from joao.core.errors import UserError
+
+
+def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """A copy of ``table`` with ``key=value`` settings, dots reaching into parts.
+
+    A part that gets another name loses its options, and a method renames its parts.
+
+    >>> with_settings({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
+    {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
+    >>> with_settings({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
+    {'policy': {'name': 'uniform'}, 'method': 'uniform'}
+    """
+    result = dict(table)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting}: must have the form key=value, for example training.epochs=5.")
+        value = _parsed(text)
+        first, dot, second = key.partition(".")
+        if not dot:
+            if first == "method" and isinstance(value, str):
+                result = _with_method(result, value)
+            result[first] = value
+            continue
+        part = result.get(first, {})
+        if isinstance(part, str):
+            part = {"name": part}
+        if not isinstance(part, Mapping):
+            raise UserError(f"--set {setting}: '{first}' has no keys inside it. Set it whole: {first}=[...].")
+        result[first] = _renamed(part, value) if second == "name" else {**part, second: value}
+    return result
+
+
+def _with_method(table: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """A copy of ``table`` whose parts, where it says any, are those of ``method``."""
+    chosen, result = METHODS.get(method, {}), dict(table)
+    for key in chosen.keys() & table.keys() - {"strengths"}:
+        result[key] = list(chosen[key]) if key == "augmentations" else _renamed(table[key], chosen[key])
+    if chosen and "augmentations" not in chosen and _has_one_view(table):
+        result.pop("augmentations", None)
+    if chosen and ("strengths" in chosen) != _learns_strengths(table) and _is_pool(result.get("augmentations")):
+        result["augmentations"] = _without_strengths(result["augmentations"])
+    return result
+
+
+def _has_one_view(table: Mapping[str, Any]) -> bool:
+    """Whether the pool of ``table`` is the one that its objective of nodes brought along."""
+    pool = table.get("augmentations")
+    if not _is_pool(pool) or tuple(map(_name, pool)) != ONE_VIEW["augmentations"]:
+        return False
+    objective = _name(table.get("objective", METHODS.get(str(table.get("method")), {}).get("objective")))
+    return any(parts["objective"] == objective for parts in METHODS.values() if "augmentations" in parts)
+
+
+def _learns_strengths(table: Mapping[str, Any]) -> bool:
+    """Whether the pool of ``table`` is one that a method which learns strengths made."""
+    pool, policy = table.get("augmentations"), _name(table.get("policy"))
+    learning = any(parts["policy"] == policy for parts in METHODS.values() if "strengths" in parts)
+    return learning and _is_pool(pool) and len(set(map(_name, pool))) < len(pool)
+
+
+def _without_strengths(pool: Sequence[Any]) -> list[Any]:
+    """The members of a pool, each name once and without its strength, which a method is to choose anew."""
+    first = {_name(part): part for part in reversed(pool)}
+    members = [first[name] for name in dict.fromkeys(map(_name, pool))]
+    return [_without(part, "strength") if isinstance(part, Mapping) else part for part in members]
+
+
+def _without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
+
+
+def _name(part: Any) -> Any:
+    return part.get("name") if isinstance(part, Mapping) else part
+
+
+def _is_pool(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple) and all(isinstance(_name(part), str) for part in value)
+
+
+def _renamed(part: Any, name: Any) -> Any:
+    """The part under another name; options that were another member's are left out."""
+    if not isinstance(part, Mapping) or part.get("name", name) != name:
+        return {"name": name}
+    return {**part, "name": name}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

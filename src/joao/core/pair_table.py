@@ -1,0 +1,142 @@
+"""A table over ordered pairs of augmentations, with their names."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from joao.core.errors import UserError, nearest
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """Numbers for ordered pairs; row: augmentation of the first view, column: of the second.
+
+    >>> table = PairTable.of(["node_drop", "identity"], [[0.5, 0.25], [0.25, 0.0]])
+    >>> table["node_drop", "identity"]
+    0.25
+    >>> table.top(1)
+    [('node_drop', 'node_drop', 0.5)]
+    >>> print(table)
+               node_drop  identity
+    node_drop      0.500     0.250
+    identity       0.250     0.000
+    """
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, names: Sequence[str], values: ArrayLike) -> PairTable:
+        """A table from names and ``(K, K)`` numbers: nested lists, an array or a tensor on the CPU."""
+        return cls(tuple(names), np.asarray(values, dtype=np.float64))
+
+    def __getitem__(self, pair: tuple[str, str]) -> float:
+        for name in pair:
+            if name not in self.names:
+                raise UserError(f"pairs: '{name}' is not in the table. {nearest(name, self.names)}")
+        first, second = (self.names.index(name) for name in pair)
+        return float(self.values[first, second])
+
+    def top(self, count: int) -> list[tuple[str, str, float]]:
+        """The ``count`` pairs with the largest numbers, largest first."""
+        order = np.argsort(-self.values, axis=None, kind="stable")[:count]
+        places = zip(*np.unravel_index(order, self.values.shape), strict=True)
+        return [(self.names[i], self.names[j], float(self.values[i, j])) for i, j in places]
+
+    def by_augmentation(self) -> dict[str, float]:
+        """The share of views made by each augmentation, over both sides."""
+        shares = (self.values.sum(0) + self.values.sum(1)) / (2 * self.values.sum())
+        return dict(zip(self.names, shares.tolist(), strict=True))
+
+    @property
+    def has_strengths(self) -> bool:
+        """Whether an augmentation is there several times, as at several strengths."""
+        return len(set(map(augmentation_of, self.names))) < len(self.names)
+
+    def over_strengths(self) -> PairTable:
+        """The sums over all members of one augmentation: a table of augmentations, whatever their strength.
+
+        >>> PairTable.of(["a(strength=0.1)", "a(strength=0.2)", "b"], np.full((3, 3), 1 / 9)).over_strengths()["a", "b"]
+        0.2222222222222222
+        """
+        groups = [augmentation_of(name) for name in self.names]
+        names = tuple(dict.fromkeys(groups))
+        belongs = np.array([[group == name for group in groups] for name in names], dtype=np.float64)
+        return PairTable(names, belongs @ self.values @ belongs.T)
+
+    def by_strength(self) -> dict[str, dict[str, float]]:
+        """The share of views of each augmentation at each of its strengths, over both sides; all add up to 1.
+
+        What is there only once, such as identity, has its share under the name "-".
+        """
+        shares: dict[str, dict[str, float]] = {}
+        for name, share in self.by_augmentation().items():
+            shares.setdefault(augmentation_of(name), {})[strength_of(name)] = share
+        return shares
+
+    def to_pandas(self) -> Any:
+        """As a pandas data frame."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("pandas is not installed: pip install pandas") from error
+        return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
+
+    def _repr_html_(self) -> str:
+        """As a heat map, in a notebook."""
+        names = [html.escape(name.replace("_", " ")) for name in self.names]
+        most = float(self.values.max()) or 1.0
+        head = "".join(f"<th>{name}</th>" for name in ["first \\ second", *names])
+        rows = [
+            f"<tr><th>{name}</th>"
+            + "".join(f'<td style="{_cell_style(value / most)}">{value:.3f}</td>' for value in row)
+            + "</tr>"
+            for name, row in zip(names, self.values.tolist(), strict=True)
+        ]
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+    def __str__(self) -> str:
+        first = max(len(name) for name in self.names)
+        widths = [max(len(name), 5) for name in self.names]
+        lines = [" " * first + "".join(f"  {n:>{w}}" for n, w in zip(self.names, widths, strict=True))]
+        for name, row in zip(self.names, self.values, strict=True):
+            cells = "".join(f"  {value:>{w}.3f}" for value, w in zip(row, widths, strict=True))
+            lines.append(f"{name:<{first}}{cells}")
+        return "\n".join(lines)
+
+
+# The ends and middles of the scale "cividis", which readers who see few colours can tell apart.
+_STOPS = np.array([[0, 34, 78], [59, 73, 108], [112, 113, 115], [165, 156, 116], [254, 232, 56]], dtype=np.float64)
+
+
+def _cell_style(share: float) -> str:
+    """Background and letters of a cell, for a share of the largest number."""
+    place = min(max(share, 0.0), 1.0) * (len(_STOPS) - 1)
+    red, green, blue = (np.interp(place, range(len(_STOPS)), column) for column in _STOPS.T)
+    letters = "#000" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#fff"
+    return f"background:rgb({red:.0f},{green:.0f},{blue:.0f});color:{letters};text-align:center"
+
+
+def augmentation_of(name: str) -> str:
+    """Of a member of a pool that has several of one augmentation.
+
+    >>> augmentation_of("node_drop(strength=0.1)")
+    'node_drop'
+    """
+    return name.partition("(")[0]
+
+
+def strength_of(name: str) -> str:
+    """What sets a member of a pool apart from others of its augmentation.
+
+    >>> [strength_of(name) for name in ("node_drop(strength=0.1)", "identity")]
+    ['0.1', '-']
+    """
+    inside = name.partition("(")[2].removesuffix(")")
+    return inside.removeprefix("strength=") or "-"

@@ -1,0 +1,80 @@
+"""Where a result comes from: versions, machine and command."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from joao import __version__
+
+PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy", "scipy", "scikit-learn", "rdkit")
+
+
+def versions() -> dict[str, str]:
+    """Versions of joao, Python and the packages that decide results."""
+    found = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def source_hash() -> str:
+    """16 hexadecimal digits of the package's own code and recipes: which joao it was, between two versions."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent.parent
+    for path in sorted(package.rglob("*")):
+        if path.suffix in (".py", ".toml"):
+            digest.update(path.relative_to(package).as_posix().encode() + b"/" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def machine(device: torch.device | str) -> dict[str, Any]:
+    """Processor, cores, threads and, where one is used, the GPU."""
+    found: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.device(device).type,
+    }
+    if torch.device(device).type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def command() -> str:
+    """The command line as another person would type it: of paths that begin at the root, only the last name."""
+    program = Path(sys.argv[0])
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
+    return f"{name} {shlex.join(shortened(word) for word in sys.argv[1:])}".rstrip()
+
+
+def shortened(word: str) -> str:
+    """A word of a command without the places of this machine.
+
+    >>> [shortened(word) for word in ("/home/me/data/NCI1.zip", "--out=/home/me/run", "runs/mine")]
+    ['NCI1.zip', '--out=run', 'runs/mine']
+    """
+    key, equals, value = word.rpartition("=")
+    return key + equals + (Path(value).name if Path(value).is_absolute() else value)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,117 @@
+"""Reads graphs from a table of edges (``.csv``, ``.csv.gz``, ``.csv.xz``).
+
+The first line names the columns, in any order. ``graph``, ``source`` and ``target`` must be there::
+
+    graph,source,target,weight,label
+    water,O,H1,0.5,polar
+    water,O,H2,0.5,polar
+    argon,Ar,,,inert
+
+``label`` is optional: the class of the graph, the same in all its rows or empty. Every further column, such as
+``weight``, holds numbers and becomes an edge attribute. Nodes are any text and belong to their graph. A row with an
+empty target declares a node, which needs no edge. An edge is undirected and may be listed once or twice. Graphs
+come in the order of their first rows.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from joao.core.errors import UserError, shown
+from joao.data.dataset import Dataset
+from joao.data.formats.text import base_name, table_rows
+from joao.data.validation import make_dataset, numbered_through
+
+NEEDED = ("graph", "source", "target")
+
+
+@dataclass
+class _Graph:
+    """What the rows of one graph have said so far; edges by the order of the nodes' first mention."""
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    edges: array[int] = field(default_factory=lambda: array("q"))  # source, target, source, target ...
+    attributes: array[float] = field(default_factory=lambda: array("d"))
+    label: str | None = None
+
+    def node(self, name: str) -> int:
+        return self.nodes.setdefault(name, len(self.nodes))
+
+
+def read_edge_list(path: Path) -> Dataset:
+    """Reads the graphs whose edges are the rows of ``path``."""
+    rows = table_rows(path)
+    columns = _header(path, next(rows, (1, []))[1])
+    extra = [name for name in columns if name not in (*NEEDED, "label")]
+    graphs: dict[str, _Graph] = {}
+    for line, cells in rows:
+        if len(cells) != len(columns):
+            raise UserError(f"{path}:{line}: {len(cells)} cells where the header has {len(columns)}.")
+        _add(graphs, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), extra, f"{path}:{line}")
+    found = list(graphs.values())
+    sizes = np.array([len(graph.nodes) for graph in found], dtype=np.int64)
+    attributes = [np.array(graph.attributes).reshape(-1, len(extra)) for graph in found] if extra else []
+    return make_dataset(
+        base_name(path),
+        sizes,
+        numbered_through((graph.edges for graph in found), sizes),
+        edge_attr=np.concatenate([np.zeros((0, len(extra))), *attributes]) if extra else None,
+        graph_labels=_labels(found) if "label" in columns else None,
+        graph_names=list(graphs),
+        tell_directed=False,
+    )
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    columns = [" ".join(cell.split()) for cell in cells]
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        found = ", ".join(columns)[:200] or "an empty file"
+        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(NEEDED)}; found: {found}.")
+    count = Counter(columns)  # there may be a million
+    repeated = next((name for name in columns if count[name] > 1), None)
+    if repeated is not None:
+        raise UserError(f"{path}:1: column '{repeated}' is there twice.")
+    return columns
+
+
+def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place: str) -> None:
+    for name in ("graph", "source"):
+        if not row[name]:
+            raise UserError(f"{place}: column '{name}' is empty.")
+    graph = graphs.setdefault(row["graph"], _Graph())
+    source = graph.node(row["source"])
+    if row["target"]:
+        graph.edges.extend((source, graph.node(row["target"])))
+        graph.attributes.extend(_number(row[name], name, place) for name in extra)
+    label = row.get("label", "")
+    if label and graph.label not in (None, label):
+        raise UserError(
+            f"{place}: graph {shown(row['graph'])} has label {shown(label)} here and {shown(graph.label)} above."
+        )
+    graph.label = label or graph.label
+
+
+def _number(cell: str, column: str, place: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{place}: column '{column}': {shown(cell)} is not a number, as an edge attribute must be.")
+    return number
+
+
+def _labels(graphs: list[_Graph]) -> list[int | str | None]:
+    """Whole numbers where all of them are, so that 10 sorts behind 2."""
+    texts = [graph.label for graph in graphs]
+    try:
+        return [None if text is None else int(text) for text in texts]
+    except ValueError:
+        return list(texts)

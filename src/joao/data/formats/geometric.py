@@ -1,0 +1,168 @@
+"""Takes torch-geometric graphs: a list of ``Data``, or any data set of them.
+
+============================= ==============================================================================
+``x``                         real numbers: node attributes; whole numbers in one column: node labels
+``edge_index``                edges; missing reverse directions are added, with a notice
+``edge_attr``, ``edge_weight``  edge attributes, side by side where both are there
+``y``                         one whole number: the class of the graph; anything else is left out, with a notice
+============================= ==============================================================================
+
+For example, two carbon monoxides with their atomic numbers as labels::
+
+    molecule = Data(x=torch.tensor([[6], [8]]), edge_index=torch.tensor([[0, 1], [1, 0]]), y=1)
+    joao.data.read([molecule, molecule])
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.data.dataset import Array, Dataset
+from joao.data.validation import make_dataset, plain_label
+
+
+def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
+    """Packs ``graphs``, all of them ``Data``; messages call the third one ``name[2]``."""
+    notices: list[str] = []
+    sizes = _sizes(graphs, name, notices)
+    edges = _edges(graphs, name, sizes)
+    num_edges = [pair.shape[1] for pair in edges]
+    shift = torch.repeat_interleave(torch.cumsum(sizes, 0) - sizes, torch.tensor(num_edges, dtype=torch.long))
+    ends = torch.cat([torch.zeros(2, 0, dtype=torch.long), *edges], dim=1) + shift
+    x = _stacked([graph.x for graph in graphs], name, "x", sizes.tolist())
+    parts = [
+        _stacked([graph.get(key, None) for graph in graphs], name, key, num_edges)
+        for key in ("edge_attr", "edge_weight")
+    ]
+    edge_attr = [part.float() for part in parts if part is not None]
+    is_label = x is not None and x.shape[1] == 1 and not x.is_floating_point() and x.dtype != torch.bool
+    return make_dataset(
+        name,
+        sizes.numpy(),
+        (ends[0].numpy(), ends[1].numpy()),
+        node_labels=_array(x) if is_label else None,
+        node_attributes=None if is_label else _array(x),
+        edge_attr=_array(torch.cat(edge_attr, dim=1)) if edge_attr else None,
+        graph_labels=_labels(graphs, name, notices),
+        notices=notices,
+    )
+
+
+def graph_batch(batch: Any) -> GraphBatch:
+    """A torch-geometric ``Batch`` as augmentations take it: for a training loop of one's own (docs/plug-in.md).
+
+    A missing direction of an edge is added; loops and repeats are left out. Attributes of what becomes one edge are
+    averaged.
+    """
+    from torch_geometric.utils import remove_self_loops, to_undirected
+
+    ends, edge_attr = remove_self_loops(batch.edge_index, batch.edge_attr)
+    attributes = None if edge_attr is None else edge_attr.float().view(len(edge_attr), -1)
+    ends, attributes = to_undirected(ends, attributes, num_nodes=batch.num_nodes, reduce="mean")
+    # By source and then by target; as every edge has its other direction, also by target and then by source.
+    target, source = ends
+    return GraphBatch(batch.x.float(), source, target, batch.batch, batch.num_graphs, attributes)
+
+
+def _sizes(graphs: Sequence[Any], name: str, notices: list[str]) -> Tensor:
+    """``(G,)`` numbers of nodes."""
+    with warnings.catch_warnings(record=True) as guesses:
+        warnings.simplefilter("always")
+        sizes = [graph.num_nodes for graph in graphs]
+    if None in sizes:
+        raise UserError(f"{name}[{sizes.index(None)}]: neither x nor num_nodes nor edge_index. Set num_nodes.")
+    if guesses:
+        notices.append(f"{name}: graphs have neither x nor num_nodes; their nodes were counted by their edges.")
+    return torch.tensor([int(size) for size in sizes], dtype=torch.long)
+
+
+def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
+    """``(2, E)`` for each graph, checked against its number of nodes."""
+    edges = []
+    for index, (graph, size) in enumerate(zip(graphs, sizes.tolist(), strict=True)):
+        pair = graph.edge_index
+        if pair is None:
+            if "adj_t" in graph or "adj" in graph:
+                raise UserError(f"{name}[{index}]: edges are in an adjacency matrix; they are expected in edge_index.")
+            pair = torch.zeros(2, 0, dtype=torch.long)
+        if not isinstance(pair, Tensor) or pair.ndim != 2 or pair.shape[0] != 2:
+            shape = tuple(pair.shape) if isinstance(pair, Tensor) else type(pair).__name__
+            raise UserError(f"{name}[{index}]: edge_index must be a tensor of shape (2, edges), got {shape}.")
+        if pair.numel() and (pair.is_floating_point() or pair.is_complex() or pair.dtype == torch.bool):
+            raise UserError(f"{name}[{index}]: edge_index must hold whole numbers, got {pair.dtype}.")
+        pair = pair.as_subclass(Tensor).detach().cpu().long()
+        if pair.numel() and (int(pair.min()) < 0 or int(pair.max()) >= size):
+            wrong = int(pair[(pair < 0) | (pair >= size)][0])
+            raise UserError(f"{name}[{index}]: edge_index points at node {wrong}, but nodes run from 0 to {size - 1}.")
+        edges.append(pair)
+    return edges
+
+
+def _stacked(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
+    """``(sum of rows, columns)``; None where no graph has ``key``. A graph without rows need not have it."""
+    first = next((index for index, value in enumerate(values) if value is not None and rows[index]), None)
+    if first is None:
+        return None
+    model = _table(values[first], f"{name}[{first}]: {key}", rows[first])
+    tables = []
+    for index, (value, expected) in enumerate(zip(values, rows, strict=True)):
+        if expected == 0:
+            continue
+        if value is None:
+            raise UserError(f"{name}[{index}]: no {key}, but {name}[{first}] has it. Give it to all graphs or to none.")
+        table = _table(value, f"{name}[{index}]: {key}", expected)
+        if table.shape[1] != model.shape[1]:
+            raise UserError(
+                f"{name}[{index}]: {key} has {table.shape[1]} columns, but {model.shape[1]} in {name}[{first}]."
+            )
+        if table.dtype.is_floating_point != model.dtype.is_floating_point:
+            raise UserError(f"{name}[{index}]: {key} is {table.dtype}, but {model.dtype} in {name}[{first}].")
+        tables.append(table)
+    return torch.cat(tables)
+
+
+def _table(value: Any, place: str, rows: int) -> Tensor:
+    """``(rows, columns)`` on the CPU."""
+    try:
+        table = torch.as_tensor(value).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{place} must be a tensor, got {type(value).__name__}.") from None
+    table = table.to_dense() if table.layout != torch.strided else table
+    if table.ndim not in (1, 2) or table.shape[0] != rows or table.is_complex():
+        raise UserError(f"{place} must be a tensor of real numbers with {rows} rows, got {tuple(table.shape)}.")
+    return table.reshape(rows, -1)
+
+
+def _array(table: Tensor | None) -> Array | None:
+    if table is None:
+        return None
+    array: Array = np.asarray((table.float() if table.is_floating_point() else table).numpy())
+    return array
+
+
+def _labels(graphs: Sequence[Any], name: str, notices: list[str]) -> list[int | str | None] | None:
+    given = [graph.y for graph in graphs]
+    if all(y is None for y in given):
+        return None
+    plain = [None if y is None else plain_label(_scalar(y)) for y in given]
+    odd = [index for index, y in enumerate(given) if y is not None and plain[index] is None]
+    if odd:
+        notices.append(f"{name}: y of {name}[{odd[0]}] is not one whole number; labels are left out.")
+        return None
+    return plain
+
+
+def _scalar(value: Any) -> object:
+    """The one number in a tensor or array; anything else as it is."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        count = value.numel() if isinstance(value, Tensor) else value.size
+        return value.item() if count == 1 else None
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -1,0 +1,196 @@
+"""Takes networkx graphs, and reads GraphML files (``.graphml``, or a folder of them in the order of their names).
+
+=================================== ========================================================================
+node attribute ``label``            node label, a whole number or text
+every other numeric node attribute  a column of node attributes, in the order of the names; ``x`` may be a list
+every numeric edge attribute        a column of edge attributes, in the order of the names
+``graph.graph["y"]`` or ``["label"]``  the class of the graph, a whole number or text
+=================================== ========================================================================
+
+A numeric attribute must be on all nodes, or all edges, of all graphs. Parallel edges become one, the first. Edges
+of directed graphs get their missing reverse directions. Other attributes that are text are left out. Both give a
+notice.
+
+>>> import networkx
+>>> path = networkx.path_graph(3)
+>>> networkx.set_node_attributes(path, {0: "C", 1: "O", 2: "C"}, "label")
+>>> from_networkx([path], "paths").node_labels.ravel().tolist()
+['C', 'O', 'C']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+from xml.parsers.expat import ExpatError, ParserCreate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.errors import UserError, shown
+from joao.data.dataset import Array, Dataset
+from joao.data.validation import make_dataset, plain_label
+
+MOST_TAG = 1 << 22  # bytes
+_AT_ONCE = 1 << 18
+# What reading may raise, beside errors of the system and of networkx.
+_UNREADABLE = (ExpatError, ParseError, ValueError, LookupError, TypeError, AttributeError)
+_Row = tuple[str, dict[Any, Any]]  # the place for messages, and the attributes there
+
+
+def from_networkx(graphs: Sequence[Any], name: str, places: Sequence[str] = ()) -> Dataset:
+    """Packs ``graphs``; messages call the third one ``name[2]``, or ``places[2]`` where places are given."""
+    places = places or [f"{name}[{index}]" for index in range(len(graphs))]
+    nodes: list[_Row] = []
+    edge_rows: list[_Row] = []
+    edges: list[tuple[int, int]] = []
+    for graph, place in zip(graphs, places, strict=True):
+        numbers = {node: len(nodes) + position for position, node in enumerate(graph.nodes)}
+        nodes += [(f"{place}: node {node!r}", data) for node, data in graph.nodes(data=True)]
+        for source, target, data in graph.edges(data=True):
+            row = (f"{place}: edge ({source!r}, {target!r})", data)
+            directions = [(numbers[source], numbers[target]), (numbers[target], numbers[source])]
+            edges += directions[:1] if graph.is_directed() else directions
+            edge_rows += [row] if graph.is_directed() else [row, row]
+    ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    notices: list[str] = []
+    return make_dataset(
+        name,
+        np.array([len(graph) for graph in graphs], dtype=np.int64),
+        (ends[:, 0], ends[:, 1]),
+        node_labels=_node_labels(nodes),
+        node_attributes=_attributes(nodes, name, "node", notices, skip="label"),
+        edge_attr=_attributes(edge_rows, name, "edge", notices),
+        graph_labels=[_class(graph, place) for graph, place in zip(graphs, places, strict=True)],
+        notices=notices,
+    )
+
+
+def read_graphml(path: Path) -> Dataset:
+    """Reads the graphs of a GraphML file, or of all GraphML files in a folder."""
+    files = sorted(path.glob("*.graphml")) if path.is_dir() else [path]
+    found = [(graph, str(file)) for file in files for graph in _graphml(file)]
+    if not found:
+        raise UserError(f"{path}: no graphs in it.")
+    dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found])
+    names = tuple(Path(place).stem for _, place in found)
+    return replace(dataset, graph_names=names) if len(set(names)) == len(names) else dataset
+
+
+def _graphml(path: Path) -> list[Any]:
+    """The graphs of one file, with the defaults it declares set on the nodes and edges that leave them out."""
+    import networkx
+    from networkx.readwrite.graphml import GraphMLReader
+
+    try:
+        _check_markup(path)
+        with path.open("rb") as stream:
+            graphs = list(GraphMLReader(node_type=str)(path=stream))
+        graphs = graphs or [networkx.read_graphml(path)]  # which also tries without the namespace
+    except (OSError, networkx.NetworkXException, *_UNREADABLE) as error:
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be read as GraphML ({reason}).") from error
+    for graph in graphs:
+        for what, rows in (("node_default", graph.nodes(data=True)), ("edge_default", graph.edges(data=True))):
+            for *_, data in rows:
+                data.update({**graph.graph.get(what, {}), **data})
+    return graphs
+
+
+def _check_markup(path: Path) -> None:
+    """Refuses what XML can do and GraphML need not.
+
+    With entities a few lines stand for gigabytes of text, and a tag is read anew with every piece of it that comes.
+    """
+
+    def refuse(*_: object) -> None:
+        raise UserError(f"{path}: declares XML entities, which GraphML does not need. Write them out.")
+
+    parser = ParserCreate()
+    parser.EntityDeclHandler = refuse
+    with path.open("rb") as stream:
+        while piece := stream.read(_AT_ONCE):
+            parser.Parse(piece)
+            if stream.tell() - parser.CurrentByteIndex > MOST_TAG + _AT_ONCE:
+                raise UserError(f"{path}: has a tag of more than {MOST_TAG >> 20} MB.")
+        parser.Parse(b"", True)
+
+
+def _node_labels(nodes: list[_Row]) -> Array | None:
+    if not any("label" in data for _, data in nodes):
+        return None
+    labels: list[int | str] = []
+    for place, data in nodes:
+        if "label" not in data:
+            raise UserError(f"{place} has no 'label', but other nodes do. Label all nodes or none.")
+        label = plain_label(data["label"])
+        if label is None:
+            raise UserError(f"{place}: 'label' must be a whole number or text, got {shown(data['label'])}.")
+        if labels and type(label) is not type(labels[0]):
+            raise UserError(f"{place}: label {label!r} is of another type than {labels[0]!r} before it.")
+        labels.append(label)
+    return np.array(labels)
+
+
+def _attributes(
+    rows: list[_Row], name: str, what: str, notices: list[str], skip: str | None = None
+) -> NDArray[np.float64] | None:
+    """``(rows, columns)`` of all attributes that are numbers somewhere; they must be everywhere."""
+    names = {key for _, data in rows for key in data if key != skip}
+    numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
+    left_out = sorted(str(key) for key in names - numeric)
+    if left_out:
+        notices.append(
+            f"{name}: {what} attributes that are not numbers are left out: {' '.join(', '.join(left_out).split())}."
+        )
+    if not numeric:
+        return None
+    columns = [_column(rows, key, what) for key in sorted(numeric, key=str)]
+    return np.concatenate(columns, axis=1)
+
+
+def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:
+    vectors: list[list[float]] = []
+    for place, data in rows:
+        if key not in data:
+            raise UserError(f"{place} has no {shown(key)}, but other {what}s do. Set it on all {what}s or on none.")
+        vector = _vector(data[key], key)
+        if not vector:
+            raise UserError(f"{place}: {shown(key)} must be a number, got {shown(data[key])}.")
+        if vectors and len(vector) != len(vectors[0]):
+            raise UserError(f"{place}: {shown(key)} has {len(vector)} numbers, {len(vectors[0])} before it.")
+        vectors.append(vector)
+    return np.array(vectors, dtype=np.float64)
+
+
+def _vector(value: object, key: object) -> list[float]:
+    """The number, or the numbers of ``x``; nothing where it is neither."""
+    if isinstance(value, Real | np.bool_):
+        return [_float(value)]
+    listed = value.tolist() if isinstance(value, np.ndarray) else value
+    if key == "x" and isinstance(listed, list | tuple) and all(isinstance(item, Real) for item in listed):
+        return [_float(item) for item in listed]
+    return []
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _class(graph: Any, place: str) -> int | str | None:
+    value = graph.graph.get("y", graph.graph.get("label"))
+    if value is None:
+        return None
+    label = plain_label(value)
+    if label is None:
+        raise UserError(f"{place}: the graph's label must be a whole number or text, got {shown(value)}.")
+    return label

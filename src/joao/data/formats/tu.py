@@ -1,0 +1,204 @@
+"""Reads a data set in the layout of the TU collection.
+
+A folder, or a zip file with or without one, holds text files that share a name; a line is a row:
+
+========================= ===========================================================================
+``NAME_A.txt``            an edge, as two node numbers counted from 1 through all graphs: ``1, 2``
+``NAME_graph_indicator``  the graph of each node, counted from 1
+``NAME_graph_labels``     optional: the class of each graph, any whole numbers
+``NAME_node_labels``      optional: categories of each node, in one or several columns
+``NAME_node_attributes``  optional: real numbers for each node
+``NAME_edge_labels``      optional: categories of each line of ``NAME_A.txt``, read as one-hot columns
+``NAME_edge_attributes``  optional: real numbers for each line of ``NAME_A.txt``
+========================= ===========================================================================
+
+Edge attributes come first and the one-hot edge labels behind them. Nodes whose graphs are not in ascending order
+are moved, with their rows, and keep their order within a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from joao.core.errors import UserError
+from joao.data.dataset import Array, Dataset
+from joao.data.formats.text import UNREADABLE, Member, number_chunks, on_disk, open_zip, read_numbers
+from joao.data.validation import make_dataset
+
+_EDGES = "_A.txt"
+_MOST_EDGE_LABELS = 1000
+
+
+def read_tu(path: Path) -> Dataset:
+    """Reads the one data set in the zip file or folder ``path``."""
+    with _files_of(path) as files:
+        tables = _Tables(path, _name(path, list(files)), files)
+        indicator = tables.whole_numbers("graph_indicator")
+        num_graphs, graph_labels, notices = _graph_labels(tables, indicator)
+        order = np.argsort(indicator, kind="stable")
+        source, target = _edges(tables, indicator, order)
+        if not len(source):
+            notices.append(f"{tables.name}: {tables.name}{_EDGES} is empty; no graph has an edge.")
+        node_labels = tables.rows("node_labels", np.int64, len(indicator), "nodes")
+        attributes = tables.rows("node_attributes", np.float64, len(indicator), "nodes")
+        edge_attr = _edge_attr(tables, len(source))
+    return make_dataset(
+        tables.name,
+        np.bincount(indicator - 1, minlength=num_graphs),
+        (source, target),
+        node_labels=None if node_labels is None else node_labels[order],
+        node_attributes=None if attributes is None else attributes[order],
+        edge_attr=edge_attr,
+        graph_labels=graph_labels,
+        notices=notices,
+    )
+
+
+def holds_tu(path: Path) -> bool:
+    """Whether ``path`` is a folder or zip file with an edge file of a TU data set in it."""
+    try:
+        with _files_of(path) as files:
+            return any(file.endswith(_EDGES) for file in files)
+    except UserError:
+        return False
+
+
+@contextmanager
+def _files_of(path: Path) -> Iterator[dict[str, Member]]:
+    """The files of a zip file or folder (or of its folder ``raw``), by name."""
+    try:
+        if path.is_dir():
+            folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
+            yield {file.name: on_disk(file) for file in sorted(folder.iterdir()) if file.is_file()}
+        else:
+            with open_zip(path) as members:
+                places = {PurePosixPath(name): member for name, member in members.items()}
+                yield {place.name: member for place, member in places.items() if "__MACOSX" not in place.parts}
+    except UNREADABLE as error:
+        raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
+
+
+def _name(path: Path, files: list[str]) -> str:
+    names = [file.removesuffix(_EDGES) for file in files if file.endswith(_EDGES)]
+    if len(names) > 1 and path.stem in names:
+        return path.stem
+    if len(names) != 1:
+        found = " ".join(", ".join(names or files[:4]).split()) or "nothing"
+        raise UserError(f"{path}: expected one file NAME{_EDGES} of a TU data set, found {found}.")
+    return names[0]
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The number tables of one data set, by the part of the file name behind ``NAME_``."""
+
+    path: Path
+    name: str
+    files: dict[str, Member]
+
+    def place(self, part: str) -> str:
+        return f"{self.path}: {self.name}_{part}.txt"
+
+    def table(self, part: str, dtype: DTypeLike) -> Any:
+        """``(rows, columns)``, or None where there is no such file."""
+        if f"{self.name}_{part}.txt" not in self.files:
+            return None
+        with self.files[f"{self.name}_{part}.txt"].open() as stream:
+            return read_numbers(stream, self.place(part), dtype)
+
+    def whole_numbers(self, part: str) -> NDArray[np.int64]:
+        """``(rows,)`` of a file that must be there and have one column."""
+        table = self.table(part, np.int64)
+        if table is None:
+            raise UserError(f"{self.path}: no file {self.name}_{part}.txt in it.")
+        if table.shape[1] != 1:
+            found = f"has {table.shape[1]} columns, expected 1" if len(table) else "is empty"
+            raise UserError(f"{self.place(part)} {found}.")
+        numbers: NDArray[np.int64] = table[:, 0]
+        return numbers
+
+    def rows(self, part: str, dtype: DTypeLike, expected: int, what: str) -> Any:
+        """Like :meth:`table`, with ``expected`` rows."""
+        table = self.table(part, dtype)
+        if table is not None and len(table) != expected:
+            raise UserError(f"{self.place(part)} has {len(table)} lines for {expected} {what}.")
+        return table
+
+
+def _graph_labels(tables: _Tables, indicator: NDArray[np.int64]) -> tuple[int, list[int] | None, list[str]]:
+    """The number of graphs, their labels if they can be classes, and notices."""
+    place = tables.place("graph_indicator")
+    if indicator.min() < 1:
+        line = int(np.argmin(indicator))
+        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but graphs are counted from 1.")
+    labels = tables.table("graph_labels", np.float64)
+    num_graphs = int(indicator.max()) if labels is None else len(labels)
+    if indicator.max() > min(num_graphs, len(indicator)):
+        line = int(np.argmax(indicator))
+        known = f"{len(indicator)} nodes" if labels is None else f"{num_graphs} graph labels"
+        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but there are only {known}.")
+    if labels is None:
+        return num_graphs, None, []
+    if labels.shape[1] != 1 or not (np.abs(labels) < 2**53).all() or (labels % 1).any():
+        told = f"{tables.name}: graph labels are not one whole number each; they are left out."
+        return num_graphs, None, [told]
+    return num_graphs, labels[:, 0].astype(np.int64).tolist(), []
+
+
+def _edges(
+    tables: _Tables, indicator: NDArray[np.int64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Source and target as positions in ``order``, checked; half the size of the file's numbers in memory."""
+    place, num_nodes = tables.place("A"), len(indicator)
+    new_number = np.empty(num_nodes, dtype=np.int32)
+    new_number[order] = np.arange(num_nodes, dtype=np.int32)
+    chunks, first_line = [np.zeros((2, 0), dtype=np.int32)], 1
+    with tables.files[f"{tables.name}{_EDGES}"].open() as stream:
+        for rows in number_chunks(stream, place, np.int64, columns=2):
+            ends: NDArray[np.int64] = rows.T.astype(np.int64, copy=False) - 1
+            _check_edges(ends, indicator, place, first_line)
+            chunks.append(new_number[ends])
+            first_line += len(rows)
+    return np.concatenate([chunk[0] for chunk in chunks]), np.concatenate([chunk[1] for chunk in chunks])
+
+
+def _check_edges(ends: NDArray[np.int64], indicator: NDArray[np.int64], place: str, first_line: int) -> None:
+    if ends.min() < 0 or ends.max() >= len(indicator):
+        missing = (ends < 0) | (ends >= len(indicator))
+        line = int(np.argmax(missing.any(0)))
+        node = ends[:, line][missing[:, line]][0] + 1
+        raise UserError(
+            f"{place} line {first_line + line}: there is no node {node}; nodes run from 1 to {len(indicator)}."
+        )
+    graphs = indicator[ends]
+    if (graphs[0] != graphs[1]).any():
+        line = int(np.argmax(graphs[0] != graphs[1]))
+        joined = " and ".join(
+            f"node {node + 1} of graph {graph}" for node, graph in zip(ends[:, line], graphs[:, line], strict=True)
+        )
+        raise UserError(f"{place} line {first_line + line}: joins {joined}; an edge stays within one graph.")
+
+
+def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
+    """``(E, columns)``: attributes, then each label column one-hot."""
+    parts = []
+    attributes = tables.rows("edge_attributes", np.float64, num_edges, "edges")
+    if attributes is not None and attributes.size:
+        parts.append(attributes)
+    labels = tables.rows("edge_labels", np.int64, num_edges, "edges")
+    for column in () if labels is None else labels.T:
+        values = np.unique(column)
+        if len(values) > _MOST_EDGE_LABELS:
+            raise UserError(
+                f"{tables.place('edge_labels')} has {len(values)} different labels, each of which would be a column of "
+                f"every edge; {_MOST_EDGE_LABELS} are possible. Give them as edge attributes."
+            )
+        parts.append((column[:, None] == values).astype(np.float32))
+    return np.concatenate(parts, axis=1) if parts else None

@@ -1,0 +1,1 @@
+"""Molecules: tables of SMILES, and their conversion to graphs with RDKit."""

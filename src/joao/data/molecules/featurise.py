@@ -1,0 +1,292 @@
+"""Graphs of molecules, their atoms and bonds by the numbers of :mod:`joao.core.codes`.
+
+Atoms come in the order of the SMILES. Hydrogens are folded into their atoms, as RDKit does by default; it keeps
+isotopes (``[2H]``) and hydrogens without a neighbour to fold into. A salt is one graph of several components.
+The published code knows neither elements nor bonds beyond the lists and stops at them; its table of 120
+elements has a row for 118.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.codes import ELEMENTS
+from joao.core.errors import UserError
+from joao.core.processes import in_chunks
+from joao.data.dataset import Dataset, Failure, offsets_of
+
+# To be raised when any molecule gets other codes: an encoder understands those that it was trained with.
+FEATURISER = 1
+NO_ELEMENT = ELEMENTS - 1
+MOST_ATOMS = 1 << 16
+MOST_LETTERS = 16 * MOST_ATOMS
+_MOST_ATOMS_IN_A_MATRIX = 128
+_ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
+_END, _MAY_BE_CHIRAL = 255, 128
+_BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
+_DIRECTIONS = {"ENDUPRIGHT": 1, "ENDDOWNRIGHT": 2}
+_TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
+
+Indices = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+def require_rdkit() -> None:
+    """Tells the user how to get RDKit where it is missing."""
+    try:
+        import rdkit  # noqa: F401
+    except ImportError as error:
+        raise UserError("rdkit is not installed: pip install rdkit") from error
+
+
+def featuriser() -> str | None:
+    """What :func:`featurise` works with, in words; None without RDKit."""
+    try:
+        from rdkit import __version__
+    except ImportError:
+        return None
+    return f"codes {FEATURISER}, RDKit {__version__}"
+
+
+def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Dataset:
+    """Makes a graph of every SMILES that RDKit can read; a function of the SMILES alone.
+
+    Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` type and direction of bonds. Node
+    numbers are bytes, unless a molecule has more than 256 atoms.
+
+    Args:
+        smiles: one molecule each. Repeated ones are kept; empty ones are failures.
+        jobs: processes to work in.
+        on_chunk: told how many further SMILES are done, for a progress bar.
+    """
+    require_rdkit()
+    chunks = list(in_chunks(_featurised, smiles, jobs=jobs, on_chunk=on_chunk))
+    first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
+    failures = tuple(
+        failure._replace(row=first + failure.row)
+        for first, chunk in zip(first_rows, chunks, strict=False)
+        for failure in chunk.failures
+    )
+    return Dataset(
+        name="molecules",
+        first_node=offsets_of(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
+        first_edge=offsets_of(_joined(chunks, "num_edges", np.zeros(0, np.int64))),
+        source=_joined(chunks, "source", np.zeros(0, np.uint8)),
+        target=_joined(chunks, "target", np.zeros(0, np.uint8)),
+        node_labels=_joined(chunks, "atoms", np.zeros((0, 2), np.uint8)),
+        edge_attr=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
+        kind="molecules",
+        row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
+        failures=failures,
+        featuriser=featuriser() or "",
+    )
+
+
+@dataclass
+class _Chunk:
+    """Molecules in the making: counts instead of offsets, rows counted from the chunk's first."""
+
+    num_rows: int
+    num_nodes: Indices
+    num_edges: Indices
+    atoms: Bytes
+    bonds: Bytes
+    source: NodeNumbers
+    target: NodeNumbers
+    failures: list[Failure]
+
+
+def _joined(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any]:
+    """One array of all chunks, which lose theirs: a long list should not be in memory twice."""
+    joined = np.concatenate([empty, *(getattr(chunk, name) for chunk in chunks)])
+    for chunk in chunks:
+        setattr(chunk, name, None)
+    return joined
+
+
+def _featurised(smiles: Sequence[str]) -> _Chunk:
+    """The part of :func:`featurise` that one process does.
+
+    Asking RDKit for every atom and bond takes longer than parsing. So the elements are told by the atoms' texts, and
+    the bonds by matrices of bond orders, both for the whole chunk at once. Where these do not tell everything, atoms or
+    bonds are asked one by one.
+    """
+    from rdkit import Chem, rdBase
+
+    failures: list[Failure] = []
+    with rdBase.BlockLogs():
+        # Of a text that is too long no atoms are looked for: each would take more memory than its letter.
+        atoms, edges = _Atoms([text if len(text) <= MOST_LETTERS else "" for text in smiles]), _Edges()
+        for row, text in enumerate(smiles):
+            molecule = Chem.MolFromSmiles(text) if len(text) <= MOST_LETTERS else None
+            if molecule is not None and 0 < molecule.GetNumAtoms() <= MOST_ATOMS:
+                atoms.add(molecule, row)
+                edges.add(molecule, may_have_directions="/" in text or "\\" in text)
+            else:
+                failures.append(Failure(row, text, _reason(text)))
+            del molecule  # parsing the next one then takes its memory over, which is still in the processor's cache
+    num_edges, target, source, bonds = edges.packed()
+    return _Chunk(
+        num_rows=len(smiles),
+        num_nodes=np.array(atoms.sizes, dtype=np.int64),
+        num_edges=num_edges,
+        atoms=atoms.packed(),
+        bonds=bonds,
+        source=source,
+        target=target,
+        failures=failures,
+    )
+
+
+def _reason(text: str) -> str:
+    from rdkit import Chem
+
+    if not text.strip():
+        return "empty"
+    if len(text) > MOST_LETTERS:
+        return f"{len(text)} letters; {MOST_LETTERS} are possible"
+    molecule = Chem.MolFromSmiles(text, sanitize=False)
+    if molecule is None:
+        return "not SMILES"
+    if not 0 < molecule.GetNumAtoms() <= MOST_ATOMS:
+        return f"{molecule.GetNumAtoms()} atoms; 1 to {MOST_ATOMS} are possible"
+    problems = Chem.DetectChemistryProblems(molecule)
+    return problems[0].Message() if problems else "RDKit does not accept it"
+
+
+def _element(atom: Any) -> int:
+    number = atom.GetAtomicNum()
+    return number - 1 if 0 < number <= NO_ELEMENT else NO_ELEMENT
+
+
+def _chirality(atom: Any) -> int:
+    return min(int(atom.GetChiralTag()), 3)  # RDKit counts unspecified, clockwise, counter-clockwise, and others
+
+
+class _Codes(dict[str, int]):
+    """The element of an atom by its text in a SMILES, such as ``Cl`` or ``[C@H]``, and whether it may be chiral."""
+
+    def __missing__(self, text: str) -> int:
+        from rdkit import Chem
+
+        alone = Chem.MolFromSmiles(text, sanitize=False)
+        element = NO_ELEMENT if alone is None else _element(alone.GetAtomWithIdx(0))
+        self[text] = element + _MAY_BE_CHIRAL * ("@" in text)
+        return self[text]
+
+
+class _Atoms:
+    """The atoms of the molecules of a chunk."""
+
+    def __init__(self, smiles: Sequence[str]) -> None:
+        # A name or an extension may stand behind a SMILES; the atoms of such a molecule are asked for.
+        alone = (words[0] if len(words) == 1 else "" for words in map(str.split, smiles))
+        texts = _ATOM_OR_END.findall("".join(f"{text}\n" for text in alone))
+        codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
+        ends = np.flatnonzero(codes == _END)
+        codes = np.delete(codes, ends)
+        first = offsets_of(np.diff(ends, prepend=-1) - 1)
+        self.first = first.tolist()  # atom of each SMILES, by the texts
+        self.told = codes % _MAY_BE_CHIRAL
+        self.centres: dict[int, list[int]] = {}
+        for place in np.flatnonzero(codes >= _MAY_BE_CHIRAL):
+            row = int(np.searchsorted(first, place, side="right")) - 1
+            self.centres.setdefault(row, []).append(int(place - first[row]))
+        self.sizes: list[int] = []
+        self.row: list[int] = []  # of a molecule whose texts tell its elements, else -1
+        self.asked: list[int] = []
+        self.chiral: list[tuple[int, int, int]] = []  # molecule, atom, tag
+
+    def add(self, molecule: Any, row: int) -> None:
+        size = molecule.GetNumAtoms()
+        is_told = self.first[row + 1] - self.first[row] == size
+        centres: Iterable[int] = self.centres.get(row, ()) if is_told else range(size)
+        if not is_told:  # hydrogens have been folded in
+            self.asked += [_element(molecule.GetAtomWithIdx(atom)) for atom in range(size)]
+        self.chiral += [(len(self.sizes), atom, _chirality(molecule.GetAtomWithIdx(atom))) for atom in centres]
+        self.sizes.append(size)
+        self.row.append(row if is_told else -1)
+
+    def packed(self) -> Bytes:
+        """``(N, 2)`` elements and chiralities."""
+        row, first = np.array(self.row, dtype=np.int64), np.array(self.first)
+        is_told = np.repeat(row >= 0, self.sizes)
+        is_used = np.zeros(len(first) - 1, dtype=bool)
+        is_used[row[row >= 0]] = True
+        atoms = np.zeros((len(is_told), 2), dtype=np.uint8)
+        atoms[is_told, 0] = self.told[np.repeat(is_used, np.diff(first))]
+        atoms[~is_told, 0] = self.asked
+        molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
+        atoms[offsets_of(np.array(self.sizes))[molecule] + atom, 1] = tag
+        return atoms
+
+
+class _Edges:
+    """The bonds of the molecules of a chunk, in both directions."""
+
+    def __init__(self) -> None:
+        from rdkit import Chem
+
+        self.orders_of = Chem.GetAdjacencyMatrix
+        self.types = {getattr(Chem.BondType, name): code for name, code in _BOND_TYPES.items()}
+        self.directions = {getattr(Chem.BondDir, name): code for name, code in _DIRECTIONS.items()}
+        self.matrices: list[NDArray[np.float64]] = []
+        self.counted: list[tuple[int, int, int]] = []  # molecule, its atoms and its edges: those with a matrix
+        self.asked: list[tuple[int, int, int, int]] = []  # molecule, target, source and type: the other edges
+        self.directed: list[tuple[int, int, int, int]] = []  # molecule, target, source and direction, of all edges
+        self.largest = self.num_molecules = 0
+
+    def add(self, molecule: Any, may_have_directions: bool) -> None:
+        number, size, num_bonds = self.num_molecules, molecule.GetNumAtoms(), molecule.GetNumBonds()
+        self.num_molecules, self.largest = number + 1, max(size, self.largest)
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if may_have_directions else ()):
+            if direction := self.directions.get(bond.GetBondDir(), 0):
+                self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
+        if size <= _MOST_ATOMS_IN_A_MATRIX:
+            matrix = self.orders_of(molecule, useBO=True)
+            if np.count_nonzero(matrix) == 2 * num_bonds:  # a dative bond has one entry, an unspecified one none
+                self.matrices.append(matrix.ravel())
+                self.counted.append((number, size, 2 * num_bonds))
+                return
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds)):
+            self.asked += ((number, *ends, self.types.get(bond.GetBondType(), 0)) for ends in _both_ways(bond))
+
+    def packed(self) -> tuple[Indices, NodeNumbers, NodeNumbers, Bytes]:
+        """Edges of each molecule ``(M,)``; targets, sources ``(E,)`` and bonds ``(E, 2)``."""
+        number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
+        orders = np.concatenate([np.zeros(0), *self.matrices])
+        cells = np.flatnonzero(orders)
+        cell = cells - np.repeat(offsets_of(sizes**2)[:-1], counts)
+        columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
+        edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
+        if self.asked:
+            edges = np.concatenate([edges, np.array(self.asked, dtype=np.int64).T], axis=1)
+            edges = edges[:, np.lexsort(edges[2::-1])]
+        molecule, target, source, types = edges
+        bonds = np.stack([types, np.zeros_like(types)], axis=1).astype(np.uint8)
+        if self.directed:
+            directed = np.array(self.directed, dtype=np.int64).T
+            bonds[np.searchsorted(_keys(edges), _keys(directed)), 1] = directed[3]
+        narrow = np.uint8 if self.largest <= 256 else np.uint16
+        num_edges = np.bincount(molecule, minlength=self.num_molecules)
+        return num_edges, target.astype(narrow), source.astype(narrow), bonds
+
+
+def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+    return (begin, end), (end, begin)
+
+
+def _keys(edges: Indices) -> Indices:
+    """A number for each edge, in the order of molecule, target and source."""
+    molecule, target, source = edges[:3]
+    keys: Indices = (molecule * MOST_ATOMS + target) * MOST_ATOMS + source
+    return keys

@@ -1,0 +1,207 @@
+"""The arrays of all shards of a store, mapped into memory, and rows taken from them."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.errors import UserError, believed, shortly
+from joao.data.formats.packed import TYPES, from_code_points, read_header, type_in_memory
+from joao.data.shards.index import INDEX, OFFSETS, Index, ShardInfo, damage
+
+NODE_ROWS = ("degrees", "node_labels", "node_attributes")
+EDGE_ROWS = ("source", "edge_attr")
+_AS_STORED = ("degrees", "source")
+
+
+class _Form(NamedTuple):
+    """Type and shape of a row of an array in a file, and its type in memory."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    kind: np.dtype[Any]
+
+    @property
+    def width(self) -> int:
+        """Bytes."""
+        return self.dtype.itemsize * int(np.prod(self.shape))
+
+
+@final
+class MappedRows:
+    """The files of a store; each is mapped when it is first needed.
+
+    Attributes:
+        offsets: ``first_node`` and ``first_edge``, ``(graphs + shards,)`` each.
+    """
+
+    def __init__(self, folder: Path, index: Index) -> None:
+        self.folder, self.index = folder, index
+        self._mapped: set[int] = set()
+        self._views = {name: [memoryview(b"")] * len(index.shards) for name in (*NODE_ROWS, *EDGE_ROWS)}
+        self._headers = [self._checked_header(each) for each in index.shards]
+        self._first_place = list(accumulate((each.graphs + 1 for each in index.shards), initial=0))
+        self.offsets = self._checked_offsets()
+        self._forms = {name: self._forms_of(name) for name in (*NODE_ROWS, *EDGE_ROWS)}
+
+    def rows(
+        self, name: str, shards: list[int], first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[Any] | None:
+        """The rows of array ``name`` from ``first`` to ``last`` of each graph, one behind the other."""
+        forms = self._forms[name]
+        if not forms:
+            return None
+        for number in {*shards} - self._mapped:
+            self._map(number)
+        form, *others = forms
+        if others or form.kind.kind == "U":
+            return self._mixed_rows(name, shards, first.tolist(), last.tolist())
+        width, views = form.width, self._views[name]
+        ends = zip(shards, (first * width).tolist(), (last * width).tolist(), strict=True)
+        data = bytearray().join([views[shard][start:stop] for shard, start, stop in ends])
+        if len(data) != int((last - first).sum()) * width:
+            raise damage(self.folder, f"{name}: a graph leaves its shard")
+        array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
+        return array if name in _AS_STORED else array.astype(form.kind, copy=False)
+
+    def expect(self, shard: int, first: int, last: int) -> None:
+        """Tells the system that graphs ``first`` to before ``last`` of a shard will soon be asked for.
+
+        Left alone, a page that is not there comes with as many of its neighbours as the system is set to read ahead,
+        often megabytes; told, it reads what is needed and nothing else.
+        """
+        place, length = self._first_place[shard] + first, self._first_place[-1]
+        size, count = self._offsets_size, 4 * (last - first + 1)
+        _will_need(self.folder / OFFSETS, [(size - 4 * (back - place), count) for back in (2 * length, length)])
+        nodes, edges = ((int(each[place]), int(each[place + last - first])) for each in self.offsets)
+        entries, _, start = self._headers[shard]
+        ranges = []
+        for names, (begin, end) in ((NODE_ROWS, nodes), (EDGE_ROWS, edges)):
+            for entry in (entries[name] for name in names if name in entries):
+                array, behind = entry["data_offsets"]
+                width = (behind - array) // max(1, entry["shape"][0])
+                ranges.append((start + array + begin * width, (end - begin) * width))
+        _will_need(self.folder / self.index.shards[shard].file, ranges)
+
+    def _mixed_rows(self, name: str, shards: list[int], first: list[int], last: list[int]) -> NDArray[Any]:
+        """The same where shards keep the array in different types, or where it is text."""
+        parts = []
+        for shard, start, stop in zip(shards, first, last, strict=True):
+            form = self._form_of(name, shard)
+            if form is None:
+                if stop > start:
+                    raise damage(self.folder, f"{name}: {self.index.shards[shard].file} has none")
+                continue
+            data = self._views[name][shard][start * form.width : stop * form.width]
+            if len(data) != (stop - start) * form.width:
+                raise damage(self.folder, f"{name}: a graph leaves its shard")
+            array = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
+            parts.append(array if name in _AS_STORED else self._in_memory(name, array, form.kind))
+        _, shape, kind = self._forms[name][0]
+        shape = shape[:-1] if kind.kind == "U" else shape
+        return np.concatenate([np.zeros((0, *shape), parts[0].dtype if parts else kind), *parts])
+
+    def _in_memory(self, name: str, array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+        try:
+            return from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
+        except ValueError as error:
+            raise damage(self.folder, f"{name}: {shortly(error)}") from error
+
+    def _checked_header(self, told: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
+        """The descriptions of a shard's arrays, their types in memory, and where the first of them begins."""
+        path = self.folder / told.file
+        if not path.is_file():
+            raise UserError(f"{path}: is not there. Copy it again, or pack the graphs again.")
+        metadata, entries = read_header(path)
+        size = path.stat().st_size
+        if size != told.bytes or metadata.get("checksum") != told.checksum:
+            raise UserError(f"{path}: is not the shard that {INDEX} tells of. Copy or pack it again.")
+        with believed(f"{path}: is damaged", "Copy or pack it again."):
+            lengths = {"first_node": told.graphs, "first_edge": told.graphs}
+            lengths |= dict.fromkeys(NODE_ROWS, told.nodes) | dict.fromkeys(EDGE_ROWS, told.edges)
+            types = json.loads(metadata["about"])["types"]
+            for name, entry in entries.items():
+                if name in lengths and (entry["shape"][0] != lengths[name] or 0 in entry["shape"][1:]):
+                    raise ValueError(f"{name} has another length")
+            if not {"first_node", "first_edge", "source", "degrees"} <= entries.keys():
+                raise ValueError("an array is not there")
+            whole = ("U8", "U16", "U32")
+            if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
+                raise ValueError("node numbers are not whole")
+        last = max(entry["data_offsets"][1] for entry in entries.values())
+        return entries, types, size - last
+
+    def _checked_offsets(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        path, length = self.folder / OFFSETS, self._first_place[-1]
+        try:
+            size = self._offsets_size = path.stat().st_size
+        except OSError as error:
+            raise UserError(f"{path}: is not there. Copy it again, or pack the graphs again.") from error
+        if size < 8 * length:
+            raise UserError(f"{path}: is cut short. Copy it again, or pack the graphs again.")
+        both = np.frombuffer(_mapping(path, size)[size - 8 * length :], "<u4")
+        return both[:length], both[length:]
+
+    def _map(self, number: int) -> None:
+        told = self.index.shards[number]
+        entries, _, start = self._headers[number]
+        whole = _mapping(self.folder / told.file, told.bytes)
+        for name in self._views.keys() & entries.keys():
+            first, last = entries[name]["data_offsets"]
+            self._views[name][number] = whole[start + first : start + last]
+        self._mapped.add(number)
+
+    def _form_of(self, name: str, shard: int) -> _Form | None:
+        """Of the array in a shard; None where it has none."""
+        entries, types, _ = self._headers[shard]
+        if name not in entries:
+            return None
+        entry = entries[name]
+        try:
+            dtype = np.dtype(TYPES[entry["dtype"]])
+            return _Form(dtype, tuple(entry["shape"][1:]), type_in_memory(types.get(name, dtype.str)))
+        except (TypeError, ValueError) as error:
+            raise damage(self.folder, f"{name}: {shortly(error)}") from error
+
+    def _forms_of(self, name: str) -> list[_Form]:
+        forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
+        sizes = [self._headers[number][0].get(name, {"shape": [0]})["shape"][0] for number in range(len(forms))]
+        # The type of nothing does not matter, unless there is nothing in any shard.
+        found = list(dict.fromkeys(form for form, size in zip(forms, sizes, strict=True) if form is not None and size))
+        found = found or [form for form in forms if form is not None][:1]
+        is_missing = len(found) and name != "edge_attr" and None in forms
+        axes = {"degrees": 1, "source": 1}.get(name, 2)
+        wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
+        if is_missing or wrong or len({shape for _, shape, kind in found if kind.kind != "U"}) > 1:
+            raise damage(self.folder, f"{name}: shards differ in it")
+        return found
+
+
+def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
+    """Asks for bytes of a file, given as places and sizes, to be read ahead; only a hint, so nothing is told."""
+    with suppress(OSError, OverflowError, AttributeError):  # the last on systems that take no hints
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            for place, size in ranges:
+                os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(handle)
+
+
+def _mapping(path: Path, size: int) -> memoryview:
+    """The bytes of a file, mapped and not read; torch, unlike Python, keeps no handle open for each."""
+    import torch
+
+    try:
+        storage = torch.UntypedStorage.from_file(str(path), False, size)
+    except (RuntimeError, OSError) as error:
+        raise UserError(f"{path}: cannot be mapped ({shortly(error)}).") from error
+    mapped: NDArray[np.uint8] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()  # type: ignore[arg-type]
+    return mapped.data

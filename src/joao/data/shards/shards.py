@@ -1,0 +1,220 @@
+"""Graphs in a folder of shards, read as they are needed: a data set larger than memory.
+
+======================= ===============================================================================================
+``index.json``          name, shards with their counts and checksums, and what is known of all graphs (:class:`Facts`)
+``shard-00000...``      some graphs each, a file of :mod:`joao.data.formats.packed`, by degrees
+``offsets.safetensors`` ``first_node``, ``first_edge``: of each shard, the offsets of its graphs, one more than graphs
+``failures.csv``        the rows that gave no graph, where there are any
+======================= ===============================================================================================
+
+Shards and offsets are mapped into memory, not read: what is touched is in the page cache of the operating system, which
+lets it go when others need the room. Opening looks at the index, the size of every file and the header of every shard.
+Taking graphs checks that what comes is inside its file and its graph. :meth:`Shards.check` reads everything.
+A file must not be cut while it is mapped: that ends the process, whoever maps it.
+
+
+The graphs of a store of shards, as batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.errors import UserError
+from joao.data.dataset import Dataset, as_bytes, offsets_of
+from joao.data.formats.packed import read_packed
+from joao.data.joining import joined
+from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, damage
+from joao.data.shards.rows import EDGE_ROWS, NODE_ROWS, MappedRows
+from joao.data.validation import check_molecules
+
+
+@final
+class Shards:
+    """The graphs of a store.
+
+    Attributes:
+        folder: of the store.
+        name: how messages and records call the graphs.
+        facts: what is known of all of them.
+        notices: what was changed on packing that their owner should know.
+        kind, featuriser: as :class:`Dataset` has them.
+        fingerprint: a hash of the fingerprints of the shards; of a single one, its own.
+
+    >>> import joao, networkx, tempfile
+    >>> from joao.data.shards.writer import ShardWriter
+    >>> with tempfile.TemporaryDirectory() as folder:  # or on the command line: joao pack DATA --out FOLDER
+    ...     writer = ShardWriter(Path(folder), "paths", "made by hand")
+    ...     for size in (2, 3, 4):
+    ...         writer.add(joao.read([networkx.path_graph(size)]), source=0, rows=1)
+    ...     _ = writer.finish()
+    ...     shards = joao.read(folder)
+    ...     shards, shards[1]
+    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graphs, 3 nodes, 2 edges))
+    """
+
+    def __init__(self, folder: Path) -> None:
+        index = Index.read(folder)
+        if not index.complete:
+            raise UserError(f"{folder}: is not complete. Give the same 'joao pack' again: it goes on where it was.")
+        if index.facts is None:
+            raise UserError(f"{folder / INDEX}: is damaged (no graphs). Pack the graphs again.")
+        self.folder, self.index, self.facts = folder, index, index.facts
+        self.name, self.notices = index.name, index.notices
+        self.kind, self.featuriser = index.facts.kind, index.facts.featuriser
+        own = [each.fingerprint for each in index.shards]
+        self.fingerprint = own[0] if len(own) == 1 else hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]
+        self._first_graph = np.array(list(accumulate((each.graphs for each in index.shards), initial=0)))
+        self._rows = MappedRows(folder, index)
+
+    def __reduce__(self) -> tuple[type[Shards], tuple[Path]]:
+        """Another process opens the same store."""
+        return Shards, (self.folder.absolute(),)
+
+    def __repr__(self) -> str:
+        return f"Shards({self.name!r}, {len(self)} {self.kind} in {len(self.index.shards)} shards)"
+
+    def __len__(self) -> int:
+        return self.facts.graphs
+
+    @property
+    def num_bytes(self) -> int:
+        """Of shards and offsets."""
+        return sum(each.bytes for each in self.index.shards) + (self.folder / OFFSETS).stat().st_size
+
+    def __getitem__(self, which: Any) -> Dataset:
+        """The graphs that a number, a slice or a list of numbers picks, without labels and names."""
+        if isinstance(which, slice):
+            return self.graphs(np.arange(*which.indices(len(self))))
+        numbers = np.atleast_1d(np.asarray(which, dtype=np.int64))
+        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
+            raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
+        return self.graphs(numbers % len(self))
+
+    def sizes(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``(g,)`` nodes, and ``(g,)`` directed edges, of the graphs ``numbers``."""
+        place = numbers + self._shard_of(numbers)
+        nodes, edges = ((each[place + 1].astype(np.int64) - each[place]) for each in self._rows.offsets)
+        return nodes, edges
+
+    def graphs(self, numbers: NDArray[np.int64]) -> Dataset:
+        """The graphs ``numbers`` ``(g,)``, in that order and from whatever shards; labels and names stay behind."""
+        shard = self._shard_of(numbers)
+        place, shards = numbers + shard, shard.tolist()
+        bounds = [(each[place].astype(np.int64), each[place + 1].astype(np.int64)) for each in self._rows.offsets]
+        (_, nodes), (_, edges) = ((first, last - first) for first, last in bounds)
+        if len(numbers) and (nodes.min() < 1 or edges.min() < 0):
+            raise damage(self.folder, "a graph has an impossible size")
+        rows = {name: self._rows.rows(name, shards, *bounds[0]) for name in NODE_ROWS}
+        rows |= {name: self._rows.rows(name, shards, *bounds[1]) for name in EDGE_ROWS}
+        first_node, first_edge = offsets_of(nodes), offsets_of(edges)
+        degrees, source = rows["degrees"], rows["source"]
+        assert degrees is not None  # every shard has both, or it was refused
+        assert source is not None
+        degrees = degrees.astype(np.int64)
+        if (offsets_of(degrees)[first_node] != first_edge).any() or (source >= np.repeat(nodes, edges)).any():
+            raise damage(self.folder, "an edge leaves its graph")
+        inside = np.arange(len(degrees)) - np.repeat(first_node[:-1], nodes)
+        dataset = Dataset(
+            name=self.name,
+            first_node=first_node,
+            first_edge=first_edge,
+            source=source,
+            target=np.repeat(inside.astype(source.dtype), degrees),
+            node_labels=rows["node_labels"],
+            node_attributes=rows["node_attributes"],
+            edge_attr=rows["edge_attr"],
+            kind=self.kind,
+            featuriser=self.featuriser,
+        )
+        if self.kind == "molecules":
+            try:
+                check_molecules(dataset)
+            except ValueError as error:
+                raise damage(self.folder, str(error)) from error
+        vars(dataset)["degrees"] = degrees  # known already
+        return dataset
+
+    def expect(self, first: int, last: int) -> None:
+        """Has the graphs from ``first`` to before ``last`` read by the system meanwhile; only a hint."""
+        last = min(last, len(self))
+        begin, end = self._shard_of(np.array([first, last - 1])).tolist()
+        for shard in range(begin, end + 1):
+            own, behind = self._first_graph[shard : shard + 2].tolist()
+            self._rows.expect(shard, max(first, own) - own, min(last, behind) - own)
+
+    def pieces(self) -> Iterator[Dataset]:
+        """One shard after the other, read whole and checked, with labels and names; rows count from each shard's."""
+        for told in self.index.shards:
+            dataset = read_packed(self.folder / told.file)
+            if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
+                dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
+            yield replace(dataset, name=self.name)
+
+    def whole(self) -> Dataset:
+        """All graphs in memory, with labels and names, as they would have been read from the source."""
+        return _with_classes_in_order(replace(joined(list(self.pieces()), self.name), notices=self.notices))
+
+    def labels(self) -> Dataset:
+        """Everything but nodes and edges: names of graphs, classes, tasks, and rows that gave no graph."""
+        return _with_classes_in_order(joined([_without_graphs(piece) for piece in self.pieces()], self.name))
+
+    def check(self) -> None:
+        """Reads every shard, and compares it with its checksum, its graphs' form, the offsets and the index."""
+        facts: Facts | None = None
+        for number, told in enumerate(self.index.shards):
+            dataset = read_packed(self.folder / told.file)  # whose header has the index's checksum, as opening saw
+            first = self._first_graph[number] + number
+            for offsets, own in zip(self._rows.offsets, (dataset.first_node, dataset.first_edge), strict=True):
+                if (offsets[first : first + len(own)] != own).any():
+                    raise damage(self.folder, f"offsets of {told.file} are not its own")
+            if dataset.fingerprint != told.fingerprint:
+                raise damage(self.folder, f"{told.file} holds other graphs")
+            own_facts = Facts.of(dataset)
+            facts = own_facts if facts is None else facts.joined(own_facts)
+        digest = hashlib.sha256()
+        for offsets in self._rows.offsets:
+            digest.update(as_bytes(offsets))
+        if digest.hexdigest() != self.index.offsets:
+            raise damage(self.folder, "offsets are not those that were written")
+        if facts != self.facts:
+            raise damage(self.folder, "what it says of all graphs is not so")
+
+    def _shard_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self)):
+            raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
+        return np.searchsorted(self._first_graph, numbers, side="right") - 1
+
+
+def _without_graphs(dataset: Dataset) -> Dataset:
+    nothing = np.zeros(len(dataset) + 1, dtype=np.int64)
+    return replace(
+        dataset,
+        first_node=nothing,
+        first_edge=nothing,
+        source=dataset.source[:0],
+        target=dataset.target[:0],
+        node_labels=None,
+        node_attributes=None,
+        edge_attr=None,
+        smiles=(),
+    )
+
+
+def _with_classes_in_order(dataset: Dataset) -> Dataset:
+    """Classes as a reader of all graphs would have numbered them: by number where all are numbers, or by text."""
+    if dataset.classes is None:
+        return dataset
+    names = dataset.class_names
+    are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
+    keys = [int(name) for name in names] if are_numbers else list(names)
+    order = np.argsort(np.array(keys))
+    new = np.append(np.argsort(order), -1)
+    return replace(dataset, classes=new[dataset.classes], class_names=tuple(names[number] for number in order))

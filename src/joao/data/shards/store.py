@@ -1,0 +1,99 @@
+"""The graphs of a store of shards, as batches."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from joao.core.graphs import GraphBatch, Store
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.data.shards.shards import Shards
+
+# Graphs that lie together are read together: 4,096 molecules are half a megabyte.
+BLOCK = 1 << 12
+
+
+_MOST_EXPECTED = 1 << 10
+
+
+@final
+class ShardStore(Store):
+    """Batches of graphs that are taken from shards as they are needed; features are made of each batch by itself.
+
+    It has no place for labels, so none can reach pre-training.
+    """
+
+    def __init__(self, shards: Shards, features: Features, device: torch.device | str = "cpu") -> None:
+        self.shards, self.features, self._device = shards, features, torch.device(device)
+        self._expected: dict[int, None] = {}
+        self._num_features = features.columns(shards[0]).shape[1]
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @property
+    def num_features(self) -> int:
+        return self._num_features
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def block(self) -> int:
+        return BLOCK
+
+    @property
+    def num_edge_features(self) -> int:
+        return self.shards.facts.num_edge_features
+
+    def to(self, device: torch.device | str) -> ShardStore:
+        """The same graphs, whose batches are brought to another device."""
+        return ShardStore(self.shards, self.features, device)
+
+    def sizes(self, graphs: Tensor) -> Tensor:
+        nodes, edges = self.shards.sizes(graphs.cpu().numpy())
+        return torch.from_numpy(nodes + edges)
+
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        wanted = graphs.cpu().numpy()
+        self._expect(wanted)
+        dataset = self.shards.graphs(wanted)
+        nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
+        numbers = np.arange(dataset.num_nodes)
+        x = self.features.columns(dataset)
+        batch = GraphBatch(
+            x=x.float() if x.dtype == torch.uint8 else x,
+            source=torch.from_numpy(dataset.source + np.repeat(dataset.first_node[:-1], edges)),
+            target=torch.from_numpy(np.repeat(numbers, dataset.degrees)),
+            graph_of_node=torch.from_numpy(np.repeat(np.arange(len(dataset)), nodes)),
+            num_graphs=len(dataset),
+            edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr).float(),
+        )
+        if self.device.type != "cpu":
+            return batch.to(self.device)
+        known = {
+            "nodes_per_graph": nodes,
+            "first_node": dataset.first_node,
+            "first_edge": np.concatenate([[0], np.cumsum(dataset.degrees)]),
+        }
+        batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
+        return batch
+
+    def _expect(self, graphs: NDArray[np.int64]) -> None:
+        """Has the blocks of ``graphs`` read whole, unless that was done not long ago: others of them will follow."""
+        for block in {*(graphs // BLOCK).tolist()} - self._expected.keys():
+            self.shards.expect(block * BLOCK, (block + 1) * BLOCK)
+            self._expected[block] = None
+            if len(self._expected) > _MOST_EXPECTED:
+                del self._expected[next(iter(self._expected))]
+
+
+def store_of(graphs: Dataset | Shards, features: Features) -> Store:
+    """Batches of ``graphs``, in memory or in shards, with ``features`` on their nodes."""
+    return ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)

@@ -1,0 +1,300 @@
+"""From what a reader found to a data set: checked, and with edges in the one form that everything else relies on.
+
+The form that every data set has, which kernels and splits rely on: checked of files that somebody else made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from joao.core.codes import ATOMS, BOND_TYPES, BONDS, CHIRALITIES, DIRECTIONS, ELEMENTS, SYNTAX_COLUMNS
+from joao.core.errors import UserError, shown
+from joao.data.dataset import GRAPHS_AT_ONCE, Array, Dataset, offsets_of
+
+MOST_NODES = (1 << 31) - 1
+MOST_BARE_NODES = 1 << 24
+
+Edges = tuple[NDArray[np.integer], NDArray[np.integer]]  # source and target
+
+
+def make_dataset(
+    name: str,
+    nodes_per_graph: NDArray[np.integer],
+    edges: Edges,
+    *,
+    node_labels: Array | None = None,
+    node_attributes: Array | None = None,
+    edge_attr: Array | None = None,
+    graph_labels: Sequence[object] | None = None,
+    graph_names: Sequence[str] = (),
+    notices: Sequence[str] = (),
+    tell_directed: bool = True,
+) -> Dataset:
+    """Checks what a reader found and brings its edges into the one form everything else relies on.
+
+    Args:
+        name: of the data set, for messages.
+        nodes_per_graph: ``(G,)``.
+        edges: source and target, ``(e,)`` each, node numbers counted through *all* graphs. Loops and repeats
+            are dropped (the first of repeated edges keeps its attributes), missing directions are added.
+        node_labels, node_attributes: a row per node.
+        edge_attr: a row per edge as given; an added direction gets its edge's row.
+        graph_labels: one per graph; None for a graph that has none.
+        graph_names: one per graph, or none at all.
+        notices: of the reader.
+        tell_directed: whether adding directions is worth a notice (not where a format lists an edge once).
+    """
+    nodes_per_graph = np.asarray(nodes_per_graph, dtype=np.int64)
+    if len(nodes_per_graph) == 0:
+        raise UserError(f"{name}: no graphs in it.")
+    if (nodes_per_graph <= 0).any():
+        graph = int(np.argmax(nodes_per_graph <= 0))
+        raise UserError(f"{name}: graph {graph} has no nodes. Leave it out: it has nothing to embed.")
+    first_node = offsets_of(nodes_per_graph)
+    if not 0 < first_node[-1] <= MOST_NODES:
+        raise UserError(f"{name}: more than {MOST_NODES} nodes. Cut it into several sources and 'joao pack' them.")
+    for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
+        if rows is not None and len(rows) != first_node[-1]:
+            raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
+    if edge_attr is not None and len(edge_attr) != len(edges[0]):
+        raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
+    labels = None if node_labels is None else _categories(node_labels)
+    attributes = None if node_attributes is None else _finite(name, "node attribute", node_attributes)
+    attr = None if edge_attr is None else _finite(name, "edge attribute", edge_attr)
+    classes, class_names, told = _classes(name, graph_labels, len(nodes_per_graph))
+    key, chosen, added = _undirected(*_checked_edges(name, edges, first_node), int(first_node[-1]), attr is not None)
+    if added and tell_directed:
+        told.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
+    first_edge = np.searchsorted(key, first_node * first_node[-1])
+    shift = np.repeat(first_node[:-1].astype(np.int32), np.diff(first_edge))
+    return Dataset(
+        name=name,
+        first_node=first_node,
+        first_edge=first_edge.astype(np.int64),
+        source=(key % first_node[-1]).astype(np.int32) - shift,
+        target=(key // first_node[-1]).astype(np.int32) - shift,
+        node_labels=labels,
+        node_attributes=attributes,
+        edge_attr=None if attr is None else attr[chosen],
+        classes=classes,
+        class_names=class_names,
+        graph_names=tuple(graph_names),
+        notices=(*notices, *told),
+    )
+
+
+def numbered_through(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edges:
+    """Source and target of all edges, counted through all graphs, of pairs ``(e, 2)`` counted inside each graph."""
+    first = np.cumsum(sizes) - sizes
+    pairs = [np.array(each, dtype=np.int64).reshape(-1, 2) + node for each, node in zip(edges, first, strict=True)]
+    source, target = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs]).T
+    return source, target
+
+
+def check_bare_nodes(place: str, bare: Sequence[int]) -> None:
+    """Refuses files that claim, in a word, more nodes than they describe by rows or edges could fill memory with.
+
+    Args:
+        place: begins the complaint.
+        bare: of each graph, how many nodes at least have neither a row nor an edge; may be below 0.
+    """
+    if sum(number for number in bare if number > 0) > MOST_BARE_NODES:
+        graph = max(range(len(bare)), key=bare.__getitem__)
+        raise UserError(
+            f"{place}: more than {MOST_BARE_NODES} nodes that have neither a row nor an edge, {bare[graph]} of them in "
+            f"graph {graph}. Are the numbers of nodes right?"
+        )
+
+
+def plain_label(value: object) -> int | str | None:
+    """A label as a whole number or text; None where it is neither, such as 1.5 or a list.
+
+    >>> plain_label(2.0), plain_label("ring"), plain_label(1.5)
+    (2, 'ring', None)
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Integral | np.bool_):
+        return int(value) if abs(int(value)) < 2**63 else None
+    if isinstance(value, Real) and float(value).is_integer():
+        return plain_label(int(float(value)))
+    return None
+
+
+def _categories(labels: Array) -> Array:
+    """``(N, columns)`` int64 or text, so that equal labels have equal bytes."""
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    return labels.astype(np.int64 if labels.dtype.kind in "iub" else np.str_)
+
+
+def _finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        numbers = np.require(values, dtype=np.float32, requirements=["C", "W"])
+    numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+    if not np.isfinite(numbers).all():
+        row, column = np.argwhere(~np.isfinite(numbers))[0]
+        raise UserError(f"{name}: {what} {column} of row {row} is {numbers[row, column]}. Fill or remove it first.")
+    return numbers
+
+
+def _checked_edges(name: str, edges: Edges, first_node: NDArray[np.int64]) -> Edges:
+    source, target = (np.asarray(end) if len(end) else np.zeros(0, dtype=np.int64) for end in edges)
+    num_nodes = int(first_node[-1])
+    for end in (source, target):
+        if len(end) and (end.min() < 0 or end.max() >= num_nodes):
+            edge = int(np.argmax((end < 0) | (end >= num_nodes)))
+            raise UserError(f"{name}: edge {edge} points at node {end[edge]}, but nodes run from 0 to {num_nodes - 1}.")
+    graph_of_node = np.repeat(np.arange(len(first_node) - 1, dtype=np.int32), np.diff(first_node))
+    crossing = graph_of_node[source] != graph_of_node[target]
+    if crossing.any():
+        edge = int(np.argmax(crossing))
+        raise UserError(f"{name}: edge {edge} joins nodes {source[edge]} and {target[edge]}, of two different graphs.")
+    return source, target
+
+
+def _undirected(
+    source: NDArray[np.integer], target: NDArray[np.integer], num_nodes: int, wants_rows: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
+    """Both directions of every edge once, as sorted numbers ``target * num_nodes + source``.
+
+    Also the row each came from, if wanted, and how many directions were missing. Without rows nothing but
+    sorting in place is needed, which keeps a set of 25 million edges under a gigabyte.
+    """
+    given = source != target
+    key = target[given].astype(np.int64) * num_nodes + source[given]
+    rows = None
+    if wants_rows:
+        key, first = np.unique(key, return_index=True)
+        rows = np.flatnonzero(given)[first]
+    else:
+        key = _sorted_once(key)
+    reverse = (key % num_nodes) * num_nodes + key // num_nodes
+    missing = np.zeros(0, dtype=np.int64)
+    if not np.array_equal(key, np.sort(reverse)):
+        missing = np.flatnonzero(~np.isin(reverse, key, assume_unique=True))
+        key = np.concatenate([key, reverse[missing]])
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        rows = None if rows is None else np.concatenate([rows, rows[missing]])[order]
+    return key, rows, len(missing)
+
+
+def _sorted_once(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    key.sort()
+    is_first = np.ones(len(key), dtype=bool)
+    np.not_equal(key[1:], key[:-1], out=is_first[1:])
+    return key if is_first.all() else key[is_first]
+
+
+def _classes(
+    name: str, labels: Sequence[object] | None, num_graphs: int
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...], list[str]]:
+    if labels is None:
+        return None, (), []
+    if len(labels) != num_graphs:
+        raise UserError(f"{name}: {len(labels)} graph labels for {num_graphs} graphs.")
+    labelled = [graph for graph, label in enumerate(labels) if label is not None]
+    if not labelled:
+        return None, (), []
+    plain = [plain_label(labels[graph]) for graph in labelled]
+    if None in plain:
+        graph = labelled[plain.index(None)]
+        raise UserError(f"{name}: graph {graph}: label {shown(labels[graph])} is neither a whole number nor text.")
+    is_text = any(isinstance(label, str) for label in plain)
+    names = np.array([str(label) for label in plain] if is_text else plain)
+    values, numbers = np.unique(names, return_inverse=True)
+    classes = np.full(num_graphs, -1, dtype=np.int64)
+    classes[labelled] = numbers
+    missing = num_graphs - len(labelled)
+    told = [f"{name}: {missing} of {num_graphs} graphs have no label."] if missing else []
+    return classes, tuple(str(value) for value in values.tolist()), told
+
+
+# Columns of nodes and edges; encoders take any numbers in them.
+_OF_OGB = {"ogb_molecules": (len(ATOMS), len(BONDS)), "syntax_trees": (SYNTAX_COLUMNS, 1)}
+KINDS = ("graphs", "molecules", *_OF_OGB)
+# A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
+_FORMS = {
+    "source": ("edge", "iu", 1),
+    "target": ("edge", "iu", 1),
+    "node_labels": ("node", "iuU", 2),
+    "node_attributes": ("node", "f", 2),
+    "edge_attr": ("edge", "fu", 2),
+    "classes": ("graph", "i", 1),
+    "targets": ("graph", "f", 2),
+    "row_of_graph": ("graph", "i", 1),
+    "groups": ("graph", "i", 1),
+}
+
+
+def check_form(dataset: Dataset) -> None:
+    """Raises ValueError where ``dataset`` is not what a reader gives."""
+    lists = (dataset.class_names, dataset.target_names, dataset.notices)
+    texts = (dataset.name, dataset.featuriser, *chain(*lists))
+    is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
+    if dataset.kind not in KINDS or not is_text:
+        raise ValueError("its kind or a name is not one")
+    lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
+    for name, (of, kinds, num_axes) in _FORMS.items():
+        array = getattr(dataset, name)
+        if array is None:
+            continue
+        is_known = array.dtype.isnative and array.dtype.kind in kinds and array.dtype not in (np.float16, np.float64)
+        if not is_known or array.ndim != num_axes or len(array) != lengths[of]:
+            raise ValueError(f"{name}: not of the form it should have")
+    if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
+        raise ValueError("as many names or SMILES as graphs it should have")
+    _check_edges(dataset)
+    if dataset.kind == "molecules":
+        check_molecules(dataset)
+    elif dataset.kind in _OF_OGB:
+        columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
+        if columns != _OF_OGB[dataset.kind]:
+            raise ValueError("its nodes or edges have other columns than their kind has")
+    classes, num_classes = dataset.classes, len(dataset.class_names)
+    if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
+        raise ValueError("a class has no name")
+    if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
+        raise ValueError("as many names as tasks it should have")
+    _check_rows(dataset)
+
+
+def _check_edges(dataset: Dataset) -> None:
+    """Both ends are inside their graph and differ; sorted by target and then by source, no edge twice."""
+    for first in range(0, len(dataset), GRAPHS_AT_ONCE):  # so that no further list of all edges is made
+        nodes, edges = (
+            offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (dataset.first_node, dataset.first_edge)
+        )
+        source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
+        size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))
+        if any((ends >= size).any() or (ends < 0).any() for ends in (source, target)):
+            raise ValueError("an edge leaves its graph")
+        if (source == target).any():
+            raise ValueError("an edge is a loop")
+        is_behind = (target[1:] > target[:-1]) | ((target[1:] == target[:-1]) & (source[1:] > source[:-1]))
+        starts = edges[1:-1] - edges[0]
+        is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # edges of two graphs
+        if not is_behind.all():
+            raise ValueError("its edges are not in order")
+
+
+def check_molecules(dataset: Dataset) -> None:
+    """Raises ValueError where atoms or bonds are not the numbers that they should be."""
+    bounds = (dataset.node_labels, (ELEMENTS, CHIRALITIES)), (dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+    for codes, most in bounds:
+        if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
+            raise ValueError("its atoms or bonds are not there")
+        if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(most)):
+            raise ValueError("its atoms or bonds are of no known kind")
+
+
+def _check_rows(dataset: Dataset) -> None:
+    """Every row of the source is a graph, in order, or a failure."""
+    rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
+    failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
+    if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
+        raise ValueError("its rows do not fit together")

@@ -1,0 +1,330 @@
+"""JOAO as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from joao.augmentations import Augmentation
+from joao.config.builder import OwnParts
+from joao.config.recipe import METHODS, Recipe, make_recipe
+from joao.core.errors import UserError
+from joao.core.pair_table import PairTable
+from joao.core.registry import snake_case
+from joao.data.user_input import _shards_of, graphs_of, warn_of_unknown_labels
+from joao.encoders import ENCODERS, Encoder
+from joao.objectives import Objective
+from joao.policies import POLICIES
+from joao.runs.logs import Logger
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import load_run
+from joao.training.pretrain import EpochMetrics
+
+
+class GraphEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose ``X`` is graphs, not a table."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+
+class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
+    """Learns, without labels, to turn graphs into vectors, and which augmentations to learn from.
+
+    Graphs are a list of torch-geometric ``Data``, a torch-geometric data set, a list of networkx graphs or of SMILES,
+    or anything else that :func:`joao.read` takes.
+
+    Args:
+        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``joao_strengths`` (learns
+            the augmentations' strengths, too), ``graphcl``, ``uniform``, ``infograph``, ``mvgrl``, ``gae`` (also called
+            ``edge_pred``), ``infomax``, ``context_pred`` or, for molecules, ``attr_masking``.
+        features: how node features are made, see :mod:`joao.data.features`.
+        augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
+            own, all five for contrastive methods.
+        strength: of the augmentations that are given without one.
+        strengths: several in its place, each a member of the pool: a list, or a dictionary of prior weights; None is
+            the method's own, which ``joao_strengths`` has.
+        encoder: a name, a table of name and options, or a module of one's own, which is copied; None is ``gin``, or
+            ``molecule_gin`` for molecules.
+        objective: a name, a table, or an object of one's own; None is the method's own. Methods that show views take
+            ``nt_xent``, ``jensen_shannon``, ``barlow_twins`` and ``bootstrap``.
+        policy: a name or a table; None is the method's own.
+        gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
+            ``joao``.
+        epochs: passes over all graphs.
+        batch_size: graphs in a batch; None is 128, or 256 for molecules.
+        learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
+        training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
+            ``update_every``, ``update_batches``.
+        max_degree: where the features of rule ``degree`` are capped.
+        random_state: seed of everything random; None draws one.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
+        fast: False keeps a GPU from training on padded batches, which is its default where the parts allow it.
+        loggers: of Lightning Fabric, which are told what every epoch showed.
+
+    Attributes:
+        policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
+        drawn_: the share of graphs shown under each pair over the whole training, likewise (the paper's Figure 3).
+        history_: what each epoch showed.
+        encoder_: the trained torch module.
+
+    >>> import joao
+    >>> embeddings = joao.JOAO(epochs=2).fit_transform(joao.read("MUTAG"))
+    >>> embeddings.shape
+    (188, 96)
+    """
+
+    def __init__(
+        self,
+        method: str = "joao",
+        *,
+        features: str = "auto",
+        augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
+        strength: float = 0.2,
+        strengths: Sequence[float] | Mapping[float, float] | None = None,
+        encoder: str | Mapping[str, Any] | nn.Module | None = None,
+        objective: str | Mapping[str, Any] | Objective | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        gamma: float | None = None,
+        epochs: int = 20,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        training: Mapping[str, Any] | None = None,
+        max_degree: int = 64,
+        random_state: int | None = 0,
+        device: str = "auto",
+        precision: str = "32-true",
+        fast: bool | None = None,
+        loggers: Sequence[Logger] | None = None,
+    ) -> None:
+        self.method = method
+        self.features = features
+        self.augmentations = augmentations
+        self.strength = strength
+        self.strengths = strengths
+        self.encoder = encoder
+        self.objective = objective
+        self.policy = policy
+        self.gamma = gamma
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.training = training
+        self.max_degree = max_degree
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.fast = fast
+        self.loggers = loggers
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
+        pipelines, is not looked at."""
+        dataset = _shards_of(X) or graphs_of(X).without_labels()
+        self.trained_ = pretrain(
+            self._recipe(dataset.kind),
+            dataset,
+            device=self.device,
+            precision=self.precision,
+            fast=self.fast,
+            loggers=self.loggers or (),
+            own=OwnParts(
+                augmentations=self._own_augmentations(),
+                encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
+                objective=self.objective if isinstance(self.objective, Objective) else None,
+            ),
+        )
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on.
+
+        A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning. No graphs have no rows.
+        """
+        check_is_fitted(self)
+        dataset = graphs_of(X, may_be_empty=True)
+        embeddings = np.zeros((0, self.trained_.encoder.num_dimensions), dtype=np.float32)
+        if len(dataset):
+            embeddings = self.trained_.embed(dataset).numpy()
+        warn_of_unknown_labels(dataset, self.trained_.info.features)
+        return embeddings if X is dataset else dataset.in_rows(embeddings)
+
+    @property
+    def policy_(self) -> PairTable:
+        """The learned probabilities of augmentation pairs."""
+        check_is_fitted(self)
+        return self.trained_.policy
+
+    @property
+    def drawn_(self) -> PairTable:
+        """The share of graphs shown under each pair, over the whole training."""
+        check_is_fitted(self)
+        return self.trained_.drawn
+
+    @property
+    def history_(self) -> Sequence[EpochMetrics]:
+        """What each epoch showed."""
+        check_is_fitted(self)
+        return self.trained_.metrics
+
+    @property
+    def encoder_(self) -> nn.Module:
+        """The trained torch module."""
+        check_is_fitted(self)
+        return self.trained_.encoder
+
+    def save(self, folder: str | Path) -> None:
+        """Writes a run folder that ``joao embed`` and ``joao evaluate`` take, without the picture."""
+        check_is_fitted(self)
+        self.trained_.save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
+        """A fitted transformer from a run folder; ``encoder`` is needed where the run had one of its owner's."""
+        trained = load_run(Path(folder), device=device, encoder=encoder)
+        recipe = trained.recipe
+        loaded = cls(
+            _method_of(recipe),
+            features=recipe.features,
+            # Objects of one's own are not in a run: fitting again must name them again.
+            augmentations=[f"own {name}" for name in trained.info.pool]
+            if "augmentations" in trained.info.own
+            else [part.table() for part in recipe.augmentations],
+            encoder=recipe.encoder.table() if encoder is None else encoder,
+            objective=recipe.objective.table(),
+            policy=recipe.policy.table(),
+            epochs=recipe.training.epochs,
+            batch_size=recipe.training.batch_size,
+            learning_rate=recipe.training.learning_rate,
+            training={name: getattr(recipe.training, name) for name in ("pair_per", "update_every", "update_batches")},
+            max_degree=recipe.max_degree,
+            random_state=recipe.training.seed,
+            device=device,
+            precision=trained.info.precision,
+            fast=fast_of(trained.info.fast, trained.info.machine),
+        )
+        loaded.trained_ = trained
+        return loaded
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns of the embeddings, for ``set_output``."""
+        check_is_fitted(self)
+        return np.array([f"joao{i}" for i in range(self.trained_.encoder.num_dimensions)], dtype=object)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        """In a notebook: scikit-learn's picture and, once fitted, what was learned; none where that shows text."""
+        picture = super()._repr_html_
+        return lambda: str(picture()) + self._learned_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._learned_html()
+        return bundle
+
+    def _learned_html(self) -> str:
+        """A line on the training and, where pairs were chosen, their probabilities; nothing before it is fitted."""
+        if not hasattr(self, "trained_") or not self.trained_.metrics:
+            return ""
+        info, last = self.trained_.info, self.trained_.metrics[-1]
+        what = f"{info.num_graphs:,} graphs ({html.escape(info.data)}), {last.epoch} epochs, loss {last.loss:.4g}"
+        if len(info.pool) < 2:
+            return f"<p>Pre-trained on {what}.</p>"
+        table = self.trained_.policy.over_strengths()
+        return f"<p>Pre-trained on {what}. Probabilities of augmentation pairs:</p>{table._repr_html_()}"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "trained_")
+
+    def _recipe(self, kind: str = "graphs") -> Recipe:
+        training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        training = {name: value for name, value in training.items() if value is not None}
+        seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
+        are_own = self._own_augmentations() is not None
+        if are_own and self.strengths:
+            raise UserError("JOAO: strengths are for augmentations by name; objects have theirs. Leave strengths out.")
+        given = {
+            "augmentations": None if are_own else self.augmentations,
+            "strengths": [] if are_own else self.strengths,
+            "encoder": _stand_in(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
+            "objective": None if isinstance(self.objective, Objective) else self.objective,
+        }
+        return make_recipe(
+            {
+                "method": self.method,
+                "features": self.features,
+                "strength": self.strength,
+                **{key: value for key, value in given.items() if value is not None},
+                "policy": self._policy(),
+                "max_degree": self.max_degree,
+                "training": {**(self.training or {}), **training, "seed": seed},
+            },
+            place="JOAO",
+            kind=kind,
+        )
+
+    def _policy(self) -> Any:
+        """The policy as a recipe has it, with ``gamma`` where it takes one and says none itself."""
+        method = METHODS.get(self.method, METHODS["joao"])
+        policy = self.policy if self.policy is not None else method["policy"]
+        table = {"name": policy} if isinstance(policy, str) else policy
+        if not isinstance(table, Mapping):
+            return policy
+        name = table.get("name", method["policy"])
+        takes_gamma = name in POLICIES and "gamma" in inspect.signature(POLICIES[name]).parameters
+        return {"gamma": self.gamma, **table} if takes_gamma and self.gamma is not None else table
+
+    def _own_augmentations(self) -> dict[str, Augmentation] | None:
+        """The pool by name, if its members are objects."""
+        if not any(isinstance(member, Augmentation) for member in self.augmentations or ()):
+            return None
+        pool: dict[str, Augmentation] = {}
+        for member in self.augmentations or ():
+            if not isinstance(member, Augmentation):
+                raise UserError(f"JOAO: augmentations are all names or all objects; {member!r} is not an object.")
+            name = snake_case(type(member).__name__)
+            name = name if name not in pool else repr(member)
+            if name in pool:
+                raise UserError(f"JOAO: augmentations: two members are the same: {name}.")
+            pool[name] = member
+        return pool
+
+
+def fast_of(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
+    """The parameter ``fast`` of a training, by the path it took; None for the one that its device takes by itself.
+
+    >>> fast_of(False, {"device": "cuda"}), fast_of(False, {"device": "cpu"})
+    (False, None)
+    """
+    return None if is_fast == (machine.get("device") == "cuda") else is_fast
+
+
+def _stand_in(own: nn.Module) -> str:
+    """The encoder of a recipe whose place a module of one's own takes: one that takes the same features."""
+    codes = own.codes if isinstance(own, Encoder) else None
+    return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
+
+
+def _method_of(recipe: Recipe) -> str:
+    """The method with a recipe's objective and heads and, where there is one, its policy."""
+    for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads", "policy"), ("heads",)):
+        for method, parts in METHODS.items():
+            if all(parts[family] == getattr(recipe, family).name for family in families):
+                return method
+    raise AssertionError("every kind of heads is some method's")

@@ -1,0 +1,1 @@
+"""The report page (``joao report``) and its figures."""

@@ -1,0 +1,268 @@
+"""Graphs as short texts, from which the page draws them.
+
+A number below 64 is one character of :data:`ALPHABET`; in a graph of more than 64 nodes the number of a node is two.
+
+
+What each augmentation does to a graph: the same nodes before and after, told apart by their numbers."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.augmentations import Augmentation
+from joao.config.builder import build_pool
+from joao.core.codes import SYMBOLS
+from joao.core.graphs import GraphBatch
+from joao.core.randomness import numpy_generator, torch_generator
+from joao.data.dataset import Dataset
+from joao.data.features import make_store
+from joao.report.subject import Subject
+
+ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase + "-_"
+MOST_NODES = 300
+MOST_CLASSES = 48
+_MOST_NAME = 32
+_MOST_TASKS = 8
+_OTHER = "other"
+
+
+@dataclass(frozen=True, eq=False)
+class Drawer:
+    """Makes texts of the graphs of a data set.
+
+    Attributes:
+        labels: what the codes of nodes stand for, the most frequent first; empty where nodes have no labels.
+        codes: ``(N,)`` of the nodes.
+    """
+
+    dataset: Dataset
+    labels: tuple[str, ...]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Drawer:
+        names = _node_names(dataset)
+        if names is None:
+            return cls(dataset, (), np.zeros(dataset.num_nodes, dtype=np.int64))
+        texts, first = np.unique(names, return_inverse=True)
+        by_count = [code for code, _ in Counter(first.tolist()).most_common()]
+        known = by_count[: len(ALPHABET) - 1] if len(by_count) > len(ALPHABET) else by_count
+        code_of = np.full(len(texts), len(known))
+        code_of[known] = np.arange(len(known))
+        labels = [str(texts[code])[:_MOST_NAME] for code in known]
+        return cls(dataset, tuple(labels + [_OTHER] * (len(known) < len(by_count))), code_of[first])
+
+    def edges(self, graph: int) -> list[tuple[int, int]]:
+        """The undirected edges of a graph, the smaller number first."""
+        own = slice(*self.dataset.first_edge[graph : graph + 2])
+        ends = zip(self.dataset.source[own].tolist(), self.dataset.target[own].tolist(), strict=True)
+        return [(u, v) for u, v in ends if u < v]
+
+    def text(self, graph: int) -> list[str]:
+        """Labels of nodes, ends of edges and, of a molecule, types of bonds."""
+        first, last = self.dataset.first_node[graph : graph + 2].tolist()
+        labels = "".join(ALPHABET[code] for code in self.codes[first:last]) if self.labels else ""
+        edges = self.edges(graph)
+        number = _two_characters if last - first > len(ALPHABET) else ALPHABET.__getitem__
+        parts = [labels, "".join(number(end) for edge in edges for end in edge)]
+        if self.dataset.kind == "molecules" and self.dataset.edge_attr is not None:
+            own = slice(*self.dataset.first_edge[graph : graph + 2])
+            types = self.dataset.edge_attr[own, 0][self.dataset.source[own] < self.dataset.target[own]]
+            parts.append("".join(ALPHABET[int(each)] for each in types))
+        return parts
+
+
+def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_characters: int) -> dict[str, Any]:
+    """What the page knows of the graphs on a map.
+
+    Args:
+        dataset: the graphs.
+        numbers: of these among ``total``.
+        total: of graphs, of which these may be a sample.
+        most_characters: for names and drawings; graphs beyond are not drawn, nor are those of more than
+            :data:`MOST_NODES` nodes.
+    """
+    drawer = Drawer.of(dataset)
+    names = [name[:_MOST_NAME] for name in dataset.graph_names]
+    left = most_characters - sum(len(name) + 3 for name in names)
+    drawings: list[list[str] | None] = [None] * len(dataset)
+    smiles: list[str] | None = [""] * len(dataset) if dataset.smiles else None
+    sizes = np.diff(dataset.first_node)
+    for graph in numpy_generator(0, "drawings").permutation(len(dataset)).tolist():
+        if sizes[graph] > MOST_NODES:
+            continue
+        text = drawer.text(graph)
+        own = dataset.smiles[graph] if smiles is not None else ""
+        left -= sum(len(part) + 3 for part in text) + len(own) + 3
+        if left < 0:
+            break
+        drawings[graph] = text
+        if smiles is not None:
+            smiles[graph] = own
+    return {
+        "name": dataset.name,
+        "kind": dataset.kind,
+        "total": total,
+        "numbers": None if len(dataset) == total else list(numbers),
+        "names": names or None,
+        "smiles": smiles,
+        "nodes": sizes.tolist(),
+        "edges": (np.diff(dataset.first_edge) // 2).tolist(),
+        "labels": list(drawer.labels),
+        "colourings": colourings(dataset),
+        "drawings": drawings,
+        "drawn": sum(each is not None for each in drawings),
+    }
+
+
+def colourings(dataset: Dataset) -> list[dict[str, Any]]:
+    """By what the points of a map can be coloured: classes or, of tables, tasks.
+
+    Each has a ``name`` and either ``classes``, their names, with ``codes`` (-1 is none), or ``values`` (None is none).
+    """
+    if dataset.classes is not None:
+        names = [str(name) for name in dataset.class_names]
+        codes = dataset.classes
+        if len(names) > MOST_CLASSES:
+            names, codes = [*names[: MOST_CLASSES - 1], _OTHER], np.minimum(codes, MOST_CLASSES - 1)
+        return [{"name": "class", "classes": names, "codes": codes.tolist()}]
+    found: list[dict[str, Any]] = []
+    for name, column in zip(dataset.target_names[:_MOST_TASKS], _columns(dataset.targets), strict=False):
+        known = column[~np.isnan(column)]
+        if np.isin(known, (0, 1)).all():
+            codes = np.where(np.isnan(column), -1, np.nan_to_num(column)).astype(np.int64)
+            found.append({"name": name, "classes": ["0", "1"], "codes": codes.tolist()})
+        else:
+            values = [None if np.isnan(each) else float(f"{each:.4g}") for each in column]
+            found.append({"name": name, "values": values})
+    return found
+
+
+def _columns(targets: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    return np.zeros((0, 0), dtype=np.float32) if targets is None else targets.T
+
+
+def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
+    if dataset.node_labels is None:
+        return None
+    first = dataset.node_labels[:, 0]
+    if dataset.kind == "molecules":
+        return np.array(SYMBOLS)[first.astype(np.int64)]
+    return first.astype(np.str_)
+
+
+def _two_characters(number: int) -> str:
+    return ALPHABET[number // len(ALPHABET)] + ALPHABET[number % len(ALPHABET)]
+
+
+MOST_EXAMPLES = 4
+DRAWS = 3
+_FIT_TO_SEE = 40
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a graph differs from what it was.
+
+    Attributes:
+        lost: nodes that left.
+        masked: nodes with other features.
+        cut: edges that left, among nodes that stayed.
+        added: edges that came.
+    """
+
+    lost: tuple[int, ...]
+    masked: tuple[int, ...]
+    cut: tuple[tuple[int, int], ...]
+    added: tuple[tuple[int, int], ...]
+
+
+def change(graph: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> Change:
+    """What ``augmentation`` does to the one graph of a batch.
+
+    Two further columns of ``x`` number the nodes and mark the first. Where none has left, the order tells which is
+    which, and a row that is not what it was has been masked: noise, the mean and a token all change the mark.
+    """
+    number = torch.arange(graph.num_nodes, dtype=graph.x.dtype)[:, None]
+    before = replace(graph, x=torch.cat([graph.x, number, (number == 0).to(graph.x.dtype)], dim=1))
+    after = augmentation(before, generator)
+    stayed = after.num_nodes == graph.num_nodes
+    kept = list(range(graph.num_nodes)) if stayed else after.x[:, -2].round().long().tolist()
+    masked = (after.x != before.x).any(dim=1).nonzero().flatten().tolist() if stayed else []
+    old = _edges(graph, list(range(graph.num_nodes)))
+    new = _edges(after, kept)
+    here = set(kept)
+    return Change(
+        lost=tuple(node for node in range(graph.num_nodes) if node not in here),
+        masked=tuple(masked),
+        cut=tuple(sorted(edge for edge in old - new if here.issuperset(edge))),
+        added=tuple(sorted(new - old)),
+    )
+
+
+def _edges(batch: GraphBatch, number: list[int]) -> set[tuple[int, int]]:
+    ends = zip(batch.source.tolist(), batch.target.tolist(), strict=True)
+    pairs = ((number[u], number[v]) for u, v in ends)
+    return {(min(pair), max(pair)) for pair in pairs}
+
+
+def examples(subject: Subject) -> list[dict[str, Any]]:
+    """Some graphs of a run, each with what every augmentation of the pool makes of it, in several draws.
+
+    None where the augmentations are their owner's, or the pool shows graphs as they are.
+    """
+    if subject.dataset is None or "augmentations" in subject.run.info.own or subject.run.info.pool == ("identity",):
+        return []
+    pool = build_pool(subject.run.recipe)
+    drawer = Drawer.of(subject.dataset)
+    found = []
+    for graph in chosen(subject.dataset):
+        store = make_store(subject.dataset.subset(np.array([graph])), subject.run.info.features)
+        batch = store.batch(torch.arange(1))
+        found.append(
+            {
+                "graph": graph,
+                "number": int(subject.numbers[graph]),
+                "nodes": batch.num_nodes,
+                "drawing": drawer.text(graph),
+                "members": _members(batch, pool, graph),
+            }
+        )
+    return found
+
+
+def _members(batch: GraphBatch, pool: Mapping[str, Augmentation], graph: int) -> list[dict[str, Any]]:
+    members = []
+    for name, augmentation in pool.items():
+        generator = torch_generator(graph, f"report {name}")
+        draws = [change(batch, augmentation, generator) for _ in range(DRAWS)]
+        members.append({"name": name, "draws": [vars(draw) for draw in draws]})
+    return members
+
+
+def chosen(dataset: Dataset) -> list[int]:
+    """Graphs to draw large: of each of the first classes the one nearest to its median size, of those fit to see."""
+    sizes = np.diff(dataset.first_node)
+    fit = (sizes >= 4) & (sizes <= _FIT_TO_SEE) & (np.diff(dataset.first_edge) > 0)
+    if not fit.any():
+        fit = sizes <= MOST_NODES
+    classes: NDArray[np.int64] = np.zeros(len(dataset), dtype=np.int64)
+    if dataset.classes is not None:
+        classes = np.asarray(dataset.classes)
+    found = []
+    for each in np.unique(classes[fit]).tolist()[:MOST_EXAMPLES]:
+        own = np.flatnonzero(fit & (classes == each))
+        found.append(int(own[np.abs(sizes[own] - np.median(sizes[own])).argmin()]))
+    if len(found) == 1 and fit.sum() > 2:  # of one class, or of none: a smaller one and a larger one beside it
+        own = np.flatnonzero(fit)
+        by_size = own[np.argsort(sizes[own], kind="stable")]
+        found += [int(by_size[len(by_size) // 10]), int(by_size[-1 - len(by_size) // 10])]
+    return list(dict.fromkeys(found))

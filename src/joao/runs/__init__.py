@@ -1,0 +1,1 @@
+"""Run folders: pre-training and fine-tuning into a folder, loading, scoring, logs and model cards."""

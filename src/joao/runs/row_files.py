@@ -1,0 +1,151 @@
+"""What files of embeddings and of predictions share: a row for each row of the source.
+
+Embeddings as files.
+
+Predictions as files: of the class of each graph, or of several tasks.
+
+Rows that gave no graph, as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.data.dataset import Dataset
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def rows_of_source(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """A line for each row of the source, in its order: the graph's name or else the row's number, and its ``cells``.
+
+    A row that gave no graph keeps its name or number, and its cells are empty.
+
+    Args:
+        dataset: whole, as it was read.
+        cells: of each graph, equally many; taken when their line is.
+    """
+    failures = {failure.row: failure.name for failure in dataset.failures}
+    names, remaining = iter(dataset.graph_names), iter(cells)
+    first = next(remaining, ())
+    remaining = chain([first], remaining)
+    for row in range(len(dataset) + len(failures)):
+        name = (failures[row] if row in failures else next(names)) if dataset.graph_names else str(row)
+        yield [name, *([""] * len(first) if row in failures else next(remaining))]
+
+
+def npz_of(arrays: Arrays, dataset: Dataset) -> bytes:
+    """The arrays and, where the data has them, ``graph_names`` and ``row``, the rows of the source that gave graphs."""
+    if dataset.graph_names:
+        arrays["graph_names"] = np.array(dataset.row_names)
+    if dataset.failures and dataset.row_of_graph is not None:
+        arrays["row"] = dataset.row_of_graph
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def csv_of(lines: Iterable[Iterable[object]]) -> str:
+    """Lines of a table."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+_ROWS_AT_ONCE = 1024
+
+
+def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
+    """``embeddings`` ``(G, d)``; where the data has them, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``.
+
+    Where rows of the source gave no graph, ``embeddings`` and ``graph_names`` have a row for each row of the source,
+    NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
+    """
+    arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
+    if dataset.classes is not None:
+        arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
+    return npz_of(arrays, dataset)
+
+
+def embeddings_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
+    """A header, then a line for each row of the source: name or number, class where it has one, embedding or blanks.
+
+    In pieces: as text, all of it may be ten times as large as in numbers.
+    """
+    own = [] if dataset.classes is None else ["class"]
+    header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
+    lines = chain([header], rows_of_source(dataset, _cells(embeddings, dataset)))
+    while piece := list(islice(lines, _ROWS_AT_ONCE)):
+        yield csv_of(piece).encode()
+
+
+def _cells(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[list[str]]:
+    labels = None if dataset.classes is None else dataset.labels
+    for first in range(0, len(embeddings), _ROWS_AT_ONCE):
+        for number, row in enumerate(embeddings[first : first + _ROWS_AT_ONCE].tolist(), first):
+            own = [] if labels is None else [str(labels[number])]
+            yield [*own, *(f"{value:.9g}" for value in row)]
+
+
+Predicted = NDArray[np.float32]
+
+
+def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> bytes:
+    """``predicted`` ``(G,)`` names of classes, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``, its columns.
+
+    Where the data has them, also ``labels`` ``(G,)``, the names of their own classes, and ``graph_names``. Rows are as
+    those of :func:`tasks_as_npz`.
+    """
+    names = np.array(class_names)
+    rows = dataset.in_rows(probabilities)
+    arrays: Arrays = {
+        "predicted": np.where(np.isnan(rows[:, 0]), "", names[rows.argmax(axis=1)]),
+        "probabilities": rows,
+        "class_names": names,
+    }
+    if dataset.classes is not None:
+        arrays["labels"] = dataset.labels
+    return npz_of(arrays, dataset)
+
+
+def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> str:
+    """A header, then a line a graph: name or number, class where it has one, predicted class, all probabilities."""
+    own = [] if dataset.classes is None else ["class"]
+    labels = [[label] if own else [] for label in dataset.labels.tolist()]
+    cells = [
+        [*label, class_names[row.argmax()], *_numbers(row)] for label, row in zip(labels, probabilities, strict=True)
+    ]
+    return _csv([*own, "predicted", *(f"p_{name}" for name in class_names)], cells, dataset)
+
+
+def tasks_as_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> bytes:
+    """``predicted`` ``(G, T)`` and ``columns`` ``(T,)``, their names.
+
+    Where the data has them, also ``graph_names`` ``(G,)``. Where rows of the source gave no graph, both have a row for
+    each row of the source, NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
+    """
+    return npz_of({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
+
+
+def tasks_as_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
+    """A header, then a line for each row of the source: name or number, and what is predicted for each task."""
+    return _csv(columns, [_numbers(row) for row in predicted], dataset)
+
+
+def _csv(columns: Sequence[str], cells: Sequence[Sequence[str]], dataset: Dataset) -> str:
+    return csv_of([["graph", *columns], *rows_of_source(dataset, cells)])
+
+
+def _numbers(row: Predicted) -> list[str]:
+    return [f"{value:.9g}" for value in row]
+
+
+def failures_csv(dataset: Dataset) -> str:
+    """A header, then a line a failure: line of the file (or row, where there is no file), name, SMILES and reason."""
+    header = ["line" if any(each.line for each in dataset.failures) else "row", "name", "smiles", "reason"]
+    return csv_of([header, *([each.line or each.row, each.name, each.text, each.reason] for each in dataset.failures)])

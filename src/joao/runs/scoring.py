@@ -1,0 +1,137 @@
+"""Scores a trained encoder beside what it must beat, and writes down everything needed to do it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.baselines import Histogram
+from joao.core.errors import UserError
+from joao.core.provenance import command, machine, versions
+from joao.data.dataset import Dataset
+from joao.data.refinement import twins
+from joao.evaluation.embeddings import Scores, evaluate_embeddings, shuffled
+from joao.evaluation.statistics import chance_level
+from joao.runs.trained import Trained, initial
+from joao.training.device import pick_device
+
+REFERENCES = ("histogram", "untrained_initial", "untrained")
+TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
+OnFold = Callable[[int, float], None]
+
+
+def classes_of(dataset: Dataset) -> NDArray[np.int64]:
+    """The classes, which a score needs."""
+    if dataset.classes is None and dataset.targets is not None:
+        raise UserError(
+            f"{dataset.name}: has tasks, not classes. Tasks of tables are scored by 'joao finetune --frozen', on "
+            "molecules that it holds out."
+        )
+    if dataset.classes is None:
+        raise UserError(f"{dataset.name}: has no graph labels, so nothing can be scored. 'joao embed' needs none.")
+    missing = int((dataset.classes < 0).sum())
+    if missing:
+        raise UserError(
+            f"{dataset.name}: {missing} of {len(dataset)} graphs have no label; a score needs all. 'joao finetune' "
+            "learns from some."
+        )
+    return dataset.classes
+
+
+def check_trained(trained: Trained) -> None:
+    """Refuses an encoder that has no untrained counterpart, or has learned from labels."""
+    if "encoder" in trained.info.own:
+        raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
+    if trained.info.finetuned_on:
+        raise UserError(
+            "evaluate: scores what was learned without labels, and this encoder was fine-tuned with some. Score the "
+            "run it came from; 'joao predict' uses this one."
+        )
+
+
+def evaluate(
+    trained: Trained,
+    dataset: Dataset,
+    *,
+    partitions: Sequence[int] = range(5),
+    num_folds: int = 10,
+    standardise: bool = True,
+    shuffle_labels: bool = False,
+    twins_together: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    on_fold: OnFold | None = None,
+) -> dict[str, Any]:
+    """The record of one encoder and of the baselines, the same encoder untrained among them, all on the same folds.
+
+    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times.
+    """
+    check_trained(trained)
+    classes = classes_of(dataset)
+    if shuffle_labels:
+        classes = shuffled(classes, seed=0)
+    groups = twins(dataset) if twins_together else None
+    started = time.perf_counter()
+    recipe, features = trained.recipe, trained.info.features
+    vectors = {
+        "histogram": Histogram().fit_transform(dataset),
+        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device=device).embed(dataset).numpy(),
+        "untrained": initial(recipe, dataset, features, device=device).embed(dataset).numpy(),
+        "run": trained.embed(dataset).numpy(),
+    }
+    scores: dict[str, Scores] = {}
+    for place, (name, embeddings) in enumerate(vectors.items()):
+        scores[name] = evaluate_embeddings(
+            embeddings,
+            classes,
+            class_names=dataset.class_names,
+            partitions=partitions,
+            num_folds=num_folds,
+            standardise=standardise,
+            groups=groups,
+            jobs=jobs,
+            device=pick_device(device).type,
+            on_fold=_counting_on(on_fold, place * len(partitions) * num_folds),
+        )
+    same_graphs = trained.info.fingerprint == dataset.fingerprint
+    return {
+        "protocol": {
+            "name": "unsupervised",
+            "encoders": 1,
+            "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
+            "labels": "shuffled" if shuffle_labels else "true",
+            **({} if groups is None else {"folds": TWINS_TOGETHER}),
+        },
+        "data": describe_data(dataset),
+        "chance": chance_level(classes),
+        **{name: each.to_json() for name, each in scores.items()},
+        **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},
+        "features": features.rule,
+        "recipe": recipe.table(),
+        "seconds": time.perf_counter() - started,
+        **origin(device),
+    }
+
+
+def _counting_on(on_fold: OnFold | None, before: int) -> OnFold | None:
+    return None if on_fold is None else lambda fold, accuracy: on_fold(before + fold, accuracy)
+
+
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """What a record says of its data."""
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "graphs": len(dataset),
+        "classes": len(dataset.class_names),
+    }
+
+
+def origin(device: str) -> dict[str, Any]:
+    """What a record says of its making."""
+    return {"command": command(), "versions": versions(), "machine": machine(pick_device(device))}

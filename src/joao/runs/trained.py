@@ -1,0 +1,239 @@
+"""A trained encoder, or one that is not, ready to embed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from joao.config.builder import build_encoder, check_input
+from joao.config.recipe import Recipe
+from joao.core.errors import UserError, nearest, shortly
+from joao.core.files import write_json
+from joao.core.graphs import GraphStore, Store
+from joao.core.pair_table import PairTable
+from joao.core.provenance import command, machine, versions
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.data.molecules.featurise import FEATURISER
+from joao.data.shards.shards import Shards
+from joao.encoders import Encoder
+from joao.runs.folder import Run, RunInfo
+from joao.training.device import pick_device, steady_threads
+from joao.training.model import calibrate_by_recipe, embed
+from joao.training.pretrain import EpochMetrics
+
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+
+
+def shipped_names() -> list[str]:
+    """Their names."""
+    return sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
+
+
+def shipped(name: str) -> Path:
+    """The file of the one called ``name``."""
+    known = shipped_names()
+    if name not in known:
+        cure = nearest(name, known) if known else "None comes with this version; make one with 'joao export'."
+        raise UserError(f"unknown pre-trained model '{name}'. {cure}")
+    return PRETRAINED / f"{name}.safetensors"
+
+
+def model_path(model: str | Path) -> Path:
+    """The folder or file that ``model`` is or, where there is none, the model of the package that it names."""
+    path = Path(model)
+    return shipped(str(model)) if not path.exists() and str(model) in shipped_names() else path
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A pre-trained encoder with what is needed to use it, and to know how it came about.
+
+    >>> import joao
+    >>> trained = joao.JOAO(epochs=2, device="cpu").fit("MUTAG").trained_
+    >>> int(trained.counts.sum())  # 188 graphs, shown twice
+    376
+    >>> trained.recipe.policy.name, len(trained.metrics)
+    ('min_max', 2)
+    """
+
+    recipe: Recipe
+    info: RunInfo
+    encoder: Encoder
+    weights: Mapping[str, Tensor] = field(repr=False)
+    metrics: Sequence[EpochMetrics] = field(repr=False)
+
+    @property
+    def policy(self) -> PairTable:
+        """The probabilities of augmentation pairs at the end."""
+        return PairTable.of(self.info.pool, self._epochs()[-1].probabilities)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """``(K, K)`` how many graphs were shown under each pair in the whole training, first epoch included."""
+        counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self._epochs()], axis=0)
+        return counts
+
+    @property
+    def drawn(self) -> PairTable:
+        """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
+        return PairTable.of(self.info.pool, self.counts / self.counts.sum())
+
+    def _epochs(self) -> Sequence[EpochMetrics]:
+        if not self.metrics:
+            raise UserError("the encoder was not pre-trained, so no augmentations were drawn or chosen.")
+        return self.metrics
+
+    def store(self, dataset: Dataset) -> GraphStore:
+        """Any graphs with the same kind of features, as the encoder takes them."""
+        store = make_store(dataset, self.info.features)
+        if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
+            store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
+        if self.encoder.uses_edge_attr and store.num_edge_features != self.info.num_edge_features:
+            raise UserError(
+                f"{dataset.name}: {store.num_edge_features} columns of edge attributes; the encoder was trained with "
+                f"{self.info.num_edge_features}."
+            )
+        return store
+
+    @steady_threads()
+    def embed(self, dataset: Dataset | Shards) -> Tensor:
+        """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
+        if isinstance(dataset, Shards):
+            return torch.cat([self.embed(piece) for piece in dataset.pieces()])
+        store = self.store(dataset)
+        device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
+        embeddings = embed(self.encoder, store.to(device))
+        if not bool(embeddings.isfinite().all()):
+            bad = int((~embeddings.isfinite().all(dim=1)).nonzero()[0])
+            raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")
+        return embeddings
+
+    def save(self, folder: Path, beside: Mapping[str, Any] | None = None) -> Run:
+        """Writes a run folder, with further values ``beside`` as JSON, by the names of their files."""
+        run = Run.create(folder, self.recipe, self.info)
+        for metrics in self.metrics:
+            run.append(metrics)
+        for name, value in (beside or {}).items():
+            write_json(folder / name, value)
+        return run.finish(self.weights)
+
+
+def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Trained:
+    """A finished run, from its folder or the file it was exported to, ready to embed graphs.
+
+    ``encoder`` is needed where the run had one of its owner's.
+
+    >>> import joao, tempfile
+    >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/run")
+    ...     trained = load_run(Path(folder, "run"), device="cpu")
+    >>> bool((trained.embed(joao.read("MUTAG")).numpy() == model.transform("MUTAG")).all())
+    True
+    """
+    run = Run.open(folder)
+    weights = run.weights()
+    if "encoder" in run.info.own and encoder is None:
+        raise UserError(
+            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
+            "JOAOClassifier.load likewise."
+        )
+    if encoder is None:
+        _check_size(run, weights)
+    built = build_encoder(run.recipe, _example_store(run.info), encoder)
+    encoder_weights = {
+        name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
+    }
+    set_weights(built, encoder_weights, folder)
+    built.to(pick_device(device)).eval()
+    return Trained(run.recipe, run.info, built, weights, run.metrics())
+
+
+@steady_threads()
+def initial(
+    recipe: Recipe,
+    dataset: Dataset,
+    features: Features | None = None,
+    *,
+    calibrated: bool = True,
+    device: str = "auto",
+) -> Trained:
+    """The recipe's encoder with its initial weights, as if it were trained: what training must beat, and where
+    fine-tuning from scratch begins.
+
+    Args:
+        recipe: of the encoder and, where ``features`` are not given, of them.
+        dataset: the graphs.
+        features: how ``x`` is made.
+        calibrated: whether its normalisation is calibrated on the graphs, in one pass without labels, or left as
+            initialised.
+        device: ``auto``, ``cpu`` or ``cuda``.
+    """
+    features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+    store = make_store(dataset, features).to(pick_device(device))
+    encoder = build_encoder(recipe, store).to(store.device)
+    check_input(encoder, features)
+    if calibrated:
+        calibrate_by_recipe(encoder, store, recipe)
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    info = replace(run_info(dataset, features, store, store.device), pretrained=False)
+    return Trained(recipe, info, encoder.eval(), weights, ())
+
+
+def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
+    return RunInfo(
+        data=dataset.name,
+        fingerprint=dataset.fingerprint,
+        num_graphs=len(dataset),
+        pool=(),
+        num_features=store.num_features,
+        num_edge_features=store.num_edge_features,
+        features=features,
+        codes=FEATURISER if dataset.kind == "molecules" else 0,
+        featuriser=dataset.featuriser,
+        versions=versions(),
+        machine=machine(device),
+        command=command(),
+    )
+
+
+def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Gives ``module`` the weights found in ``folder``, which must fit it."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{folder}: its weights do not fit its recipe ({shortly(error)}).") from error
+
+
+def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
+    """Refuses a run whose encoder is larger than its weights, before memory is taken: files come from anywhere."""
+    try:
+        with torch.device("meta"):
+            encoder = build_encoder(run.recipe, _example_store(run.info))
+    except UserError:
+        return  # some convolutions cannot be tried out without numbers; other reasons come up again
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({shortly(error)}).") from error
+    wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
+    if wanted > found:
+        raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
+
+
+def _example_store(info: RunInfo) -> GraphStore:
+    """Two graphs of one edge, with as many columns as the run's data."""
+    return GraphStore(
+        x=torch.zeros(4, info.num_features),
+        source=torch.tensor([1, 0, 1, 0]),
+        target=torch.tensor([0, 1, 0, 1]),
+        first_node=torch.tensor([0, 2, 4]),
+        first_edge=torch.tensor([0, 2, 4]),
+        edge_attr=torch.zeros(4, info.num_edge_features) if info.num_edge_features else None,
+    )

@@ -1,0 +1,1 @@
+"""Training on padded batches, which a GPU can record once and replay."""
