@@ -3,10 +3,10 @@ from collections import Counter
 import networkx as nx
 import pytest
 import torch
+from tests.messages import refused
 
 from joao.augmentations import Subgraph
 from joao.augmentations.subgraph import growth_time, shortest_times
-from joao.errors import UserError
 from joao.kernels.first_passage import swept
 from joao.randomness import order_within_groups, random_rank
 
@@ -84,7 +84,7 @@ def test_the_share_to_keep_can_be_said_apart_from_strength(keep, kept, make_batc
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.1, float("nan")])
 def test_an_impossible_share_to_keep_is_refused(keep):
-    with pytest.raises(UserError, match=r"keep must be in \(0, 1\], got"):
+    with refused("Subgraph", "keep", keep):
         Subgraph(keep=keep)
 
 

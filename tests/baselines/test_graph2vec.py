@@ -5,13 +5,13 @@ from collections import Counter
 import networkx as nx
 import numpy as np
 import pytest
+from tests.messages import refused
 
 from joao.baselines import Graph2vec
 from joao.baselines._gensim import gensim_seed, order_of_reading
 from joao.baselines._paragraphs import LONGEST_DOCUMENT, _pieces
 from joao.data.making import make_dataset
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 
 pytest.importorskip("gensim")
 GRAPHS = random_graphs(20, mean_nodes=8, seed=6)
@@ -98,5 +98,5 @@ def test_a_large_graph_is_like_small_ones_of_its_labels():
 
 
 def test_too_rare_words_are_told():
-    with pytest.raises(UserError, match=r"synthetic: no word is in its graphs 1000 times\. Take a smaller min_count"):
+    with refused("synthetic", 1000, "min_count"):
         Graph2vec(min_count=1000).fit(GRAPHS)

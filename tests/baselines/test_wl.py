@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.messages import refused
 
 from joao.baselines import WL
 from joao.data import read
@@ -11,7 +12,6 @@ from joao.data.making import make_dataset
 from joao.data.refinement import different, places, refined_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
-from joao.errors import UserError
 from joao.evaluation.svm import normalised_gram
 
 
@@ -100,7 +100,7 @@ def test_numbers_of_labels_and_their_texts_are_the_same_label():
 
 
 def test_negative_iterations_are_an_error():
-    with pytest.raises(UserError, match="WL: iterations must not be negative, got -1"):
+    with refused("WL", "iterations", -1):
         WL(iterations=-1)
 
 

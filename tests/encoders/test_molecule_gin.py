@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.messages import refused
 
 from joao.atoms import BOND_TYPES, CHIRALITIES, ELEMENTS
 from joao.encoders import MoleculeGin
-from joao.errors import UserError
 from joao.graphs import GraphStore
 from joao.padded import stack
 from joao.padded_store import PaddedStore
@@ -119,10 +119,10 @@ def test_dropout_reaches_padded_views(make_batch, as_atoms):
 
 @pytest.mark.parametrize("options", [{"dropout": 1.0}, {"dropout": -0.1}])
 def test_an_impossible_dropout_is_refused(options):
-    with pytest.raises(UserError, match=r"dropout must be in \[0, 1\), got"):
+    with refused("MoleculeGin", "dropout", *options.values()):
         MoleculeGin(**options)
 
 
 def test_other_graphs_than_molecules_are_refused():
-    with pytest.raises(UserError, match="wants atoms and bonds with two numbers each, got 7 and 0 columns"):
+    with refused("MoleculeGin", 7, 0, "gin"):
         MoleculeGin(7, 0)

@@ -1,9 +1,9 @@
 import pytest
 import torch
+from tests.messages import refused
 from torch import nn
 
 from joao.atoms import ELEMENTS
-from joao.errors import UserError
 from joao.objectives import AttributeMasking
 
 
@@ -55,5 +55,5 @@ def test_the_usual_share_is_that_of_the_paper(make_batch, as_atoms, generator):
 
 
 def test_an_impossible_share_is_refused():
-    with pytest.raises(UserError, match=r"share must be in \[0, 1\), got 1"):
+    with refused("AttributeMasking", "share", 1.0):
         AttributeMasking(1.0)

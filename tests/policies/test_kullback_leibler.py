@@ -2,8 +2,8 @@ import math
 
 import pytest
 import torch
+from tests.messages import refused
 
-from joao.errors import UserError
 from joao.policies import KullbackLeibler
 
 
@@ -68,5 +68,5 @@ def test_a_strong_prior_holds_and_a_weak_one_does_not(generator):
 
 @pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf")])
 def test_an_impossible_gamma_is_refused(gamma):
-    with pytest.raises(UserError, match=f"gamma must be above 0, got {gamma}"):
+    with refused("kullback_leibler", "gamma", gamma, "min_max"):
         KullbackLeibler("ab", gamma)
