@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from tests.messages import refused
 
 from joao.benchmarks import svm
 from joao.benchmarks.plan import Plan
-from joao.errors import UserError
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import FoldScores
 
@@ -53,7 +53,7 @@ def test_a_difference_in_scores_or_choices_is_told(monkeypatch, other):
 
 @pytest.mark.parametrize(("num_folds", "jobs"), [(0, 2), (2, 1)])
 def test_too_few_folds_or_jobs_are_an_error(num_folds, jobs):
-    with pytest.raises(UserError, match=f"one fold or more and two jobs or more, got {num_folds} and {jobs}"):
+    with refused("svm", num_folds, jobs):
         svm.svm_protocol(X, CLASSES, num_folds_measured=num_folds, jobs=jobs)
 
 

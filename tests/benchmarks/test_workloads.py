@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.messages import assert_mentions
 
 from joao.benchmarks.plan import NAMES, Plan
 from joao.benchmarks.workloads import make_workload, part
@@ -56,7 +57,7 @@ def test_real_graphs_are_used_where_they_are_at_hand(tmp_path, mutag):
     (folder / "NCI1_graph_indicator.txt").write_text("".join(f"{node // 3 + 1}\n" for node in range(150)))
     (folder / "NCI1_node_labels.txt").write_text("".join(f"{node % 2}\n" for node in range(150)))
     workload = make_workload("NCI1", Plan(data_root=str(tmp_path), batch_size=4, width=5, layers=1), CPU)
-    assert workload.origin == "NCI1, as published; 40 of its 50 graphs, in whole batches"
+    assert_mentions(workload.origin, "NCI1", 40, 50)
     assert len(workload.store) == 40
     assert (workload.store.first_node.diff() == 3).all()
     assert workload.table()["encoder"] == "gin 1x5"

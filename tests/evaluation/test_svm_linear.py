@@ -8,8 +8,8 @@ from scipy.sparse import csr_array
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
+from tests.messages import refused
 
-from joao.errors import UserError
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import normalised_gram, score_folds
 from joao.evaluation.unsupervised import evaluate_embeddings
@@ -79,12 +79,12 @@ def test_the_protocol_passes_the_kernel_on_and_records_it():
 @pytest.mark.parametrize("kernel", ["rbf", "cosine"])
 def test_other_kernels_of_sparse_rows_are_an_error(kernel):
     x, classes = counts(0)
-    with pytest.raises(UserError, match=f"kernel '{kernel}' of csr_array. Known: rbf, of a dense array, and linear"):
+    with refused("svm", f"'{kernel}'", "csr_array", "rbf", "linear"):
         score_folds(csr_array(x), classes, folds(classes, 0), kernel=kernel)
 
 
 def test_sparse_rows_that_are_not_finite_are_an_error():
     x, classes = counts(0)
     x[[7, 30], 2] = np.nan, np.inf
-    with pytest.raises(UserError, match="2 of 120 rows are not finite, the first is graph 7"):
+    with refused("embeddings", 2, 120, 7):
         score_folds(csr_array(x), classes, folds(classes, 0), kernel="linear")
