@@ -6,8 +6,8 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
+from tests.messages import refused
 
-from joao.errors import UserError
 from joao.pair_table import PairTable
 from joao.reporting.figures import draw_policy, draw_tables
 
@@ -90,7 +90,7 @@ def test_several_tables_are_side_by_side(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path):
-    with pytest.raises(UserError, match="cannot be written"):
+    with refused(tmp_path / "nowhere" / "picture.png"):
         draw_policy(TABLE, TABLE, "Title", tmp_path / "nowhere" / "picture.png")
 
 

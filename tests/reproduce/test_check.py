@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
+from tests.messages import refused
 
-from joao.errors import UserError
 from joao.reproduce.check import check_record, compared
 from joao.reproduce.records import Where
 from joao.reproduce.unsupervised import Cell, compute_missing
@@ -99,5 +99,5 @@ def test_a_record_of_the_repository_holds(name, device):
 
 
 def test_what_is_no_record_is_told(tmp_path):
-    with pytest.raises(UserError, match="there is no such file"):
+    with refused(tmp_path / "nowhere.json"):
         check_record(tmp_path / "nowhere.json", data_root=None)
