@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as distributed
+from tests.messages import refused
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
@@ -17,7 +18,7 @@ from joao.building import OwnParts, build_method
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin, MoleculeGin, ResGcn
-from joao.errors import Interrupted, UserError
+from joao.errors import Interrupted
 from joao.evaluation.unsupervised import evaluate_embeddings
 from joao.experiment import pretrain
 from joao.graphs import GraphBatch, rows
@@ -209,7 +210,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(datase
             next(training.model.parameters()).data.fill_(torch.nan)
 
     monkeypatch.setattr(Pretraining, "_follow", spoil)
-    with pytest.raises(UserError, match="the loss became nan in step 16, epoch 3"):
+    with refused("nan", "step 16", "epoch 3"):
         pretrain(recipe, dataset, device="cuda", fast=True)
 
 
