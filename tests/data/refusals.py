@@ -22,9 +22,7 @@ def assert_told(text: object, *values: str | int) -> None:
 
 
 @contextmanager
-def refused(
-    *values: str | int, error: type[BaseException] = UserError
-) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def refused(*values: str | int) -> Iterator[pytest.ExceptionInfo[BaseException]]:
     """The block raises UserError with a message of one line that has all ``values``, as :func:`assert_told` counts."""
     with messages.refused() as info:
         yield info

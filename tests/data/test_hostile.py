@@ -50,8 +50,7 @@ GROWING = {
 
 
 def test_the_values_are_those_of_faults():
-    assert {*VALUES} < {fault.what for fault in FAULTS}
-    assert len(GROWING) == 5
+    assert {*VALUES} | GROWING <= {fault.what for fault in FAULTS}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)

@@ -60,7 +60,7 @@ ODD = [
     "N#N",
     "[O-][N+](=O)c1ccc(Br)cc1I",
     "B1OC1P(S)F",
-    "C ethane's brother",
+    "C ethane's",
     "CC |$_R1;$|",
     " CC\n",
     "NO",
