@@ -233,7 +233,7 @@ def test_a_process_that_ends_before_its_time(monkeypatch):
     monkeypatch.setattr(processes, "_work", operator.is_)
     (done,) = processes.in_own_processes([SimpleNamespace(method="joao")], 1)
     assert (done.method, done.piece) == ("joao", None)
-    assert "0" in done.failure
+    assert "code 0" in done.failure
 
 
 @pytest.mark.parametrize(

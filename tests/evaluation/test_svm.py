@@ -200,7 +200,7 @@ def test_a_training_part_too_poor_to_choose_c_is_an_error(classes, numbers):
 def test_embeddings_that_are_not_finite_are_an_error(value):
     x, classes = noisy_data(0)
     x[[7, 30], 2] = value
-    with refused("embeddings", 2, 120, 7):
+    with refused("embeddings", "2 of 120", "graph 7"):
         score_folds(x, classes, folds(classes, 0))
 
 
