@@ -103,7 +103,7 @@ def test_targets_that_are_no_classes_are_left_out_with_a_notice(write_tu, labels
     dataset = read_tu(write_tu({"A": "1,2\n2,1", "graph_indicator": "1\n1\n2\n", "graph_labels": labels}))
     assert dataset.classes is None
     [notice] = dataset.notices
-    assert_told(notice, "TINY", "graph labels")
+    assert_told(notice, "TINY", "labels")
 
 
 def test_an_empty_edge_file_means_no_edges_and_is_told(write_tu):
