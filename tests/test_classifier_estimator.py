@@ -28,6 +28,7 @@ from joao.runs.finetuned import load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.trained import initial
 from joao.training.finetune import Finetune
+from tests.messages import assert_mentions, notice, refused
 
 OPTIONS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.01, "device": "cpu"}
 HOW = Finetune(epochs=2, batch_size=8, learning_rate=0.01, patience=20, balanced=True, standardise=True)
@@ -134,7 +135,7 @@ def test_graphs_without_a_label_are_left_out(pretrained, words, gap, make):
     assert model.classes_.tolist() == words
     assert model.classes_.dtype == np.array(words).dtype
     assert model.score(GRAPHS, y) == np.mean(model.predict(labelled) == np.array(words)[CLASSES[~without]])
-    with pytest.raises(joao.UserError, match="y has no label"):
+    with refused("graphs", "NaN"):
         model.score(GRAPHS, [gap] * 24)
 
 
@@ -147,7 +148,7 @@ def test_an_attribute_that_ends_like_those_of_a_fit_is_none(kind):
 
 
 def test_labels_of_another_type_are_told(fitted):
-    with pytest.raises(joao.UserError, match=r"y has labels such as 'a', but the classes are such as 0\. Make"):
+    with refused("graphs", "'a'", 0):
         fitted.score(UNSEEN, ["a"] * 9)
 
 
@@ -156,7 +157,7 @@ def test_a_score_weighs_graphs_as_asked(fitted):
     known = np.arange(24) != 3
     expected = accuracy_score(CLASSES[known], fitted.predict(GRAPHS)[known], sample_weight=weights[known])
     assert fitted.score(GRAPHS, y, sample_weight=weights) == pytest.approx(expected)
-    with pytest.raises(joao.UserError, match=r"24 graphs have sample_weight of shape \(5,\)"):
+    with refused(24, "sample_weight", "(5,)"):
         fitted.score(GRAPHS, y, sample_weight=weights[:5])
 
 
@@ -169,8 +170,9 @@ def test_notices_point_at_the_line_of_the_user():
     model = joao.JOAOClassifier(**OPTIONS).fit(random_graphs(8, mean_nodes=6, num_node_labels=2))
     unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
     for use in (model.predict, model.predict_proba):
-        with pytest.warns(joao.JoaoNotice, match="node labels were not seen") as told:
+        with pytest.warns(joao.JoaoNotice) as told:
             use(unseen)
+        assert_mentions(told[0].message, "synthetic", int((unseen.node_labels > 1).sum()))
         assert [each.filename for each in told] == [__file__]
 
 
@@ -255,9 +257,9 @@ def test_saved_and_loaded(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN))
     assert (loaded.history_, loaded.chosen_epoch_) == (fitted.history_, fitted.chosen_epoch_)
     params = loaded.get_params(deep=False)
-    assert params.pop("pretrained") == "the run before fine-tuning"
+    assert isinstance(params.pop("pretrained"), str)  # which is no run that could be opened
     assert params == {name: value for name, value in fitted.get_params(deep=False).items() if name != "pretrained"}
-    with pytest.raises(joao.UserError, match=r"was loaded, .* To fit again, name the run: set_params"):
+    with refused("JOAOClassifier", "set_params(pretrained=...)"):
         loaded.fit(GRAPHS, CLASSES)
     # The folder is a run, too.
     embeddings = joao.JOAO.load(tmp_path / "tuned", device="cpu").transform(UNSEEN)
@@ -297,7 +299,7 @@ def test_an_encoder_of_ones_own(tmp_path):
     start = joao.JOAO(epochs=1, batch_size=8, encoder=Mine(), device="cpu").fit(GRAPHS)
     model = joao.JOAOClassifier(start, **OPTIONS).fit(GRAPHS, CLASSES)
     model.save(tmp_path / "tuned")
-    with pytest.raises(joao.UserError, match=r"JOAOClassifier\.load likewise"):
+    with refused(tmp_path / "tuned", "JOAOClassifier.load", "encoder="):
         joao.JOAOClassifier.load(tmp_path / "tuned")
     loaded = joao.JOAOClassifier.load(tmp_path / "tuned", encoder=Mine(), device="cpu")
     np.testing.assert_array_equal(loaded.predict_proba(UNSEEN), model.predict_proba(UNSEEN))
@@ -310,73 +312,71 @@ def test_it_is_pickled_with_all_it_learned(fitted):
 
 def test_it_is_told_that_labels_were_learned_before(fitted, tmp_path):
     fitted.save(tmp_path / "tuned")
-    with pytest.warns(joao.JoaoNotice, match="has learned these labels before"):
+    with notice("graphs", "labels"):
         joao.JOAOClassifier(tmp_path / "tuned", **OPTIONS).fit(GRAPHS, CLASSES)
 
 
 def test_unknown_node_labels_are_told_of():
     model = joao.JOAOClassifier(**OPTIONS).fit(random_graphs(8, mean_nodes=6, num_node_labels=2))
     unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
-    with pytest.warns(joao.JoaoNotice, match=f"{int((unseen.node_labels > 1).sum())} node labels were not seen"):
+    with notice("synthetic", int((unseen.node_labels > 1).sum())):
         model.predict(unseen)
 
 
 @pytest.mark.parametrize(
-    ("y", "message"),
+    ("y", "values"),
     [
-        (CLASSES[:-1], "y must be one label for each of 24 graphs, got 23 labels"),
-        (0, r"y must be one label for each of 24 graphs, got an array of shape \(\)"),
-        (np.full(24, np.nan), "y has no label: all of it is NaN, None or empty text"),
-        ([None, ""] * 12, "y has no label: all of it is NaN, None or empty text"),
-        ([None, 0.5, *CLASSES[2:]], r"y\[1\] is 0.5, neither a whole number nor text"),
-        (["a", *CLASSES[1:]], "y has numbers and text"),
-        (CLASSES + 0.5, r"y\[0\] is 0.5, neither a whole number nor text"),
-        (np.array(["a", *CLASSES[1:]], dtype=object), "y has numbers and text"),
-        (np.zeros(24), "one class only among 24 graphs"),
-        (np.arange(24), "24 labelled graphs of 24 classes leave none to choose the epoch with"),
+        (CLASSES[:-1], [24, 23]),
+        (0, [24, "()"]),
+        (np.full(24, np.nan), ["NaN"]),
+        ([None, ""] * 12, ["NaN"]),
+        ([None, 0.5, *CLASSES[2:]], ["y[1]", 0.5]),
+        (["a", *CLASSES[1:]], ["numbers", "text"]),
+        (CLASSES + 0.5, ["y[0]", 0.5]),
+        (np.array(["a", *CLASSES[1:]], dtype=object), ["numbers", "text"]),
+        (np.zeros(24), ["class", 24]),
+        (np.arange(24), ["classes", 24, "epoch"]),
     ],
 )
-def test_labels_that_cannot_be_learned_are_told(pretrained, y, message):
-    with pytest.raises(joao.UserError, match=message) as told:
+def test_labels_that_cannot_be_learned_are_told(pretrained, y, values):
+    with refused(*values):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(GRAPHS, y)
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "values"),
     [
-        ({"epochs": 0}, "epochs must be at least 1"),
-        ({"epochs": 2.5}, "JOAOClassifier: epochs must be a whole number, got 2.5"),
-        ({"frozen": "no"}, "JOAOClassifier: frozen must be true or false"),
-        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
-        ({"class_weight": {0: 1}}, "class_weight must be 'balanced' or None"),
-        ({"validation_share": 1.5}, "must be between 0 and 1, got 1.5"),
-        ({"validation_share": "half"}, "JOAOClassifier: validation_share must be a number"),
-        ({"random_state": "x"}, "JOAOClassifier: random_state must be a whole number"),
-        ({"device": "tpu"}, "device: must be auto, cpu or cuda"),
-        ({"precision": "half"}, "precision: must be one of"),
-        ({"pretrained": joao.JOAO()}, "JOAOClassifier: pretrained is not fitted"),
-        ({"pretrained": "nowhere"}, "nowhere: is not a run"),
-        ({"pretrained": 3}, "JOAOClassifier: pretrained must be a fitted JOAO, the folder of a run or None, got 3"),
+        ({"epochs": 0}, ["epochs", 1, 0]),
+        ({"epochs": 2.5}, ["JOAOClassifier", "epochs", 2.5]),
+        ({"frozen": "no"}, ["JOAOClassifier", "frozen", "'no'"]),
+        ({"learning_rate": -1.0}, ["learning_rate", -1.0]),
+        ({"class_weight": {0: 1}}, ["class_weight", "'balanced'", "{0: 1}"]),
+        ({"validation_share": 1.5}, ["validation", 1.5]),
+        ({"validation_share": "half"}, ["JOAOClassifier", "validation_share", "'half'"]),
+        ({"random_state": "x"}, ["JOAOClassifier", "random_state", "'x'"]),
+        ({"device": "tpu"}, ["device", "auto", "cpu", "cuda", "'tpu'"]),
+        ({"precision": "half"}, ["precision", "32-true", "bf16-mixed", "'half'"]),
+        ({"pretrained": joao.JOAO()}, ["JOAOClassifier", "pretrained"]),
+        ({"pretrained": "nowhere"}, ["nowhere", "joao pretrain"]),
+        ({"pretrained": 3}, ["JOAOClassifier", "pretrained", "None", 3]),
     ],
 )
-def test_wrong_params_are_told_at_fit(options, message):
-    with pytest.raises(joao.UserError, match=message):
+def test_wrong_params_are_told_at_fit(options, values):
+    with refused(*values):
         joao.JOAOClassifier(**{**OPTIONS, **options}).fit(GRAPHS, CLASSES)
 
 
 def test_graphs_without_labels_are_told(pretrained):
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
-    with pytest.raises(joao.UserError, match="no graph has a label"):
+    with refused("graphs", "label"):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(bare)
 
 
 def test_graphs_with_other_columns_are_told(pretrained, fitted):
     two_columns = [Data(x=graph.x[:, :2], edge_index=graph.edge_index) for graph in GRAPHS]
-    message = "2 columns of node attributes; the features expect 3"
-    with pytest.raises(joao.UserError, match=message):
+    with refused("graphs", 2, "attributes", 3):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(two_columns, CLASSES)
-    with pytest.raises(joao.UserError, match=message):
+    with refused("graphs", 2, "attributes", 3):
         fitted.predict(two_columns)
 
 
@@ -395,7 +395,7 @@ def test_not_fitted(use, tmp_path):
 
 def test_loading_what_is_not_fine_tuned(pretrained, tmp_path):
     pretrained.save(tmp_path / "run")
-    with pytest.raises(joao.UserError, match="has no classifier"):
+    with refused(tmp_path / "run", "joao finetune"):
         joao.JOAOClassifier.load(tmp_path / "run")
 
 

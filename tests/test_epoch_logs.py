@@ -17,6 +17,7 @@ from joao.data.synthetic import random_graphs
 from joao.runs.logs import scalars
 from joao.runs.pretraining import pretrain
 from joao.training.pretrain import EpochMetrics, Pretraining
+from tests.messages import refused
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
 RECIPE = make_recipe({"augmentations": ["node_drop", "identity"], "training": {"epochs": 4, "batch_size": 7}})
@@ -124,11 +125,11 @@ def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_log(tmp_pat
     def fail_in_the_second(self, *arguments):
         if self.epoch == 1:
             assert (tmp_path / "run" / "csv" / "metrics.csv").exists()
-            raise UserError("training: the loss became nan.")
+            raise UserError("nan")
         return whole(self, *arguments)
 
     monkeypatch.setattr(Pretraining, "_train_epoch", fail_in_the_second)
-    with pytest.raises(UserError, match="became nan"):
+    with refused("nan"):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", loggers=["csv"])
     assert not (tmp_path / "run").exists()
 
@@ -180,21 +181,21 @@ def test_a_method_without_pairs_has_loss_and_rate_alone():
 
 
 @pytest.mark.parametrize(
-    ("loggers", "message"),
+    ("loggers", "values"),
     [
-        (["tensorbord"], "unknown log 'tensorbord'. Did you mean 'tensorboard'?"),
-        ([3], "3 is no logger"),
-        (["csv"], "'csv' is written into the folder of a run"),
+        (["tensorbord"], ["'tensorbord'", "'tensorboard'", "csv"]),
+        ([3], [3, "log_metrics", "finalize"]),
+        (["csv"], ["'csv'"]),
     ],
 )
-def test_what_is_no_log_is_told(loggers, message):
-    with pytest.raises(UserError, match=message):
+def test_what_is_no_log_is_told(loggers, values):
+    with refused(*values):
         pretrain(RECIPE, GRAPHS, device="cpu", loggers=loggers)
 
 
 def test_tensorboard_that_is_missing_is_told_with_the_cure(tmp_path, monkeypatch):
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else there(name))
-    with pytest.raises(UserError, match=r"tensorboard is not installed.*pip install tensorboard.*or use csv"):
+    with refused("pip install tensorboard", "csv"):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", loggers=["tensorboard"])
     assert not (tmp_path / "run").exists()

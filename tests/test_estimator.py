@@ -37,6 +37,7 @@ from joao.data.synthetic import random_graphs
 from joao.estimators import joao as estimator
 from joao.objectives import NtXent, PairObjective
 from joao.runs.pretraining import pretrain
+from tests.messages import assert_mentions, notice, refused
 
 OPTIONS = {"epochs": 1, "batch_size": 8, "device": "cpu"}
 
@@ -217,30 +218,30 @@ def test_strengths_reach_the_recipe():
     # Objects have strengths of their own, and an equal prior.
     own = joao.JOAO("joao_strengths", augmentations=[NodeDrop(0.1), NodeDrop(0.4)], **OPTIONS).fit(GRAPHS)
     assert own.policy_.values.shape == (2, 2)
-    with pytest.raises(joao.UserError, match="strengths are for augmentations by name"):
+    with refused("JOAO", "strengths", "augmentations"):
         joao.JOAO(strengths=[0.1], augmentations=[NodeDrop(0.1), NodeDrop(0.4)]).fit(GRAPHS)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "values"),
     [
-        ({"method": "joao3"}, "JOAO: unknown method 'joao3'. Did you mean 'joao'"),
-        ({"augmentations": []}, "JOAO: augmentations: must be a list such as"),
-        ({"augmentations": ["nodedrop"]}, "Did you mean 'node_drop'"),
-        ({"augmentations": ["node_drop", Double()]}, "augmentations are all names or all objects; 'node_drop' is not"),
-        ({"augmentations": [Double]}, "augmentations: Double is a class. Give an object of it: Double()."),
-        ({"augmentations": [Double(), Double(), Double()]}, "two members are the same"),
-        ({"encoder": "gat"}, "unknown encoder 'gat'"),
-        ({"policy": 3}, "policy: must be a name or a table"),
-        ({"epochs": 0}, "epochs must be at least 1"),
-        ({"epochs": 2.5}, "epochs must be a whole number"),
-        ({"strength": 1.0}, r"strength must be in \[0, 1\)"),
-        ({"device": "tpu"}, "device: must be auto, cpu or cuda"),
-        ({"precision": "half"}, "precision: must be one of"),
+        ({"method": "joao3"}, ["JOAO", "'joao3'", "'joao'", "joaov2"]),
+        ({"augmentations": []}, ["JOAO", "augmentations", '["node_drop", "subgraph"]', "[]"]),
+        ({"augmentations": ["nodedrop"]}, ["augmentations", "'nodedrop'", "'node_drop'"]),
+        ({"augmentations": ["node_drop", Double()]}, ["augmentations", "'node_drop'"]),
+        ({"augmentations": [Double]}, ["augmentations", "Double()"]),
+        ({"augmentations": [Double(), Double(), Double()]}, ["augmentations", Double()]),
+        ({"encoder": "gat"}, ["encoder", "'gat'", "gin"]),
+        ({"policy": 3}, ["policy", 3]),
+        ({"epochs": 0}, ["epochs", 1, 0]),
+        ({"epochs": 2.5}, ["epochs", 2.5]),
+        ({"strength": 1.0}, ["strength", "[0, 1)", 1.0]),
+        ({"device": "tpu"}, ["device", "auto", "cpu", "cuda", "'tpu'"]),
+        ({"precision": "half"}, ["precision", "32-true", "bf16-mixed", "'half'"]),
     ],
 )
-def test_wrong_params_are_told_at_fit(options, message):
-    with pytest.raises(joao.UserError, match=message):
+def test_wrong_params_are_told_at_fit(options, values):
+    with refused(*values):
         joao.JOAO(**{**OPTIONS, **options}).fit(GRAPHS)
 
 
@@ -304,9 +305,9 @@ def test_other_kinds_of_graphs(kind, monkeypatch):
 
 def test_directed_graphs_are_told_of():
     directed = [Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])) for _ in range(4)]
-    with pytest.warns(joao.JoaoNotice, match="8 missing reverse directions were added"):
+    with notice("graphs", 8, "directed"):
         model = joao.JOAO(**OPTIONS).fit(directed)
-    with pytest.warns(joao.JoaoNotice, match="8 missing reverse directions were added"):
+    with notice("graphs", 8, "directed"):
         model.transform(directed)
 
 
@@ -315,18 +316,18 @@ def test_unknown_node_labels_are_told_of():
     unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
     count = int((unseen.node_labels > 1).sum())
     assert count > 0
-    with pytest.warns(joao.JoaoNotice, match=f"{count} node labels were not seen in training"):
+    with notice("synthetic", count):
         model.transform(unseen)
 
 
 def test_graphs_with_other_columns_are_refused(fitted):
     two_columns = [Data(x=graph.x[:, :2], edge_index=graph.edge_index) for graph in GRAPHS]
-    with pytest.raises(joao.UserError, match="2 columns of node attributes; the features expect 3"):
+    with refused("graphs", 2, "attributes", 3):
         fitted.transform(two_columns)
     dataset = random_graphs(6, mean_nodes=6, num_node_labels=2)
     model = joao.JOAO(**OPTIONS).fit(dataset)
     wider = dataclasses.replace(dataset, node_labels=np.repeat(dataset.node_labels, 2, axis=1))
-    with pytest.raises(joao.UserError, match="2 columns of node labels; the features expect 1"):
+    with refused("synthetic", 2, "labels", 1):
         model.transform(wider)
 
 
@@ -348,7 +349,7 @@ def test_own_augmentation_makes_the_views(strength):
 
 @pytest.mark.parametrize("objective", ["nt_xent", NtXent()])
 def test_an_objective_of_pairs_needs_views_that_differ(objective):
-    with pytest.raises(joao.UserError, match="NtXent: compares two views, and the method shows graphs as they are"):
+    with refused("NtXent", "augmentations", "joao"):
         joao.JOAO("gae", objective=objective, **OPTIONS).fit(GRAPHS)
     for pool in (["node_drop"], [NodeDrop(0.2)]):
         joao.JOAO("gae", objective=objective, augmentations=pool, **OPTIONS).fit(GRAPHS)
@@ -364,7 +365,7 @@ def test_own_encoder(tmp_path):
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name])  # the user's own object is not trained, a copy is
     model.save(tmp_path / "run")
-    with pytest.raises(joao.UserError, match=r"JOAO\.load\(folder, encoder=\.\.\.\)"):
+    with refused(tmp_path / "run", "JOAO.load(folder, encoder=...)"):
         joao.JOAO.load(tmp_path / "run")
     loaded = joao.JOAO.load(tmp_path / "run", encoder=TwoLayers(), device="cpu")
     np.testing.assert_array_equal(loaded.transform(GRAPHS), embeddings)
@@ -377,7 +378,7 @@ def test_an_encoder_that_does_not_pool_is_told():
         def forward(self, x):
             return x
 
-    with pytest.raises(joao.UserError, match="one row a graph is wanted"):
+    with refused("NodesOnly", "3)", "global_add_pool"):
         joao.JOAO(**OPTIONS, encoder=NodesOnly()).fit(GRAPHS)
 
 
@@ -431,19 +432,19 @@ def test_a_loaded_model_does_not_fit_again_without_its_own_augmentations(tmp_pat
     joao.JOAO(augmentations=[NodeDrop(0.4), Identity()], **OPTIONS).fit(GRAPHS).save(tmp_path / "run")
     loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
     assert loaded.transform(GRAPHS).shape == (len(GRAPHS), 96)
-    with pytest.raises(joao.UserError, match="unknown augmentation 'own node_drop'"):
+    with refused("augmentations", "'own node_drop'"):
         loaded.fit(GRAPHS)
 
 
 def test_save_does_not_overwrite(fitted, tmp_path):
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(joao.UserError, match="exists already"):
+    with refused(tmp_path):
         fitted.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_loading_what_is_not_a_run(tmp_path):
-    with pytest.raises(joao.UserError, match="is not a run"):
+    with refused(tmp_path, "run.json", "joao pretrain"):
         joao.JOAO.load(tmp_path)
 
 
@@ -500,24 +501,22 @@ def test_molecules_are_embedded_row_by_row():
     recipe = model.trained_.recipe
     assert (recipe.features, recipe.training.batch_size, recipe.training.learning_rate) == ("atoms", 256, 0.001)
     alone = {text: model.transform([text])[0] for text in ("CCO", "C")}
-    first = r"row 1 \(from 0\), 'C1CC': not SMILES\."
-    notice = f"molecules: 2 of 4 rows are no molecules and have rows of NaN; the first: {first}"
-    with pytest.warns(joao.JoaoNotice, match=notice):
+    with notice("molecules", "2 of 4", "NaN", "row 1", "'C1CC'"):
         found = model.transform(["C", "C1CC", "CCO", None])
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False, True]
     np.testing.assert_allclose(found[[0, 2]], [alone["C"], alone["CCO"]], rtol=1e-5)
-    with pytest.warns(joao.JoaoNotice, match="1 of 1 rows"):
+    with notice("1 of 1", "NaN"):
         assert np.isnan(model.transform(["C1CC"])).all()
     # A data set has rows for its own graphs alone.
     assert model.transform(joao.read(["C", "C1CC", "CCO"])).shape == (2, 16)
-    with pytest.warns(joao.JoaoNotice, match="are left out"):
+    with notice("1 of 10", "row 9", "'C1CC'"):
         model.fit([*MOLECULES, "C1CC"])
 
 
 def test_graphs_are_no_molecules():
     pytest.importorskip("rdkit")
     model = joao.JOAO(epochs=1, encoder=SMALL, device="cpu").fit(MOLECULES)
-    with pytest.raises(joao.UserError, match="these are no molecules; the encoder was trained on molecules"):
+    with refused("graphs", "molecules"):
         model.transform(GRAPHS)
 
 
@@ -526,15 +525,15 @@ def test_no_graphs_have_no_rows(fitted):
     for nothing in ([], (), np.array([]), joao.read(GRAPHS)[:0]):
         assert fitted.transform(nothing).shape == (0, width)
     for nothing in ([], joao.read(GRAPHS)[:0]):
-        with pytest.raises(joao.UserError, match="no graphs in it"):
+        with refused("graphs"):
             joao.JOAO().fit(nothing)
 
 
 def test_a_table_is_told_which_column_to_give(fitted):
     table = pd.DataFrame({"weight": [46.0], "SMILES": ["CCO"]})
-    with pytest.raises(joao.UserError, match=r"a table \(DataFrame\) is not a list of graphs. .* give df\['SMILES'\]"):
+    with refused("DataFrame", "df['SMILES']"):
         joao.JOAO().fit(table)
-    with pytest.raises(joao.UserError, match=r"give df\['weight'\]"):
+    with refused("df['weight']"):
         fitted.transform(table[["weight"]])
 
 
@@ -543,17 +542,16 @@ def test_one_smiles_is_not_taken_for_a_name(fitted, smiles, monkeypatch):
     pytest.importorskip("rdkit")
     monkeypatch.setattr("joao.data.cache.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
     for use in (joao.JOAO().fit, fitted.transform):
-        with pytest.raises(joao.UserError, match=r"Give a list: \['C") as told:
+        with refused(f"['{smiles[:50]}"):
             use(smiles)
-        assert "\n" not in str(told.value)
 
 
 def test_a_file_may_be_called_like_a_molecule(fitted, tmp_path, monkeypatch):
     (tmp_path / "CCO").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(joao.UserError, match="CCO: a folder without"):
+    with refused("CCO", "NAME_A.txt", ".graphml"):
         fitted.transform("CCO")
-    with pytest.raises(joao.UserError, match="no such"):  # no molecule either
+    with refused("nowhere.csv"):  # no molecule either
         fitted.transform("nowhere.csv")
 
 
@@ -561,8 +559,9 @@ def test_notices_point_at_the_line_of_the_user():
     directed = [nx.DiGraph([(0, 1), (1, 2)]), nx.DiGraph([(0, 1), (0, 2)])] * 2
     model = joao.JOAO(epochs=1, batch_size=4, device="cpu")
     for use in (model.fit, model.transform, model.fit_transform):
-        with pytest.warns(joao.JoaoNotice, match="missing reverse directions") as told:
+        with pytest.warns(joao.JoaoNotice) as told:
             use(directed)
+        assert_mentions(told[0].message, "graphs", 8, "directed")
         assert {each.filename for each in told} == {__file__}
 
 
@@ -580,12 +579,12 @@ def test_a_store_is_fitted_as_its_graphs_are(as_shards):
 def test_a_notebook_shows_what_was_learned():
     graphs = random_graphs(8)
     model = joao.JOAO(epochs=2)
-    assert "Pre-trained" not in model._repr_html_()
+    assert "8 graphs" not in model._repr_html_()
     model.fit(graphs)
     for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
-        assert "Pre-trained on 8 graphs (synthetic), 2 epochs, loss" in shown
-        assert model.policy_._repr_html_() in shown
-    assert "augmentation pairs" not in joao.JOAO("infomax", epochs=1).fit(graphs)._repr_html_()
+        assert_mentions(shown, "8 graphs", "synthetic", "2 epochs", f"{model.history_[-1].loss:.2f}")
+        assert f"</p>{model.policy_._repr_html_()}" in shown
+    assert "</p><table>" not in joao.JOAO("infomax", epochs=1).fit(graphs)._repr_html_()
     with config_context(display="text"):
         assert "text/html" not in model._repr_mimebundle_()
         assert not hasattr(model, "_repr_html_")

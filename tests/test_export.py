@@ -15,18 +15,18 @@ from safetensors.torch import load_file, save_file
 
 import joao
 from joao.config.recipe import make_recipe
-from joao.core.errors import UserError
 from joao.data.features import Features
 from joao.data.molecules.featurise import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
-from joao.estimators import export as shipping
 from joao.estimators.export import export
+from joao.runs import trained as shipping
 from joao.runs.finetuned import load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.folder import FILE_FORMAT, Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run, shipped, shipped_names
 from joao.training.finetune import Finetune
+from tests.messages import assert_mentions, refused
 
 GRAPHS = random_graphs(20, mean_nodes=6, num_edge_attributes=2, seed=1)
 UNSEEN = random_graphs(9, mean_nodes=8, num_edge_attributes=2, seed=2)
@@ -108,7 +108,7 @@ def test_half_precision_is_of_matrices_alone(run, tmp_path):
     assert {value.dtype for value in loaded.weights.values()} == {torch.float32, torch.int64}
     change = ((after - before).norm(dim=1) / before.norm(dim=1)).max()
     assert change / 30 < exported.half_change < 30 * change  # other graphs, so only its size can be compared
-    assert f"up to {exported.half_change:.2g} of their length" in exported.card.read_text()
+    assert_mentions(exported.card.read_text(), f"{exported.half_change:.2g}")
 
 
 def test_a_matrix_too_large_for_half_precision_stays_as_it_is(run, tmp_path):
@@ -154,7 +154,7 @@ def test_half_precision_is_not_forgotten(half, run, tmp_path):
 def test_a_damaged_half_change_is_refused_in_one_line(run, tmp_path):
     file = export(run, tmp_path / "half.safetensors", half=True).file
     changed(file, "half_change", lambda text: "much")
-    with pytest.raises(UserError, match=r"half.safetensors: is damaged \(half_change: .*'much'\)"):
+    with refused(file, "half_change", "'much'"):
         export(file, tmp_path / "again.safetensors")
 
 
@@ -174,13 +174,8 @@ def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
     assert isinstance(loaded, joao.JOAOClassifier)
     np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tuned, device="cpu").predict(UNSEEN))
     card = file.with_suffix(".md").read_text()
-    assert "labels of synthetic and predicts a class (0, 1): 16 graphs to learn from, 4 others to choose" in card
     accuracy = before.scores["validation"]["accuracy"]
-    assert (
-        f"Score on the validation graphs, which chose the epoch and are therefore no test: accuracy {accuracy:.4g}."
-        in card
-    )
-    assert "was not measured on graphs that it had not seen" in card
+    assert_mentions(card, "synthetic", "class (0, 1)", "16 graphs", "4 others", f"accuracy {accuracy:.4g}")
     assert "model.predict(" in card
 
 
@@ -191,7 +186,7 @@ def test_numbers_are_predicted_by_a_regressor(run, tmp_path):
     loaded = joao.load(file, device="cpu")
     assert isinstance(loaded, joao.JOAORegressor)
     np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tmp_path / "sizes", device="cpu").predict(UNSEEN))
-    assert "predicts numbers (0)" in file.with_suffix(".md").read_text()
+    assert "numbers (0)" in file.with_suffix(".md").read_text()
 
 
 def test_numbers_of_a_small_unit_outlive_half_precision(run, tmp_path):
@@ -225,25 +220,24 @@ def test_weights_are_read_once(name, run, tuned, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "values"),
     [
-        (lambda text: None, "has no classifier"),
-        (lambda text: text[:-9], "finetune.json: is damaged"),
-        (lambda text: "[]", "finetune.json: is damaged"),
-        (lambda text: json.dumps({**json.loads(text), "kind": "songs"}), "predicts songs, which this version"),
-        (lambda text: json.dumps({**json.loads(text), "format": 99}), "format 99 is newer"),
+        (lambda text: None, ["joao finetune"]),
+        (lambda text: text[:-9], ["finetune.json"]),
+        (lambda text: "[]", ["finetune.json"]),
+        (lambda text: json.dumps({**json.loads(text), "kind": "songs"}), ["finetune.json", "songs"]),
+        (lambda text: json.dumps({**json.loads(text), "format": 99}), ["finetune.json", "format 99"]),
     ],
 )
-def test_a_changed_record_of_fine_tuning_is_refused_in_one_line(change, message, tuned, tmp_path):
+def test_a_changed_record_of_fine_tuning_is_refused_in_one_line(change, values, tuned, tmp_path):
     file = export(tuned, tmp_path / "tuned.safetensors").file
     changed(file, "finetune.json", change)
-    with pytest.raises(UserError, match=message) as refusal:
+    with refused(file, *values):
         joao.load(file, device="cpu")
-    assert "\n" not in str(refusal.value)
 
 
 def test_an_encoder_has_no_classifier(file):
-    with pytest.raises(UserError, match="has no classifier"):
+    with refused(file, "joao finetune"):
         load_finetuned(file)
     assert isinstance(joao.load(file, device="cpu"), joao.JOAO)
 
@@ -264,15 +258,14 @@ def test_the_card_says_what_is_so(run, file):
     card = file.with_suffix(".md").read_text()
     assert metadata(file)["card.md"] == card
     trained = load_run(run, device="cpu")
-    assert "pre-trained without labels on 20 graphs (synthetic)" in card
     size = 4 * 24 + 24 + 5 * (24 * 24 + 24) + 3 * 2 * 24  # two linear layers and a norm in each of three layers
-    assert f"gin (width = 24, layers = 3): {size:,} parameters" in card
-    assert f"fingerprint {GRAPHS.fingerprint}" in card
-    assert "2 epochs, batches of 10, learning rate 0.01, seed 3" in card
+    assert_mentions(card, "20 graphs", "synthetic", GRAPHS.fingerprint)
+    assert_mentions(card, "gin (width = 24, layers = 3)", f"{size:,} parameters")
+    assert_mentions(card, "2 epochs", "of 10", "learning rate 0.01", "seed 3")
     first, second, probability = trained.policy.top(1)[0]
     assert f"| {first} + {second} | {probability:.3f} | {trained.drawn[first, second]:.3f} |" in card
-    assert "half precision" not in card
-    assert "Licence of the data" in card
+    assert "half" not in card.lower()
+    assert "Licence" in card
 
 
 def test_the_lines_of_python_of_the_card_run(file, monkeypatch, tmp_path):
@@ -286,7 +279,7 @@ def test_the_lines_of_python_of_the_card_run(file, monkeypatch, tmp_path):
 
 
 def molecules(smiles):
-    return dataclasses.replace(featurise(smiles), name="some", featuriser=f"codes {FEATURISER}, made by hand")
+    return dataclasses.replace(featurise(smiles), name="some", featuriser=f"codes {FEATURISER}, by hand")
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +302,7 @@ def test_molecules_are_embedded_from_a_file_of_half_the_size(molecule_run, tmp_p
     exported = export(molecule_run, tmp_path / "half.safetensors", half=True)
     assert exported.num_bytes < whole.num_bytes
     card = exported.card.read_text()
-    assert f"| featuriser | codes {FEATURISER}, made by hand |" in card
+    assert f"| featuriser | codes {FEATURISER}, by hand |" in card
     assert 'model.transform(["CCO", "c1ccccc1"])' in card
     expected = load_run(molecule_run, device="cpu").embed(molecules(SMILES))
     made = torch.from_numpy(joao.load(exported.file, device="cpu").transform(molecules(SMILES)))
@@ -328,7 +321,7 @@ def test_molecules_may_have_features_like_other_graphs(tmp_path):
 def test_other_codes_of_atoms_are_refused(molecule_run, tmp_path):
     file = export(molecule_run, tmp_path / "model.safetensors").file
     changed(file, "run.json", lambda text: json.dumps({**json.loads(text), "codes": FEATURISER + 1}))
-    with pytest.raises(UserError, match=f"version {FEATURISER + 1} of the codes of atoms and bonds; this joao makes"):
+    with refused(file, f"version {FEATURISER + 1}", f"version {FEATURISER}."):
         joao.load(file)
 
 
@@ -344,47 +337,48 @@ def with_field(key, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "change", "values"),
     [
-        ("joao.format", lambda text: None, "is not a run: 'joao export' did not write it"),
-        ("joao.format", lambda text: str(FILE_FORMAT + 1), f"format {FILE_FORMAT + 1} is newer"),
-        ("run.json", lambda text: None, "it has no run.json"),
-        ("run.json", lambda text: text[:-9], "run.json: is damaged"),
-        ("run.json", lambda text: "[]", "run.json: is damaged"),
-        ("run.json", with_field("num_features", -4), "run.json: is damaged .* .a count is none"),
-        ("run.json", with_field("num_features", "four"), "run.json: is damaged .* .a count is none"),
-        ("run.json", with_field("num_features", 5), "run.json: is damaged .* columns, not 5"),
-        ("run.json", with_field("finished", False), "is not finished"),
-        ("recipe.toml", lambda text: None, "recipe.toml: cannot be read"),
-        ("recipe.toml", lambda text: text[:-9] + "[", "recipe.toml: is not TOML"),
-        ("recipe.toml", lambda text: text.replace('"gin"', '"jin"'), "unknown encoder 'jin'"),
-        ("recipe.toml", lambda text: text.replace("width = 24", "width = 10000000"), "do not fit its recipe"),
-        ("recipe.toml", lambda text: text.replace("width = 24", "width = 12"), "do not fit its recipe"),
-        ("metrics.jsonl", lambda text: text[:-9], "metrics.jsonl: cannot be read"),
-        ("metrics.jsonl", lambda text: None, "metrics.jsonl: is damaged"),
+        ("joao.format", lambda text: None, ["joao export"]),
+        ("joao.format", lambda text: str(FILE_FORMAT + 1), [f"format {FILE_FORMAT + 1}"]),
+        ("run.json", lambda text: None, ["run.json", "joao pretrain"]),
+        ("run.json", lambda text: text[:-9], ["run.json"]),
+        ("run.json", lambda text: "[]", ["run.json"]),
+        ("run.json", with_field("num_features", -4), ["run.json"]),
+        ("run.json", with_field("num_features", "four"), ["run.json"]),
+        ("run.json", with_field("num_features", 5), ["run.json", "4 columns", 5]),
+        ("run.json", with_field("finished", False), ["joao pretrain --resume"]),
+        ("recipe.toml", lambda text: None, ["recipe.toml"]),
+        ("recipe.toml", lambda text: text[:-9] + "[", ["recipe.toml", "TOML"]),
+        ("recipe.toml", lambda text: text.replace('"gin"', '"jin"'), ["recipe.toml", "'jin'", "'gin'"]),
+        ("recipe.toml", lambda text: text.replace("width = 24", "width = 10000000"), ["500000220000003"]),
+        (
+            "recipe.toml",
+            lambda text: text.replace("width = 24", "width = 12"),
+            ["mlps.0.0.weight", "[24, 4]"],
+        ),
+        ("metrics.jsonl", lambda text: text[:-9], ["metrics.jsonl"]),
+        ("metrics.jsonl", lambda text: None, ["metrics.jsonl", "2 epochs"]),
     ],
 )
-def test_a_changed_file_is_refused_in_one_line(name, change, message, file):
+def test_a_changed_file_is_refused_in_one_line(name, change, values, file):
     changed(file, name, change)
-    with pytest.raises(UserError, match=message) as refusal:
+    with refused(file, *values):
         load_run(file, device="cpu")
-    assert str(file) in str(refusal.value)
-    assert "\n" not in str(refusal.value)
 
 
 def test_flipped_bytes_of_weights_are_noticed(run, file, tuned, tmp_path):
-    for name, path in (
-        ("plain", file),
-        ("half", export(run, tmp_path / "half.safetensors", half=True).file),
-        ("tuned", export(tuned, tmp_path / "tuned.safetensors").file),
+    for path in (
+        file,
+        export(run, tmp_path / "half.safetensors", half=True).file,
+        export(tuned, tmp_path / "tuned.safetensors").file,
     ):
         whole = path.read_bytes()
         place = len(whole) - 400
         flipped = bytes(byte ^ 1 for byte in whole[place : place + 4])
         path.write_bytes(whole[:place] + flipped + whole[place + 4 :])
-        with pytest.raises(UserError, match="is damaged: its weights are not those that were written") as refusal:
+        with refused(path):
             joao.load(path, device="cpu")
-        assert str(path) in str(refusal.value), name
         changed(path, "joao.checksum", lambda text: None)  # as files of an earlier version are
         joao.load(path, device="cpu")
 
@@ -403,17 +397,14 @@ def test_a_cut_or_foreign_file_is_refused_in_one_line(file, tmp_path):
         (tmp_path / name).write_bytes(content)
     torch.save({"weight": torch.ones(2)}, tmp_path / "pickle")
     for name in (*foreign, "pickle"):
-        with pytest.raises(
-            UserError, match=f"{name}: is not a run: no folder, and no file of 'joao export'"
-        ) as refusal:
+        with refused(tmp_path / name, "joao export"):
             joao.load(tmp_path / name)
-        assert "\n" not in str(refusal.value)
 
 
 def test_export_writes_over_nothing(run, tmp_path):
     (tmp_path / "model.md").write_text("mine")
-    for name, message in (("model.safetensors", "model.md: exists already"), ("model.pt", "Use .safetensors")):
-        with pytest.raises(UserError, match=message):
+    for name, values in (("model.safetensors", ["model.md"]), ("model.pt", ["model.pt", ".safetensors"])):
+        with refused(*values):
             export(run, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["model.md"]
 
@@ -421,18 +412,18 @@ def test_export_writes_over_nothing(run, tmp_path):
 def test_an_unfinished_run_is_not_exported(tmp_path):
     info = dataclasses.replace(pretrain(RECIPE, GRAPHS, device="cpu").info, finished=False)
     Run.create(tmp_path / "run", RECIPE, info)
-    with pytest.raises(UserError, match="is not finished"):
+    with refused(f"joao pretrain --resume {tmp_path / 'run'}"):
         export(tmp_path / "run", tmp_path / "model.safetensors")
 
 
 def test_models_of_the_package(file, run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path / "none")
-    with pytest.raises(UserError, match=r"unknown pre-trained model 'model'\. None comes with this version"):
+    with refused("'model'", "joao export"):
         shipped("model")
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     assert shipped_names() == ["model"]
     assert shipped("model") == file
-    with pytest.raises(UserError, match=r"'mdel'\. Did you mean 'model'\? Known: model\."):
+    with refused("'mdel'", "'model'"):
         shipped("mdel")
     embeddings = joao.load("model", device="cpu").transform(UNSEEN)
     np.testing.assert_array_equal(embeddings, load_run(run, device="cpu").embed(UNSEEN).numpy())

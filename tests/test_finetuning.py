@@ -12,7 +12,6 @@ from torch import nn
 
 from joao.config.builder import OwnParts
 from joao.config.recipe import make_recipe
-from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
@@ -23,6 +22,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.trained import initial, load_run
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
+from tests.messages import refused
 
 GRAPHS = random_graphs(36, mean_nodes=6, num_classes=3, seed=1)
 UNSEEN = random_graphs(9, mean_nodes=7, num_classes=3, seed=2)
@@ -142,7 +142,7 @@ def test_from_scratch_is_told_apart_from_pre_trained(trained, tmp_path):
     assert not loaded.info.pretrained
     assert list(loaded.metrics) == []
     for use in (lambda: loaded.policy, lambda: loaded.drawn):
-        with pytest.raises(UserError, match="was not pre-trained, so no augmentations"):
+        with refused("augmentations"):
             use()
     assert not tuned(trained).info.from_scratch
     assert tuned(tuned(trained).trained, UNSEEN).trained.info.finetuned_on == (GRAPHS.fingerprint, UNSEEN.fingerprint)
@@ -269,11 +269,11 @@ def test_an_encoder_of_ones_own(tmp_path):
     trained = pretrain(RECIPE, GRAPHS, own=own, device="cpu")
     found = tuned(trained)
     found.save(tmp_path / "tuned")
-    with pytest.raises(UserError, match="Load it in Python"):
+    with refused(tmp_path / "tuned", "JOAO.load(folder, encoder=...)"):
         load_finetuned(tmp_path / "tuned", device="cpu")
     loaded = load_finetuned(tmp_path / "tuned", device="cpu", encoder=NodeSum())
     assert torch.equal(loaded.predict_logits(UNSEEN), found.predict_logits(UNSEEN))
-    with pytest.raises(UserError, match="the encoder is its owner's, and how it was before training is not known"):
+    with refused("fine-tuning", "encoder"):
         tuned(trained, from_scratch=True)
 
 
@@ -282,32 +282,32 @@ def test_the_fast_path_is_taken_where_it_is_asked_for(trained):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "options", "message"),
+    ("dataset", "options", "values"),
     [
-        (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, "synthetic: no graph has a label"),
-        (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, "one class only among 12 graphs"),
-        (GRAPHS.subset(np.arange(3)), {}, "3 labelled graphs of 3 classes leave none to choose the epoch with"),
-        (GRAPHS, {"validation_share": 1.5}, "share of validation graphs must be between 0 and 1, got 1.5"),
-        (random_graphs(12, num_node_labels=0), {}, "0 columns of node labels; the features expect 1"),
-        (GRAPHS, {"precision": "8"}, "precision: must be one of"),
-        (GRAPHS, {"how": dataclasses.replace(HOW, learning_rate=1e30)}, "the loss became"),
+        (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, ["synthetic", "label"]),
+        (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, ["synthetic", "class", 12]),
+        (GRAPHS.subset(np.arange(3)), {}, ["3 classes", "epoch"]),
+        (GRAPHS, {"validation_share": 1.5}, ["validation", 1.5]),
+        (random_graphs(12, num_node_labels=0), {}, ["synthetic", 0, "node labels", 1]),
+        (GRAPHS, {"precision": "8"}, ["precision", "32-true", "bf16-mixed", "'8'"]),
+        (GRAPHS, {"how": dataclasses.replace(HOW, learning_rate=1e30)}, ["nan", "learning rate", "1e+30"]),
     ],
 )
-def test_what_cannot_be_learned_from_is_told(trained, dataset, options, message):
-    with pytest.raises(UserError, match=message):
+def test_what_cannot_be_learned_from_is_told(trained, dataset, options, values):
+    with refused(*values):
         tuned(trained, dataset, **options)
 
 
 def test_other_edge_attributes_are_told():
     recipe = make_recipe({"encoder": {"name": "convolutions", "convolution": "GATv2Conv"}, "training": {"epochs": 1}})
     trained = pretrain(recipe, random_graphs(8, num_edge_attributes=2), device="cpu")
-    with pytest.raises(UserError, match="0 columns of edge attributes; the encoder was trained with 2"):
+    with refused("synthetic", 0, "edge attributes", 2):
         tuned(trained)
 
 
 def test_a_run_has_no_classifier(trained, tmp_path):
     trained.save(tmp_path / "run")
-    with pytest.raises(UserError, match=f"{tmp_path / 'run'}: has no classifier; make one with 'joao finetune"):
+    with refused(f"joao finetune {tmp_path / 'run'}"):
         load_finetuned(tmp_path / "run", device="cpu")
 
 
@@ -321,26 +321,25 @@ def changed_settings(text):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "values"),
     [
-        (lambda text: text[: len(text) // 2], "finetune.json: is damaged or not of a fine-tuning"),
-        (lambda text: "[]", "finetune.json: is damaged or not of a fine-tuning"),
-        (lambda text: "{}", r"finetune.json: is damaged or not of a fine-tuning \('format'\)"),
-        (changed(format=FORMAT + 1), "is newer than this version of joao knows"),
-        (changed(classes=["a", "b"]), "its weights do not fit"),
-        (changed(fit={"epochs": [], "chosen": 1}), "finetune.json: is damaged or not of a fine-tuning"),
-        (changed(fit={"epochs": [{"loss": 1.0}], "chosen": 2}), "finetune.json: is damaged or not of a fine-tuning"),
-        (changed(info={"data": "mine"}), "finetune.json: is damaged or not of a fine-tuning"),
-        (changed(settings={"epochs": "many"}), "settings: epochs must be a whole number, got 'many'"),
-        (changed_settings, "settings: unknown key 'colour'"),
+        (lambda text: text[: len(text) // 2], [FILE]),
+        (lambda text: "[]", [FILE]),
+        (lambda text: "{}", [FILE, "'format'"]),
+        (changed(format=FORMAT + 1), [FILE, f"format {FORMAT + 1}"]),
+        (changed(classes=["a", "b"]), ["linear.weight", "[3, 24]", "[2, 24]"]),
+        (changed(fit={"epochs": [], "chosen": 1}), [FILE, "epoch 1", "of 0"]),
+        (changed(fit={"epochs": [{"loss": 1.0}], "chosen": 2}), [FILE, "epoch 2", "of 1"]),
+        (changed(info={"data": "mine"}), [FILE, "'fingerprint'"]),
+        (changed(settings={"epochs": "many"}), [FILE, "settings", "epochs", "'many'"]),
+        (changed_settings, [FILE, "settings", "'colour'"]),
     ],
 )
-def test_a_damaged_or_foreign_record_is_told(folder, damage, message):
+def test_a_damaged_or_foreign_record_is_told(folder, damage, values):
     path = folder / FILE
     path.write_text(damage(path.read_text()))
-    with pytest.raises(UserError, match=message) as told:
+    with refused(folder, *values):
         load_finetuned(folder, device="cpu")
-    assert "\n" not in str(told.value)
 
 
 def test_damaged_weights_are_told(folder):
@@ -348,15 +347,15 @@ def test_damaged_weights_are_told(folder):
     weights = load_file(path)
     weights["classifier.linear.weight"][0, 0] = float("nan")
     save_file(weights, path)
-    with pytest.raises(UserError, match="The weights of the classifier are damaged"):
+    with refused("synthetic", "classifier"):
         load_finetuned(folder, device="cpu").predict_logits(UNSEEN)
     save_file({name: value for name, value in weights.items() if not name.startswith("classifier")}, path)
-    with pytest.raises(UserError, match="its weights do not fit"):
+    with refused(folder, "linear.weight"):
         load_finetuned(folder, device="cpu")
 
 
 def test_a_folder_that_is_taken_is_not_touched(finetuned, tmp_path):
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(UserError, match="exists already"):
+    with refused(tmp_path):
         finetuned.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

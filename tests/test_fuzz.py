@@ -9,6 +9,7 @@ import pytest
 from fuzz.run import NAMES
 from fuzz.targets import TARGETS, Target, fault, joined, parts_of
 from joao.core.errors import UserError
+from joao.data import sources
 
 ROOT = Path(__file__).parents[1]
 RUNS = json.loads((ROOT / "results/fuzzing.json").read_text(encoding="utf-8"))
@@ -33,14 +34,25 @@ def fresh(folder):
     return folder
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError("a"), UserError("two\nlines"), UserError("needs more memory than there is")]
-)
+@pytest.mark.parametrize("error", [KeyError("a"), UserError("two\nlines")])
 def test_a_fault_is_seen(error, tmp_path):
     def read(data, folder):
         raise error
 
     assert fault(Target(read, ()), b"", tmp_path / "files") is not None
+
+
+def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
+    def endless(path):
+        raise MemoryError
+
+    def read(data, folder):
+        (folder / "a.jsonl").write_bytes(data)
+        sources.read(folder / "a.jsonl")
+
+    monkeypatch.setenv("JOAO_CACHE", "off")
+    monkeypatch.setitem(sources.READERS, ".jsonl", endless)
+    assert isinstance(fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
 
 
 def test_parts_come_back_and_stay_in_their_folder():

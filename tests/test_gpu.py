@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
 from joao.config.builder import OwnParts, build_method
 from joao.config.recipe import make_recipe
-from joao.core.errors import Interrupted, UserError
+from joao.core.errors import Interrupted
 from joao.core.graphs import GraphBatch, rows
 from joao.core.padded import stack
 from joao.core.randomness import seeded
@@ -42,6 +42,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
 from repro.protocols.stacked_fits import Part, fit_all
+from tests.messages import refused
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -180,7 +181,7 @@ def test_a_run_is_stopped_inside_an_epoch_and_goes_on(precision, fast, dataset, 
     recipe = make_recipe({"data": "MUTAG", "training": {"epochs": 4, "batch_size": 32}})  # 6 steps an epoch
     options = {"device": "cuda", "precision": precision, "fast": fast}
     asked = iter([False] * 9 + [True])
-    with pytest.raises(Interrupted, match="after step 9"):
+    with pytest.raises(Interrupted, match="step 9"):
         pretrain(recipe, dataset, folder=tmp_path / "run", should_stop=lambda: next(asked), **options)
     kept = Run.open(tmp_path / "run").read_checkpoint()
     assert kept["position"].tolist() == [1, 9]
@@ -208,7 +209,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(datase
             next(training.model.parameters()).data.fill_(torch.nan)
 
     monkeypatch.setattr(Pretraining, "_follow", spoil)
-    with pytest.raises(UserError, match="the loss became nan in step 16, epoch 3"):
+    with refused("nan", "step 16", "epoch 3"):
         pretrain(recipe, dataset, device="cuda", fast=True)
 
 

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
+from tests.messages import refused
 
 TABLE = PairTable.of(["drop", "mask", "same"], [[0.1, 0.3, 0.0], [0.2, 0.1, 0.0], [0.3, 0.0, 0.0]])
 
@@ -20,7 +20,7 @@ def test_rows_are_first_views_and_columns_second():
 
 @pytest.mark.parametrize("pair", [("drop", "dorp"), ("dorp", "drop")])
 def test_a_name_that_is_not_there(pair):
-    with pytest.raises(UserError, match=r"'dorp' is not in the table\. Did you mean 'drop'"):
+    with refused("'dorp'", "'drop'"):
         TABLE[pair]
 
 

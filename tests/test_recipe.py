@@ -13,13 +13,13 @@ from joao.augmentations import AUGMENTATIONS
 from joao.config.overrides import with_settings
 from joao.config.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_table
 from joao.config.schedule import Schedule
-from joao.core.errors import UserError
 from joao.data.features import RULES
 from joao.data.synthetic import random_graphs
 from joao.objectives import OBJECTIVES, NodeObjective
 from joao.policies import POLICIES
 from joao.runs.pretraining import pretrain
 from repro.protocols.unsupervised.run import Cell, cell_recipe, cells, has_encoder
+from tests.messages import refused
 
 MEMBERS = [(family, name) for family, members in CATALOGUES.items() for name in members]
 
@@ -76,7 +76,7 @@ def test_round_trip_of_nested_lists(tmp_path):
         "naïve ↦ 図 😀",
         "tab\tline\nreturn\rbell\x07nul\x00delete\x7f",
         "soft\u00adhyphen and \u2028 and \ufeff",
-        "language tag \U000e0001 behind the first plane, then 1",
+        "tag \U000e0001, then 1",
         "",
         "'''",
         "#[not.a.table]",
@@ -128,72 +128,67 @@ def test_every_cell_takes_a_step(dataset, method):
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "values"),
     [
-        ({"polcy": "uniform"}, "here: unknown key 'polcy'. Did you mean 'policy'?"),
-        ({"epochs": 3}, "here: unknown key 'epochs'. Did you mean 'training.epochs'?"),
-        ({"training": {"epoch": 3}}, "here: training: unknown key 'epoch'. Did you mean 'epochs'?"),
-        ({"encoder": {"widht": 3}}, "here: encoder: gin: unknown key 'widht'. Did you mean 'width'?"),
-        ({"encoder": "GIN"}, "here: encoder: unknown encoder 'GIN'. Did you mean 'gin'?"),
-        ({"heads": "sharedhead"}, "here: heads: unknown head 'sharedhead'. Did you mean 'shared_head'?"),
-        ({"objective": {"name": "ntxent"}}, "here: objective: unknown objective 'ntxent'. Did you mean 'nt_xent'?"),
-        ({"policy": {"gama": 1}}, "here: policy: min_max: unknown key 'gama'. Did you mean 'gamma'?"),
-        ({"policy": {"name": "uniform", "gamma": 1}}, "here: policy: uniform: unknown key 'gamma'."),
-        ({"augmentations": ["nodedrop"]}, "here: augmentations: unknown augmentation 'nodedrop'. Did you mean"),
-        (
-            {"augmentations": [{"name": "subgraph", "kept": 1}]},
-            "here: augmentations: subgraph: unknown key 'kept'. Did you mean 'keep'?",
-        ),
-        ({"method": "JOAOv2"}, "here: unknown method 'JOAOv2'. Did you mean 'joaov2'?"),
-        ({"features": "degrees"}, "here: unknown rule 'degrees' for features. Did you mean 'degree'?"),
-        ({"encoder": {"num_features": 3}}, "here: encoder: gin: unknown key 'num_features'."),
+        ({"polcy": "uniform"}, ["'polcy'", "'policy'"]),
+        ({"epochs": 3}, ["'epochs'", "'training.epochs'"]),
+        ({"training": {"epoch": 3}}, ["training", "'epoch'", "'epochs'"]),
+        ({"encoder": {"widht": 3}}, ["encoder: gin", "'widht'", "'width'"]),
+        ({"encoder": "GIN"}, ["encoder", "'GIN'", "'gin'"]),
+        ({"heads": "sharedhead"}, ["heads", "'sharedhead'", "'shared_head'"]),
+        ({"objective": {"name": "ntxent"}}, ["objective", "'ntxent'", "'nt_xent'"]),
+        ({"policy": {"gama": 1}}, ["policy: min_max", "'gama'", "'gamma'"]),
+        ({"policy": {"name": "uniform", "gamma": 1}}, ["policy: uniform", "'gamma'"]),
+        ({"augmentations": ["nodedrop"]}, ["augmentations", "'nodedrop'", "'node_drop'"]),
+        ({"augmentations": [{"name": "subgraph", "kept": 1}]}, ["augmentations: subgraph", "'kept'", "'keep'"]),
+        ({"method": "JOAOv2"}, ["method", "'JOAOv2'", "'joaov2'"]),
+        ({"features": "degrees"}, ["features", "'degrees'", "'degree'"]),
+        ({"encoder": {"num_features": 3}}, ["encoder: gin", "'num_features'", "width", "layers"]),
     ],
 )
-def test_the_nearest_name_is_told(table, message):
-    with pytest.raises(UserError) as caught:
+def test_the_nearest_name_is_told(table, values):
+    with refused(*values) as caught:
         make_recipe(table, place="here")
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("here: ")
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "values"),
     [
-        ({"training": {"epochs": 2.5}}, "training: epochs must be a whole number, got 2.5."),
-        ({"training": {"epochs": True}}, "training: epochs must be a whole number, got True."),
-        ({"training": {"epochs": "2"}}, "training: epochs must be a whole number, got '2'."),
-        ({"training": {"learning_rate": "fast"}}, "learning_rate must be a number, got 'fast'."),
-        ({"training": {"learning_rate": float("nan")}}, "learning_rate must be a number, got nan."),
-        ({"training": {"learning_rate": float("inf")}}, "learning_rate must be a number, got inf."),
-        ({"training": {"pair_per": 1}}, "pair_per must be text, got 1."),
-        ({"training": {"pair_per": "node"}}, "pair_per must be 'batch' or 'graph', got 'node'."),
-        ({"training": {"epochs": 0}}, "epochs must be at least 1, got 0."),
-        ({"training": [1]}, "training: must be a table, got [1]."),
-        ({"objective": {"symmetric": 1}}, "symmetric must be true or false, got 1."),
-        ({"policy": {"prior": 3}}, "prior must be a list, got 3."),
-        ({"policy": {"prior": [["a"]]}}, "prior must be a number, got 'a'."),
-        ({"policy": {"name": "fixed", "pair": "node_drop"}}, "pair must be a list, got 'node_drop'."),
-        ({"encoder": 3}, "encoder: must be a name or a table with a name, got 3."),
-        ({"encoder": {"name": ["gin"]}}, "encoder: must be a name or a table with a name"),
-        ({"augmentations": "node_drop"}, "augmentations: must be a list such as"),
-        ({"augmentations": []}, 'augmentations: must be a list such as ["node_drop", "subgraph"], got [].'),
-        ({"augmentations": [3]}, "augmentations: must be a name or a table with a name, got 3."),
-        ({"data": 3}, "data must be text, got 3."),
-        ({"data": "we\udcffird.csv"}, r"data must be text in UTF-8, got 'we\udcffird.csv'. Rename the file."),
-        ({"features": ["labels"]}, "features must be text, got ['labels']."),
-        ({"max_degree": 6.5}, "max_degree must be a whole number, got 6.5."),
-        ({"training": {"batch_size": 2**63}}, f"training: batch_size must have 64 bits at most, got {2**63}."),
-        ({"encoder": {"layers": 10**8}}, "encoder: layers must be at most 256, got 100000000."),
-        ({"augmentations": ["node_drop"] * 20_000}, "members, at every strength must be at most 256, got 20000."),
-        ({"method": "joao_strengths", "strengths": [s / 100 for s in range(1, 99)]}, "at most 256, got 393."),
-        ({"method": ["joao"]}, "unknown method '['joao']'."),
-        ({"strength": "much"}, "strength must be a number, got 'much'."),
+        ({"training": {"epochs": 2.5}}, ["training: epochs", 2.5]),
+        ({"training": {"epochs": True}}, ["training: epochs", True]),
+        ({"training": {"epochs": "2"}}, ["training: epochs", "'2'"]),
+        ({"training": {"learning_rate": "fast"}}, ["learning_rate", "'fast'"]),
+        ({"training": {"learning_rate": float("nan")}}, ["learning_rate", "nan"]),
+        ({"training": {"learning_rate": float("inf")}}, ["learning_rate", "inf"]),
+        ({"training": {"pair_per": 1}}, ["pair_per", 1]),
+        ({"training": {"pair_per": "node"}}, ["pair_per", "'batch'", "'graph'", "'node'"]),
+        ({"training": {"epochs": 0}}, ["epochs", 1, 0]),
+        ({"training": [1]}, ["training", "[1]"]),
+        ({"objective": {"symmetric": 1}}, ["nt_xent: symmetric", 1]),
+        ({"policy": {"prior": 3}}, ["min_max: prior", 3]),
+        ({"policy": {"prior": [["a"]]}}, ["min_max: prior", "'a'"]),
+        ({"policy": {"name": "fixed", "pair": "node_drop"}}, ["fixed: pair", "'node_drop'"]),
+        ({"encoder": 3}, ["encoder", 3]),
+        ({"encoder": {"name": ["gin"]}}, ["encoder", "{'name': ['gin']}"]),
+        ({"augmentations": "node_drop"}, ["augmentations", '["node_drop", "subgraph"]', "'node_drop'"]),
+        ({"augmentations": []}, ["augmentations", '["node_drop", "subgraph"]', "[]"]),
+        ({"augmentations": [3]}, ["augmentations", 3]),
+        ({"data": 3}, ["data", 3]),
+        ({"data": "we\udcffird.csv"}, ["data", "UTF-8", r"'we\udcffird.csv'"]),
+        ({"features": ["labels"]}, ["features", "['labels']"]),
+        ({"max_degree": 6.5}, ["max_degree", 6.5]),
+        ({"training": {"batch_size": 2**63}}, ["training: batch_size", 64, 2**63]),
+        ({"encoder": {"layers": 10**8}}, ["encoder: layers", 256, 10**8]),
+        ({"augmentations": ["node_drop"] * 20_000}, ["augmentations", 256, 20000]),
+        ({"method": "joao_strengths", "strengths": [s / 100 for s in range(1, 99)]}, ["augmentations", 256, 393]),
+        ({"method": ["joao"]}, ["method", "['joao']"]),
+        ({"strength": "much"}, ["node_drop: strength", "'much'"]),
     ],
 )
-def test_wrong_types_are_told_with_place_and_value(table, message):
-    with pytest.raises(UserError) as caught:
+def test_wrong_types_are_told_with_place_and_value(table, values):
+    with refused(*values):
         make_recipe(table)
-    assert message in str(caught.value)
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -242,12 +237,12 @@ def test_later_settings_win_and_the_table_is_not_changed():
 
 @pytest.mark.parametrize("setting", ["training.epochs", "=3", "", "="])
 def test_a_setting_without_key_or_value_is_refused(setting):
-    with pytest.raises(UserError, match="must have the form key=value"):
+    with refused(f"--set {setting}", "key=value", "training.epochs=5"):
         with_settings({}, [setting])
 
 
 def test_a_list_has_no_keys_to_set():
-    with pytest.raises(UserError, match="'augmentations' has no keys inside it"):
+    with refused("--set augmentations.strength=0.1", "augmentations=[...]"):
         with_settings({"augmentations": ["node_drop"]}, ["augmentations.strength=0.1"])
 
 
@@ -307,12 +302,12 @@ def test_a_method_of_nodes_replaces_pool_and_parts_that_a_recipe_says_and_adds_n
 
 
 @pytest.mark.parametrize(("there", "back"), list(itertools.product(OF_NODES, OF_PAIRS)))
-@pytest.mark.parametrize("said", ["everything", "pool and parts", "pool alone", "nothing"])
+@pytest.mark.parametrize("said", ["everything", "pool, parts", "pool alone", "nothing"])
 def test_there_and_back_is_the_method_itself(there, back, said):
     table = make_recipe({"method": back, "encoder": "res_gcn"}).table()
     keep = {
         "everything": set(table),
-        "pool and parts": {"augmentations", "policy", "heads", "objective"},
+        "pool, parts": {"augmentations", "policy", "heads", "objective"},
         "pool alone": {"augmentations"},
         "nothing": set(),
     }[said]
@@ -338,7 +333,7 @@ def test_a_method_keeps_the_options_of_a_part_it_shares():
 
 
 def test_twice_the_same_augmentation_is_refused():
-    with pytest.raises(UserError, match="two members are the same"):
+    with refused("augmentations", "strength"):
         make_recipe({"augmentations": ["subgraph", {"name": "subgraph", "strength": 0.2}]})
 
 
@@ -352,21 +347,22 @@ def test_one_augmentation_with_two_strengths_is_told_apart():
 def test_a_file_that_is_not_toml(content, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"mine\.toml: is not TOML"):
+    with refused(path, "TOML"):
         read_table(path)
 
 
 @pytest.mark.parametrize("path", ["nowhere.toml", "."])
 def test_a_file_that_cannot_be_read(path, tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with refused(tmp_path / path):
         read_table(tmp_path / path)
 
 
 def test_complaints_begin_with_the_path_of_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("encoder = 'gim'\n")
-    with pytest.raises(UserError, match=r"mine\.toml: encoder: unknown encoder 'gim'\. Did you mean 'gin'"):
+    with refused("encoder", "'gim'", "'gin'") as caught:
         read_recipe(path)
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 MOLECULES = {
@@ -427,5 +423,5 @@ def test_named_columns_are_written_and_nothing_of_them_otherwise():
     assert recipe.columns == {"smiles": "drug"}
     assert tomllib.loads(recipe.toml())["smiles"] == "drug"
     assert not {"smiles", "identifiers"} & make_recipe({}).table().keys()
-    with pytest.raises(UserError, match="recipe: smiles must be text, got 3"):
+    with refused("recipe", "smiles", 3):
         make_recipe({"smiles": 3})

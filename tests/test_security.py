@@ -66,13 +66,15 @@ def _faults_of_call(called, words):
         yield f"calls {called}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
-def test_nothing_from_outside_is_run(path):
-    name = path.relative_to(ROOT).as_posix()
-    # It runs this project's own code, changed in one place.
-    allowed = ["calls exec", "calls compile"] if name == "repro/studies/mutants.py" else []
-    found = list(faults(ast.parse(path.read_text(encoding="utf-8")), name))
-    assert [fault for fault in found if fault not in allowed] == []
+def test_nothing_from_outside_is_run():
+    found = []
+    for path in FILES:
+        name = path.relative_to(ROOT).as_posix()
+        # It runs this project's own code, changed in one place.
+        allowed = ["calls exec", "calls compile"] if name == "repro/studies/mutants.py" else []
+        faulty = faults(ast.parse(path.read_text(encoding="utf-8")), name)
+        found += [f"{name} {fault}" for fault in faulty if fault not in allowed]
+    assert found == []
 
 
 @pytest.mark.parametrize(
@@ -133,10 +135,10 @@ try:
     joao.read("some-private-name")
     raise SystemExit("read what is not there")
 except joao.UserError as error:
-    assert "is not looked for elsewhere" in str(error), error
+    assert "ROOT/some-private-name.zip" in str(error), error
 from joao.cli.main import app
 app(["data"], standalone_mode=False)
-print("all of it")
+print("done")
 """
 
 
@@ -154,7 +156,7 @@ def run_forbidden(code, folder):
 def test_nothing_asks_the_network_or_unpickles_unless_told_to(tmp_path):
     done = run_forbidden(USE, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("all of it\n")
+    assert done.stdout.endswith("done\n")
 
 
 @pytest.mark.parametrize(

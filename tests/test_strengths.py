@@ -8,11 +8,11 @@ from joao.config.builder import build_method
 from joao.config.overrides import with_settings
 from joao.config.recipe import METHODS, POOL, make_recipe, pool_name
 from joao.config.strengths import at_every_strength, strength_law
-from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.runs.pretraining import pretrain
+from tests.messages import refused
 
 LEARNED = make_recipe({"method": "joao_strengths", "strengths": {0.1: 1, 0.2: 2, 0.4: 5}})
 
@@ -93,27 +93,27 @@ def test_a_pool_that_says_all_strengths_and_a_prior_of_ones_own_are_left_alone()
 
 def test_any_policy_with_a_prior_takes_strengths_and_others_say_no():
     assert len(make_recipe({"method": "joao", "strengths": [0.1, 0.2]}).policy.options["prior"]) == 9
-    with pytest.raises(UserError, match="strengths: the policy 'uniform' has no prior"):
+    with refused("strengths", "'uniform'", "kullback_leibler", "min_max"):
         make_recipe({"method": "uniform", "strengths": [0.1, 0.2]})
 
 
 @pytest.mark.parametrize(
-    ("strengths", "message"),
+    ("strengths", "values"),
     [
-        (0.2, r"recipe: strengths must be a list such as \[0.1, 0.2\], or a table of weights, got 0.2"),
-        (["much"], "strengths must be a number, got 'much'"),
-        ([0.1, 1.5], "strengths must be above 0 and below 1, got 1.5"),
-        ([0.0], "strengths must be above 0 and below 1, got 0.0"),
-        ([True], "strengths must be above 0 and below 1, got True"),
-        ([0.1, 0.2, 0.1], "strengths: 0.1 is there twice"),
-        ({0.1: 0}, "0.1: its weight must be above 0, got 0"),
-        ({0.1: float("inf")}, "0.1: its weight must be above 0, got inf"),
-        ({0.1: "half"}, "0.1 must be a number, got 'half'"),
-        ({0.1: None}, "0.1 must be a number, got None"),
+        (0.2, ["recipe", "[0.1, 0.2]", 0.2]),
+        (["much"], ["'much'"]),
+        ([0.1, 1.5], [0, 1, 1.5]),
+        ([0.0], [0, 1, 0.0]),
+        ([True], [0, 1, True]),
+        ([0.1, 0.2, 0.1], [0.1]),
+        ({0.1: 0}, [0.1, "weight", 0]),
+        ({0.1: float("inf")}, [0.1, "weight", "inf"]),
+        ({0.1: "half"}, [0.1, "'half'"]),
+        ({0.1: None}, [0.1, None]),
     ],
 )
-def test_bad_strengths_get_one_line(strengths, message):
-    with pytest.raises(UserError, match=message):
+def test_bad_strengths_get_one_line(strengths, values):
+    with refused("strengths", *values):
         make_recipe({"method": "joao_strengths", "strengths": strengths})
 
 

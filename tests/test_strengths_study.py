@@ -79,5 +79,5 @@ def test_what_the_document_says_of_the_study(study, record):
     chosen = lines[study.chosen(record)]
     for way in (study.FIXED, study.chosen(record), "JOAO's own maximiser over strengths"):
         assert f"{lines[way][-3]}" in said, way
-    assert f"{chosen[-1]} times the CPU time" in said
-    assert f"{chosen[-2].split()[0]} points" in said
+    for value in (chosen[-1], chosen[-2].split()[0]):
+        assert value in said

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from joao.core.errors import UserError
 from joao.core.processes import workers
+from tests.messages import refused
 
 
 def is_there(process):
@@ -51,7 +51,7 @@ def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
 
 
 def test_one_that_is_killed_is_told_in_a_line():
-    with pytest.raises(UserError, match=r"^one of 1 processes ended early\. .* Fewer jobs"), workers(1) as pool:
+    with refused("1 processes", "jobs=1", "__main__"), workers(1) as pool:
         pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).result()
 
 

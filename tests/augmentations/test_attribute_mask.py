@@ -7,7 +7,7 @@ import torch
 from scipy.stats import kstest
 
 from joao.augmentations import AttributeMask
-from joao.core.errors import UserError
+from tests.messages import refused
 
 
 def changed_rows(view, batch):
@@ -76,5 +76,5 @@ def test_the_token_is_minus_one_in_every_column(mutag, generator):
 
 
 def test_an_unknown_fill_is_refused():
-    with pytest.raises(UserError, match="fill must be 'noise', 'mean' or 'token', got 'zero'"):
+    with refused("AttributeMask", "fill", "'noise'", "'mean'", "'token'", "'zero'"):
         AttributeMask(fill="zero")

@@ -6,9 +6,9 @@ import torch
 
 from joao.augmentations import Subgraph
 from joao.augmentations.subgraph import growth_time, shortest_times
-from joao.core.errors import UserError
 from joao.core.randomness import order_within_groups, random_rank
 from joao.kernels.first_passage import swept
+from tests.messages import refused
 
 LOLLIPOP = (6, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 5)])
 IN_PARTS = (6, [(0, 1), (1, 2), (3, 4)])
@@ -84,7 +84,7 @@ def test_the_share_to_keep_can_be_said_apart_from_strength(keep, kept, make_batc
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.1, float("nan")])
 def test_an_impossible_share_to_keep_is_refused(keep):
-    with pytest.raises(UserError, match=r"keep must be in \(0, 1\], got"):
+    with refused("Subgraph", "keep", keep):
         Subgraph(keep=keep)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from joao.baselines import Graph2vec
 from joao.baselines.paragraphs import LONGEST_DOCUMENT, _pieces, gensim_seed, order_of_reading
-from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
+from tests.messages import refused
 
 pytest.importorskip("gensim")
 GRAPHS = random_graphs(20, mean_nodes=8, seed=6)
@@ -97,5 +97,5 @@ def test_a_large_graph_is_like_small_ones_of_its_labels():
 
 
 def test_too_rare_words_are_told():
-    with pytest.raises(UserError, match=r"synthetic: no word is in its graphs 1000 times\. Take a smaller min_count"):
+    with refused("synthetic", 1000, "min_count"):
         Graph2vec(min_count=1000).fit(GRAPHS)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from joao.baselines import WL
-from joao.core.errors import UserError
 from joao.data import read
 from joao.data.refinement import different, places, refined_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.evaluation.svm import normalised_gram
+from tests.messages import refused
 
 
 def plain_labels(graph, iterations):
@@ -100,7 +100,7 @@ def test_numbers_of_labels_and_their_texts_are_the_same_label():
 
 
 def test_negative_iterations_are_an_error():
-    with pytest.raises(UserError, match="WL: iterations must not be negative, got -1"):
+    with refused("WL", "iterations", -1):
         WL(iterations=-1)
 
 

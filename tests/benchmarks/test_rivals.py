@@ -15,6 +15,7 @@ from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, TwoVie
 from repro.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of
 from repro.benchmarks.steps import recipe_of
 from repro.benchmarks.workloads import Workload
+from tests.messages import assert_mentions
 
 CPU = torch.device("cpu")
 
@@ -114,7 +115,7 @@ def test_what_is_not_there_is_said_and_is_no_error(workload, monkeypatch):
     makers, missing = rivals_of(workload, CPU, 0)
     assert list(makers) == [GEOMETRIC, UNCHANGED]
     assert list(missing) == [PYGCL]
-    assert "cannot be imported (ModuleNotFoundError: " in missing[PYGCL]
+    assert "ModuleNotFoundError" in missing[PYGCL]
     assert "\n" not in missing[PYGCL]
     for make in makers.values():
         assert make()() > 0
@@ -129,7 +130,9 @@ def test_a_package_that_breaks_when_it_is_loaded_is_said_too(workload, monkeypat
         return real(name)
 
     monkeypatch.setattr(rivals.importlib, "import_module", broken)
-    assert rivals_of(workload, CPU, 0)[1] == {PYGCL: "cannot be imported (AttributeError: no attribute 'scatter')."}
+    missing = rivals_of(workload, CPU, 0)[1]
+    assert list(missing) == [PYGCL]
+    assert_mentions(missing[PYGCL], "AttributeError", "attribute 'scatter'")
 
 
 def test_pygcl_is_called_as_its_examples_call_it(workload, monkeypatch):

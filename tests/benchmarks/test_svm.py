@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import FoldScores
 from repro.benchmarks import svm
 from repro.benchmarks.plan import Plan
+from tests.messages import refused
 
 RNG = np.random.default_rng(0)
 CLASSES = np.arange(60) % 2
@@ -53,7 +53,7 @@ def test_a_difference_in_scores_or_choices_is_told(monkeypatch, other):
 
 @pytest.mark.parametrize(("num_folds", "jobs"), [(0, 2), (2, 1)])
 def test_too_few_folds_or_jobs_are_an_error(num_folds, jobs):
-    with pytest.raises(UserError, match=f"one fold or more and two jobs or more, got {num_folds} and {jobs}"):
+    with refused("svm", num_folds, jobs):
         svm.svm_protocol(X, CLASSES, num_folds_measured=num_folds, jobs=jobs)
 
 

@@ -6,6 +6,7 @@ import torch
 from joao.data import cache as _download
 from repro.benchmarks.plan import NAMES, Plan
 from repro.benchmarks.workloads import make_workload, part
+from tests.messages import assert_mentions
 
 CPU = torch.device("cpu")
 # Mean nodes and undirected edges of the published data sets, and of ZINC's molecules.
@@ -56,7 +57,7 @@ def test_real_graphs_are_used_where_they_are_at_hand(tmp_path, mutag):
     (folder / "NCI1_graph_indicator.txt").write_text("".join(f"{node // 3 + 1}\n" for node in range(150)))
     (folder / "NCI1_node_labels.txt").write_text("".join(f"{node % 2}\n" for node in range(150)))
     workload = make_workload("NCI1", Plan(data_root=str(tmp_path), batch_size=4, width=5, layers=1), CPU)
-    assert workload.origin == "NCI1, as published; 40 of its 50 graphs, in whole batches"
+    assert_mentions(workload.origin, "NCI1", 40, 50)
     assert len(workload.store) == 40
     assert (workload.store.first_node.diff() == 3).all()
     assert workload.table()["encoder"] == "gin 1x5"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joao.estimators import export as shipping
+from joao.runs import trained as shipping
 
 
 @pytest.fixture

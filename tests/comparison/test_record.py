@@ -22,6 +22,7 @@ from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
+from tests.messages import refused
 
 WHOLE_GRID = svm.C_GRID
 PLAN = Plan(("joao", "untrained", "histogram"), partitions=2, folds=3, epochs=1, device="cpu")
@@ -101,7 +102,7 @@ def test_twins_together(graphs, tmp_path):
     assert record["fold hashes"] == [part["fold_hash"] for part in parts]
     pieces = record["methods"]["histogram"]["seeds"]
     assert [pieces[seed]["accuracies"] for seed in "01"] == [part["accuracies"] for part in parts]
-    with pytest.raises(UserError, match="is of another comparison: its protocol differ"):
+    with refused(tmp_path / "record.json", "protocol"):
         compute(twice, replace(plan, twins_together=False), tmp_path / "record.json")
 
 
@@ -183,16 +184,16 @@ def test_another_comparison_is_not_gone_on_with(graphs, tmp_path):
     out = tmp_path / "record.json"
     compute(graphs, replace(PLAN, methods=("untrained",), partitions=1), out)
     kept = out.read_text()
-    with pytest.raises(UserError, match=r"record\.json: is of another comparison: its folds differ"):
+    with refused(out, "folds"):
         compute(graphs, replace(PLAN, methods=("untrained",), folds=4), out)
     relabelled = replace(graphs, classes=np.roll(graphs.classes, 1))
-    with pytest.raises(UserError, match="its data differ"):
+    with refused(out, "data"):
         compute(relabelled, replace(PLAN, methods=("untrained",)), out)
-    with pytest.raises(UserError, match="has untrained with other settings"):
+    with refused(out, "untrained", "--epochs"):
         compute(graphs, replace(PLAN, methods=("untrained",), epochs=2), out)
     assert out.read_text() == kept
     out.write_text('{"protocol": {"name": "unsupervised"}}')
-    with pytest.raises(UserError, match="is not a record of 'joao compare'"):
+    with refused(out, "'joao compare'"):
         compute(graphs, PLAN, out)
 
 
@@ -200,16 +201,16 @@ def test_a_method_that_fails_does_not_take_the_others_along(graphs, tmp_path, mo
     out, plan = tmp_path / "record.json", replace(PLAN, methods=("failing", "untrained", "joao"))
     record = compute(graphs, plan, out)
     by_name = {row.method: row for row in rows(record)}
-    assert by_name["failing"].failure == "failing: cannot do this."
+    assert by_name["failing"].failure == str(Failing.error)
     assert by_name["failing"].accuracy is None
     assert by_name["untrained"].accuracy is not None
     monkeypatch.setitem(BASELINES, "failing", Counting)
     assert not any(row.failure for row in rows(compute(graphs, plan, out)))
     monkeypatch.setitem(BASELINES, "failing", Failing)
-    with pytest.raises(UserError, match=r"no method could be scored. failing: failing: cannot do this\."):
+    with refused("compare", f"failing: {Failing.error}"):
         compute(graphs, replace(PLAN, methods=("failing",)))
     monkeypatch.setattr(Failing, "error", MemoryError())
-    assert rows(compute(graphs, plan))[1].failure == "out of memory."
+    assert "memory" in rows(compute(graphs, plan))[1].failure
     monkeypatch.setattr(Failing, "error", ZeroDivisionError("a fault"))
     with pytest.raises(ZeroDivisionError):
         compute(graphs, plan)
@@ -232,11 +233,11 @@ def test_a_process_that_ends_before_its_time(monkeypatch):
     monkeypatch.setattr(processes, "_work", operator.is_)
     (done,) = processes.in_own_processes([SimpleNamespace(method="joao")], 1)
     assert (done.method, done.piece) == ("joao", None)
-    assert done.failure == "its process ended before its time (exit code 0); was memory short?"
+    assert "code 0" in done.failure
 
 
 @pytest.mark.parametrize(
-    ("error", "last"), [(None, None), (UserError("cannot."), "cannot."), (MemoryError(), "out of memory.")]
+    ("error", "last"), [(None, None), (UserError("cannot."), "cannot."), (MemoryError(), "memory")]
 )
 def test_what_a_process_sends(monkeypatch, graphs, error, last):
     def some_pieces(task):
@@ -252,7 +253,9 @@ def test_what_a_process_sends(monkeypatch, graphs, error, last):
         processes._work(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert sent == [{"seed": 0}, last]
+    assert sent[0] == {"seed": 0}
+    assert len(sent) == 2
+    assert sent[1] is None if last is None else last in sent[1]
     assert silenced == ["lightning"]  # whose advice would be told by every process
 
 
@@ -273,15 +276,15 @@ def test_a_fault_in_a_process_is_told_whole(monkeypatch):
 
 @pytest.mark.parametrize(("option", "value"), [("partitions", 0), ("epochs", 0), ("jobs", 0)])
 def test_nonsense(option, value):
-    with pytest.raises(UserError, match=f"compare: {option} must be at least 1, got 0."):
+    with refused("compare", option, 1, 0):
         replace(PLAN, **{option: value})
 
 
 def test_data_that_cannot_be_scored(graphs):
-    with pytest.raises(UserError, match="has no graph labels"):
+    with refused(graphs.name, "labels"):
         compute(replace(graphs, classes=None, class_names=()), PLAN)
-    with pytest.raises(UserError, match="1 class among 24 graphs"):
+    with refused("folds", 1, 24):
         compute(replace(graphs, classes=np.zeros(24, dtype=np.int64)), PLAN)
     rare = np.array([1] + [0] * 23)
-    with pytest.raises(UserError, match="has 1 graphs, fewer than the 3 folds"):
+    with refused("folds", 1, "3 folds"):
         compute(replace(graphs, classes=rare), PLAN)

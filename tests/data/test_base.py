@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.data import dataset as base
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset, plain_label
+from tests.data.refusals import assert_told, refused
 
 
 def random_edges(seed, sizes, count):
@@ -44,16 +44,17 @@ def test_edges_become_both_directions_once_sorted_without_loops(seed, with_attri
     assert found == sorted(expected)
     if with_attributes:
         assert dataset.edge_attr[:, 0].tolist() == [expected[edge] for edge in found]
-    assert dataset.notices == (
-        (f"made: edges were directed; {len(added)} missing reverse directions were added.",) if added else ()
-    )
+    assert len(dataset.notices) == bool(added)
+    for notice in dataset.notices:
+        assert_told(notice, "made", len(added))
 
 
 def test_symmetric_edges_give_no_notice_and_directed_ones_only_where_asked():
     both = (np.array([0, 1]), np.array([1, 0]))
     one = (np.array([0]), np.array([1]))
     assert make_dataset("made", np.array([2]), both).notices == ()
-    assert "directed; 1 missing" in make_dataset("made", np.array([2]), one).notices[0]
+    [notice] = make_dataset("made", np.array([2]), one).notices
+    assert_told(notice, "made", 1)
     assert make_dataset("made", np.array([2]), one, tell_directed=False).notices == ()
 
 
@@ -104,31 +105,32 @@ def test_a_missing_label_is_told_and_leaves_the_others():
     some = make_dataset("made", np.array([1, 1, 1]), edges, graph_labels=["b", None, "a"])
     assert some.classes.tolist() == [1, -1, 0]
     assert some.labels.tolist() == ["b", "", "a"]
-    assert some.notices == ("made: 1 of 3 graphs have no label.",)
+    [notice] = some.notices
+    assert_told(notice, "made", 1, 3)
     none = make_dataset("made", np.array([1, 1]), edges, graph_labels=[None, None])
     assert (none.classes, none.notices) == (None, ())
     assert none.labels.tolist() == ["", ""]
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "values"),
     [
-        ({"nodes_per_graph": np.zeros(0)}, "made: no graphs in it"),
-        ({"nodes_per_graph": np.array([2, 0])}, "made: graph 1 has no nodes"),
-        ({"edges": (np.array([0]), np.array([4]))}, "edge 0 points at node 4, but nodes run from 0 to 3"),
-        ({"edges": (np.array([-1]), np.array([0]))}, "edge 0 points at node -1"),
-        ({"edges": (np.array([0, 1]), np.array([1, 2]))}, "edge 1 joins nodes 1 and 2, of two different graphs"),
-        ({"node_labels": np.zeros(3, int)}, "3 rows of node labels for 4 nodes"),
-        ({"node_attributes": np.array([0, 1, np.nan, 0])}, "node attribute 0 of row 2 is nan"),
-        ({"node_attributes": np.array([0, 1, 1e300, 0])}, "node attribute 0 of row 2 is inf"),
-        ({"edge_attr": np.zeros((2, 1))}, "2 rows of edge attributes for 1 edges"),
-        ({"graph_labels": [1]}, "1 graph labels for 2 graphs"),
-        ({"graph_labels": [1, [2, 3]]}, r"graph 1: label \[2, 3\] is neither a whole number nor text"),
+        ({"nodes_per_graph": np.zeros(0)}, ()),
+        ({"nodes_per_graph": np.array([2, 0])}, (1,)),
+        ({"edges": (np.array([0]), np.array([4]))}, (0, 4, 0, 3)),
+        ({"edges": (np.array([-1]), np.array([0]))}, (0, -1)),
+        ({"edges": (np.array([0, 1]), np.array([1, 2]))}, (1, 1, 2)),
+        ({"node_labels": np.zeros(3, int)}, ("node labels", 3, 4)),
+        ({"node_attributes": np.array([0, 1, np.nan, 0])}, ("node attribute", 0, 2, "nan")),
+        ({"node_attributes": np.array([0, 1, 1e300, 0])}, ("node attribute", 0, 2, "inf")),
+        ({"edge_attr": np.zeros((2, 1))}, ("edge attribute", 2, 1)),
+        ({"graph_labels": [1]}, (1, 2)),
+        ({"graph_labels": [1, [2, 3]]}, (1, "[2, 3]")),
     ],
 )
-def test_wrong_values_are_told(changes, message):
+def test_wrong_values_are_told(changes, values):
     given = {"nodes_per_graph": np.array([2, 2]), "edges": (np.array([0]), np.array([1]))} | changes
-    with pytest.raises(UserError, match=message):
+    with refused("made", *values):
         make_dataset("made", **given)
 
 

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.data import read
+from tests.data.refusals import refused
 
 GRAPHS = [
     {
@@ -60,57 +60,56 @@ GOOD = '{"edges": [[0, 1]], "node_labels": [1, 2]}'
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "values"),
     [
-        ("{", r"graphs.jsonl:2: not JSON"),
-        ("[1, 2]", r":2: a list where an object with 'edges' is expected"),
-        ('{"num_nodes": 3}', r":2: no 'edges'. Write \[\]"),
-        ('{"edges": []}', r":2: no 'num_nodes', and no rows of nodes"),
-        ('{"edges": [], "num_node": 3}', r":2: unknown key 'num_node'. Did you mean 'num_nodes'\?"),
-        ('{"edges": {}, "num_nodes": 3}', r":2: 'edges' must be a list, got \{\}"),
-        ('{"edges": [], "num_nodes": 0}', r":2: 'num_nodes' must be a whole number from 1, got 0"),
-        ('{"edges": [], "num_nodes": true}', r":2: 'num_nodes' must be a whole number from 1, got true"),
-        ('{"edges": [[0, 2]], "num_nodes": 2}', r":2: edge \[0, 2\] is not a pair of node numbers from 0 to 1"),
-        ('{"edges": [[0]], "num_nodes": 2}', r":2: edge \[0\] is not a pair"),
-        ('{"edges": [[0, 1.0]], "num_nodes": 2}', r":2: edge \[0, 1.0\] is not a pair"),
-        ('{"edges": [], "num_nodes": 2, "node_labels": [1]}', r":2: 1 rows of 'node_labels' for 2 nodes"),
-        ('{"edges": [], "node_labels": [1, null]}', r":2: 'node_labels': null is not a whole number or text"),
-        ('{"edges": [], "node_labels": [1, "a"]}', r":2: 'node_labels': \"a\" mixes numbers and text"),
-        ('{"edges": [], "node_labels": [[1, 2]]}', r":2: 'node_labels': \[1, 2\] has 2 columns, not 1"),
-        ('{"edges": [], "node_labels": [' + "9" * 30 + "]}", r":2: 'node_labels': 9+ is not a whole number"),
-        ('{"edges": [], "num_nodes": 1}', r":2: no 'node_labels', but .*jsonl:1 has them"),
-        ('{"edges": [], "node_labels": [1], "node_attributes": [["a"]]}', r":1: no 'node_attributes', but"),
+        ("{", (2, "JSON")),
+        ("[1, 2]", (2, "list", "'edges'")),
+        ('{"num_nodes": 3}', (2, "'edges'", "[]")),
+        ('{"edges": []}', (2, "'num_nodes'")),
+        ('{"edges": [], "num_node": 3}', (2, "'num_node'", "'num_nodes'")),
+        ('{"edges": {}, "num_nodes": 3}', (2, "'edges'", "{}")),
+        ('{"edges": [], "num_nodes": 0}', (2, "'num_nodes'", 1, 0)),
+        ('{"edges": [], "num_nodes": true}', (2, "'num_nodes'", 1, "true")),
+        ('{"edges": [[0, 2]], "num_nodes": 2}', (2, "[0, 2]", 0, 0, 1)),
+        ('{"edges": [[0]], "num_nodes": 2}', (2, "[0]", 0, 1)),
+        ('{"edges": [[0, 1.0]], "num_nodes": 2}', (2, "[0, 1.0]", 0, 1)),
+        ('{"edges": [], "num_nodes": 2, "node_labels": [1]}', (2, 1, "'node_labels'", 2)),
+        ('{"edges": [], "node_labels": [1, null]}', (2, "'node_labels'", "null")),
+        ('{"edges": [], "node_labels": [1, "a"]}', (2, "'node_labels'", '"a"')),
+        ('{"edges": [], "node_labels": [[1, 2]]}', (2, "'node_labels'", "[1, 2]", 2, 1, 1)),
+        ('{"edges": [], "node_labels": [' + "9" * 30 + "]}", (2, "'node_labels'", "9" * 30)),
+        ('{"edges": [], "num_nodes": 1}', (2, "'node_labels'", 1)),
+        ('{"edges": [], "node_labels": [1], "node_attributes": [["a"]]}', (1, "'node_attributes'", 2)),
         (
             '{"edges": [], "node_labels": [1], "label": [1]}',
-            r":2: 'label' must be a whole number or text, got \[1\]",
+            (2, "'label'", "[1]"),
         ),
-        ('{"edges": [], "node_labels": [1], "label": 0.5}', r":2: 'label' must be a whole number or text, got 0.5"),
+        ('{"edges": [], "node_labels": [1], "label": 0.5}', (2, "'label'", "0.5")),
         (
             '{"edges": [[0, 0]], "node_labels": [1], "edge_attributes": []}',
-            r"0 rows of 'edge_attributes' for 1 edges",
+            (2, 0, "'edge_attributes'", 1),
         ),
-        ("[" * 100_000, r":2: not JSON"),
+        ("[" * 100_000, (2, "JSON")),
     ],
 )
-def test_faults_are_told_with_their_line(write, line, message):
-    with pytest.raises(UserError, match=message) as told:
+def test_faults_are_told_with_their_line(write, line, values):
+    with refused("graphs.jsonl", *values):
         read(write([GOOD, line]))
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "values"),
     [
-        (b"", r"graphs: no graphs in it"),
-        (b"\xff\xfe\x00", r"graphs.jsonl:1: not text in UTF-8"),
-        (b'{"edges": [], "node_attributes": [[NaN]]}', r"node attribute 0 of row 0 is nan"),
+        (b"", ("graphs",)),
+        (b"\xff\xfe\x00", ("graphs.jsonl", 1, "UTF-8", "0xff")),
+        (b'{"edges": [], "node_attributes": [[NaN]]}', ("graphs", "node attribute", 0, 0, "nan")),
         (
             b'{"edges": [], "node_attributes": [["a"]]}',
-            r":1: 'node_attributes': \[\"a\"\] is not a list of numbers",
+            ("graphs.jsonl", 1, "'node_attributes'", '["a"]'),
         ),
-        (b'{"edges": [], "node_attributes": [[]]}', r":1: 'node_attributes': \[\] is not a list of numbers"),
+        (b'{"edges": [], "node_attributes": [[]]}', ("graphs.jsonl", 1, "'node_attributes'", "[]")),
     ],
 )
-def test_odd_files_are_told(write, content, message):
-    with pytest.raises(UserError, match=message):
+def test_odd_files_are_told(write, content, values):
+    with refused(*values):
         read(write(content))

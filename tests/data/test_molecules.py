@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.data.dataset import Dataset
-from joao.data.molecules.featurise import FEATURISER, Failure, featurise
+from joao.data.molecules.featurise import FEATURISER, featurise
+from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
 needs_data = pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
@@ -60,7 +60,7 @@ ODD = [
     "N#N",
     "[O-][N+](=O)c1ccc(Br)cc1I",
     "B1OC1P(S)F",
-    "C ethane's little brother",
+    "C ethane's",
     "CC |$_R1;$|",
     " CC\n",
     "NO",
@@ -182,13 +182,16 @@ def test_failures_say_why_and_nothing_is_logged(capfd):
     smiles = ["CCO", "", "C(", "C[Al](C)(C)(C)(C)(C)C", "  ", "c1cccc1", "O", "CC?", "[H]O[H]", "C" * 65537]
     molecules = featurise(smiles)
     assert rows(molecules) == [0, 6, 8]
-    assert molecules.failures[:2] == (Failure(1, "", "empty"), Failure(2, "C(", "not SMILES"))
-    reasons = [failure.reason for failure in molecules.failures[2:]]
-    assert reasons[0] == "Explicit valence for atom # 1 Al, 7, is greater than permitted"
-    assert reasons[1] == "empty"
-    assert reasons[2].startswith("Can't kekulize mol")
-    assert reasons[3:] == ["not SMILES", "65537 atoms; 1 to 65536 are possible"]
-    assert not any("\n" in reason for reason in reasons)
+    assert [each.row for each in molecules.failures] == [1, 2, 3, 4, 5, 7, 9]
+    assert all(each.text == smiles[each.row] for each in molecules.failures)
+    empty, no_smiles, valence, blank, ring, question, large = (each.reason for each in molecules.failures)
+    assert_told(valence, "Al", 7)  # RDKit's own, as the next
+    assert_told(ring, "kekulize")
+    assert_told(no_smiles, "SMILES")
+    assert_told(large, 65537, 65536)
+    assert (blank, question) == (empty, no_smiles)
+    assert len({empty, no_smiles, valence, ring, large} - {""}) == 5
+    assert not any("\n" in each.reason for each in molecules.failures)
     assert capfd.readouterr() == ("", "")
 
 
@@ -233,7 +236,7 @@ def test_without_rdkit_the_cure_is_told(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "rdkit"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r"^rdkit is not installed: pip install rdkit$"):
+    with refused("pip install rdkit"):
         featurise(["C"])
 
 

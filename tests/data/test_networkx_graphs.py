@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from torch_geometric.data import Data
 
-from joao.core.errors import UserError
 from joao.data import read
 from joao.data.formats import networkx_graphs
+from tests.data.refusals import assert_told, refused
 
 
 def coloured(graph, **fields):
@@ -47,7 +47,8 @@ def test_x_may_be_a_list_and_the_class_may_be_called_label():
 
 
 def test_directed_graphs_are_told_and_symmetric_ones_not():
-    assert "2 missing reverse directions" in read([nx.path_graph(3, create_using=nx.DiGraph)]).notices[0]
+    [notice] = read([nx.path_graph(3, create_using=nx.DiGraph)]).notices
+    assert_told(notice, "graphs", 2)
     assert read([nx.path_graph(3).to_directed(), nx.path_graph(2)]).notices == ()
 
 
@@ -64,10 +65,9 @@ def test_text_other_than_labels_is_left_out_with_a_notice():
     graph.edges[0, 1]["kind"] = "single"
     dataset = read([graph])
     assert (dataset.node_attributes, dataset.edge_attr) == (None, None)
-    assert dataset.notices == (
-        "graphs: node attributes that are not numbers are left out: name.",
-        "graphs: edge attributes that are not numbers are left out: kind.",
-    )
+    of_nodes, of_edges = dataset.notices
+    assert_told(of_nodes, "graphs", "node attributes", "name")
+    assert_told(of_edges, "graphs", "edge attributes", "kind")
 
 
 def with_node(**data):
@@ -77,40 +77,39 @@ def with_node(**data):
 
 
 @pytest.mark.parametrize(
-    ("graphs", "message"),
+    ("graphs", "values"),
     [
-        ([with_node(size=1)], r"graphs\[0\]: node 0 has no 'size', but other nodes do"),
-        ([coloured(nx.path_graph(2)), nx.path_graph(2)], r"graphs\[1\]: node 0 has no 'label'"),
-        ([with_node(label=1.5)], r"graphs\[0\]: node 0 has no 'label'"),
-        ([nx.Graph([(0, 1, {"weight": 1}), (1, 2)])], r"edge \(1, 2\) has no 'weight', but other edges do"),
-        ([nx.Graph([(0, 1, {"weight": 1}), (1, 2, {"weight": "a"})])], r"'weight' must be a number, got 'a'"),
-        ([nx.Graph([(0, 1, {"weight": 10**400})])], r"edge attribute 0 of row 0 is inf"),
-        ([nx.Graph()], r"graphs: graph 0 has no nodes"),
-        (nx.path_graph(3), r"one Graph: graphs are read from a list. Write \[graph\]"),
-        ([nx.path_graph(3), Data(num_nodes=1)], r"graphs\[1\] is a Data, but graphs\[0\] is a Graph"),
+        ([with_node(size=1)], ("graphs[0]", 0, 0, "'size'")),
+        ([coloured(nx.path_graph(2)), nx.path_graph(2)], ("graphs[1]", 0, "'label'")),
+        ([with_node(label=1.5)], ("graphs[0]", 0, 0, "'label'")),
+        ([nx.Graph([(0, 1, {"weight": 1}), (1, 2)])], ("graphs[0]", "(1, 2)", "'weight'")),
+        ([nx.Graph([(0, 1, {"weight": 1}), (1, 2, {"weight": "a"})])], ("graphs[0]", "(1, 2)", "'weight'", "'a'")),
+        ([nx.Graph([(0, 1, {"weight": 10**400})])], ("graphs", "edge attribute", 0, 0, "inf")),
+        ([nx.Graph()], ("graphs", 0)),
+        (nx.path_graph(3), ("Graph", "[graph]")),
+        ([nx.path_graph(3), Data(num_nodes=1)], ("graphs[1]", "Data", "graphs[0]", "Graph")),
         (
             [nx.Graph([(0, 1)], y=[1, 2])],
-            r"graphs\[0\]: the graph's label must be a whole number or text, got \[1, 2\]",
+            ("graphs[0]", "label", "[1, 2]"),
         ),
     ],
 )
-def test_wrong_graphs_are_told(graphs, message):
-    with pytest.raises(UserError, match=message) as told:
+def test_wrong_graphs_are_told(graphs, values):
+    with refused(*values):
         read(graphs)
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    ("labels", "values"),
     [
-        ([1.5, 1], r"node 0: 'label' must be a whole number or text, got 1.5"),
-        ([1, "C"], r"node 1: label 'C' is of another type than 1"),
+        ([1.5, 1], (0, 0, "'label'", "1.5")),
+        ([1, "C"], (0, 1, "'C'", 1)),
     ],
 )
-def test_wrong_node_labels_are_told(labels, message):
+def test_wrong_node_labels_are_told(labels, values):
     graph = nx.path_graph(2)
     nx.set_node_attributes(graph, dict(enumerate(labels)), "label")
-    with pytest.raises(UserError, match=message):
+    with refused("graphs[0]", *values):
         read([graph])
 
 
@@ -143,17 +142,15 @@ def test_graphml_defaults_count_and_no_graph_of_a_file_is_lost(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\x00\xff junk", b"<html></html>", GRAPHML[:200].encode(), b"<graphml/>"])
 def test_a_file_that_is_not_graphml_is_told(tmp_path, content):
     (tmp_path / "odd.graphml").write_bytes(content)
-    with pytest.raises(UserError, match=r"odd.graphml: cannot be read as GraphML") as told:
+    with refused("odd.graphml", "GraphML"):
         read(tmp_path / "odd.graphml")
-    assert "\n" not in str(told.value)
 
 
 def test_a_fault_names_its_file_once(tmp_path):
     (tmp_path / "odd.graphml").write_text('<!DOCTYPE graphml [<!ENTITY a "b">]><graphml/>')
-    with pytest.raises(UserError) as told:
+    with refused(str(tmp_path / "odd.graphml"), "XML") as told:
         read(tmp_path / "odd.graphml")
-    fault = "declares XML entities, which GraphML does not need. Write them out."
-    assert str(told.value) == f"{tmp_path / 'odd.graphml'}: {fault}"
+    assert str(told.value).count("odd.graphml") == 1
 
 
 def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
@@ -163,5 +160,5 @@ def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
     assert read(tmp_path / "text.graphml").edge_attr.ravel().tolist() == [1.5, 1.5, 3, 3]
     for name, tag in (("node", f'<node id="{"a" * 3_000_000}"/>'), ("comment", f"<!--{'a' * 3_000_000}-->")):
         (tmp_path / f"{name}.graphml").write_text(f"{begin}{tag}<edge source{end}")
-        with pytest.raises(UserError, match=rf"{name}\.graphml: has a tag of more than 1 MB"):
+        with refused(f"{name}.graphml", 1):
             read(tmp_path / f"{name}.graphml")

@@ -11,13 +11,13 @@ import pytest
 import safetensors.numpy
 from safetensors import safe_open
 
-from joao.core.errors import UserError
 from joao.data import read
 from joao.data import validation as form
 from joao.data.dataset import Dataset, Failure
 from joao.data.formats import packed
 from joao.data.formats.packed import read_packed, without_texts, write_packed
 from joao.data.synthetic import random_graphs
+from tests.data.refusals import refused
 
 
 @pytest.fixture
@@ -104,14 +104,12 @@ def test_every_damage_is_told_in_one_line(molecules, tmp_path):
     damaged += [whole[:place] for place in places] + [whole + b"\0", b"PK\3\4" * 9, b"\2" + bytes(7) + b"{}"]
     for content in damaged:
         path.write_bytes(content)
-        with pytest.raises(UserError) as told:
+        with refused(str(path)):
             read_packed(path)
-        assert str(told.value).startswith(f"{path}: ")
-        assert "\n" not in str(told.value)
     compressed = lzma.compress(whole)
     for content in (compressed[:-20], compressed[:50], b"", whole):
         (tmp_path / "a.safetensors.xz").write_bytes(content)
-        with pytest.raises(UserError, match=r"a\.safetensors\.xz: "):
+        with refused("a.safetensors.xz"):
             read_packed(tmp_path / "a.safetensors.xz")
 
 
@@ -155,18 +153,18 @@ def test_what_somebody_made_up_is_refused_before_memory_is_taken(molecules, tmp_
         del metadata["joao.data"]
 
     path = tmp_path / "a.safetensors"
-    for change, message in (
-        (claim, "is damaged"),
-        (overlap, "the arrays are not behind one another"),
-        (leave, "an edge leaves its graph"),
-        (invent, "its atoms or bonds are of no known kind"),
-        (forget, "is damaged"),
-        (newer, "format 99 is newer than this version of joao knows"),
-        (other, "holds no graphs: 'joao pack' did not write it"),
+    for change, values in (
+        (claim, ()),
+        (overlap, ()),
+        (leave, ()),
+        (invent, ()),
+        (forget, ()),
+        (newer, (99,)),
+        (other, ("joao pack",)),
     ):
         write_packed(path, molecules)
         rewritten(path, change)
-        with pytest.raises(UserError, match=message):
+        with refused("a.safetensors", *values):
             read(path)
 
 
@@ -206,70 +204,67 @@ def leaving_out(*names):
     return change
 
 
-ORDER = "its edges are not in order"
-LEAVES = "an edge leaves its graph"
-FORM = "not of the form it should have"
-NO_TEXT = "its kind or a name is not one"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (setting("source", [-1, 0, 2, 1]), LEAVES),
-        (setting("source", [-1000000, 0, 2, 1]), LEAVES),
-        (setting("target", [-1, 1, 1, 2]), LEAVES),
-        (setting("source", [3, 0, 2, 1]), LEAVES),
-        (setting("source", [0, 0, 2, 1]), "an edge is a loop"),
-        (setting("source", [1, 2, 0, 1]), ORDER),
-        (setting("target", [2, 1, 1, 0]), ORDER),
-        (setting("source", [1, 0, 0, 1]), ORDER),  # an edge twice
-        (setting("source", [1.0, 0, 2, 1]), FORM),
-        (setting("source", [[1, 0, 2, 1]]), FORM),
-        (setting("source", [1, 0, 2]), FORM),
-        (setting("source", np.array([1, 0, 2, 1], np.uint8), "|O"), "is no type of an array"),
-        (setting("source", np.array([1, 0, 2, 1], np.uint8), "S999999999"), "is no type of an array"),
-        (setting("source", np.array([1, 0, 2, 1], np.uint8), "|V999999999"), "is no type of an array"),
-        (setting("source", np.array([1, 0, 2, 1], np.uint8), "<i4,("), "is no type of an array"),
-        (leaving_out("node_labels"), "its nodes are not there"),
-        (setting("node_labels", np.array([[5, 0], [5, 4], [7, 0], [1, 0]], np.uint8)), "of no known kind"),
-        (setting("edge_attr", np.array([[0, 3]] * 4, np.uint8)), "of no known kind"),
-        (setting("edge_attr", np.array([[0, 0]] * 4, np.float32)), "atoms or bonds are not there"),
-        (setting("classes", [0, 1]), "a class has no name"),
-        (setting("classes", [-2, -1]), "a class has no name"),
-        (setting("classes", [-1, -1, -1]), FORM),
-        (setting("targets", np.zeros(2, np.float32)), FORM),
-        (setting("targets", np.zeros((2, 2))), FORM),
-        (setting("source", np.array([1, 0, 2, 1], np.uint8), ">i8"), "is no type of an array"),
-        (setting("targets", np.zeros((2, 3), np.float32)), "as many names as tasks"),
-        (setting("row_of_graph", [0, 10**9]), "its rows do not fit together"),
-        (setting("row_of_graph", [2, 0]), "its rows do not fit together"),
-        (setting("row_of_graph", [0, 1]), "its rows do not fit together"),
-        (leaving_out("row_of_graph"), "its rows do not fit together"),
-        (setting("failures_row", [1.5]), "a row is no whole number"),
-        (leaving_out("failures_text", "failures_text_lengths"), "a part of the failures is not there"),
-        (leaving_out("failures_text_lengths"), "is damaged"),
-        (setting("groups", [[0], [1]]), FORM),
-        (setting("first_node", [4, 0]), "an impossible size"),
-        (setting("first_node", [5, -1]), "an impossible size"),
-        (setting("first_edge", [5, -1]), "an impossible size"),
-        (setting("first_node", [3.0, 1.0]), "an impossible size"),
-        (setting("first_edge", [4]), "its arrays do not fit together"),
-        (setting("smiles_lengths", [7]), "as many names or SMILES"),
-        (saying(kind="whatever"), NO_TEXT),
-        (saying(name=5), NO_TEXT),
-        (saying(target_names="ab"), NO_TEXT),
-        (saying(featuriser={"a": 1}), NO_TEXT),
-        (saying(target_names=["a", 2]), NO_TEXT),
-        (saying(target_names=["a"]), "as many names as tasks"),
-        (saying(notices=5), "is damaged"),
-        (saying(classes=[0, 0]), "is damaged"),
-    ],
+# A change, and the kind of fault that it is, with the values that are told of it; None: whatever is told.
+MADE_UP = (
+    (setting("source", [-1, 0, 2, 1]), ("outside",)),
+    (setting("source", [-1000000, 0, 2, 1]), ("outside",)),
+    (setting("target", [-1, 1, 1, 2]), ("outside",)),
+    (setting("source", [3, 0, 2, 1]), ("outside",)),
+    (setting("source", [0, 0, 2, 1]), ("loop",)),
+    (setting("source", [1, 2, 0, 1]), ("order",)),
+    (setting("target", [2, 1, 1, 0]), ("order",)),
+    (setting("source", [1, 0, 0, 1]), ("order",)),  # an edge twice
+    (setting("source", [1.0, 0, 2, 1]), ("form", "source")),
+    (setting("source", [[1, 0, 2, 1]]), ("form", "source")),
+    (setting("source", [1, 0, 2]), ("form", "source")),
+    (setting("source", np.array([1, 0, 2, 1], np.uint8), "|O"), ("type", "|O")),
+    (setting("source", np.array([1, 0, 2, 1], np.uint8), "S999999999"), ("type", "S999999999")),
+    (setting("source", np.array([1, 0, 2, 1], np.uint8), "|V999999999"), ("type", "|V999999999")),
+    (setting("source", np.array([1, 0, 2, 1], np.uint8), "<i4,("), ("type", "<i4,(")),
+    (leaving_out("node_labels"), ("nodes",)),
+    (setting("node_labels", np.array([[5, 0], [5, 4], [7, 0], [1, 0]], np.uint8)), ("codes",)),
+    (setting("edge_attr", np.array([[0, 3]] * 4, np.uint8)), ("codes",)),
+    (setting("edge_attr", np.array([[0, 0]] * 4, np.float32)), ("atoms",)),
+    (setting("classes", [0, 1]), ("class name",)),
+    (setting("classes", [-2, -1]), ("class name",)),
+    (setting("classes", [-1, -1, -1]), ("form", "classes")),
+    (setting("targets", np.zeros(2, np.float32)), ("form", "targets")),
+    (setting("targets", np.zeros((2, 2))), ("form", "targets")),
+    (setting("source", np.array([1, 0, 2, 1], np.uint8), ">i8"), ("type", ">i8")),
+    (setting("targets", np.zeros((2, 3), np.float32)), ("task names",)),
+    (setting("row_of_graph", [0, 10**9]), ("rows",)),
+    (setting("row_of_graph", [2, 0]), ("rows",)),
+    (setting("row_of_graph", [0, 1]), ("rows",)),
+    (leaving_out("row_of_graph"), ("rows",)),
+    (setting("failures_row", [1.5]), ("row",)),
+    (leaving_out("failures_text", "failures_text_lengths"), ("failures",)),
+    (leaving_out("failures_text_lengths"), (None,)),
+    (setting("groups", [[0], [1]]), ("form", "groups")),
+    (setting("first_node", [4, 0]), ("size",)),
+    (setting("first_node", [5, -1]), ("size",)),
+    (setting("first_edge", [5, -1]), ("size",)),
+    (setting("first_node", [3.0, 1.0]), ("size",)),
+    (setting("first_edge", [4]), ("arrays",)),
+    (setting("smiles_lengths", [7]), ("names",)),
+    (saying(kind="whatever"), ("text",)),
+    (saying(name=5), ("text",)),
+    (saying(target_names="ab"), ("text",)),
+    (saying(featuriser={"a": 1}), ("text",)),
+    (saying(target_names=["a", 2]), ("text",)),
+    (saying(target_names=["a"]), ("task names",)),
+    (saying(notices=5), (None,)),
+    (saying(classes=[0, 0]), (None,)),
 )
-def test_what_no_reader_gives_is_refused(molecules, change, message, tmp_path):
-    write_made_up(tmp_path / "a.safetensors", molecules, change)
-    with pytest.raises(UserError, match=rf"a\.safetensors: is damaged \(.*{message}|{message} \(") as told:
-        read(tmp_path / "a.safetensors")
-    assert "\n" not in str(told.value)
+
+
+def test_what_no_reader_gives_is_refused(molecules, tmp_path):
+    reasons = {}
+    for change, (kind, *values) in MADE_UP:
+        write_made_up(tmp_path / "a.safetensors", molecules, change)
+        with refused("a.safetensors", *values) as told:
+            read(tmp_path / "a.safetensors")
+        reasons.setdefault(str(told.value), set()).add(kind)
+    assert [kinds for kinds in reasons.values() if len(kinds - {None}) > 1] == []  # each kind has a reason of its own
 
 
 def test_degrees_of_another_graph_are_refused(tmp_path):
@@ -281,7 +276,7 @@ def test_degrees_of_another_graph_are_refused(tmp_path):
     assert read(path).target.tolist() == [0, 1, 0, 1]
     for degrees in ([1, 2, 0, 1], [2, 2, 0, 0], [1, 1, 1], [3, -1, 1, 1]):
         write_made_up(path, dataset, lambda about, arrays, d=degrees: arrays.update(degrees=np.array(d)))
-        with pytest.raises(UserError, match="nodes and edges do not fit together"):
+        with refused("a.safetensors"):
             read(path)
 
 
@@ -302,7 +297,7 @@ def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkey
             order[[first, last - 1]] = last - 1, first
             swapped = replace(molecules, source=dataset.source[order], target=dataset.target[order])
             write_packed(path, swapped)
-            with pytest.raises(UserError, match="its edges are not in order"):
+            with refused("a.safetensors"):
                 read(path)
 
 
@@ -316,7 +311,7 @@ def test_text_labels_must_be_text(tmp_path):
     dataset = replace(dataset, node_labels=np.array(["C", "N"])[dataset.node_labels % 2])
     points = np.full((dataset.num_nodes, 1, 1), 1 << 30)
     write_made_up(tmp_path / "a.safetensors", dataset, lambda about, arrays: arrays.update(node_labels=points))
-    with pytest.raises(UserError, match="a label is no text"):
+    with refused("a.safetensors"):
         read(tmp_path / "a.safetensors")
 
 

@@ -14,6 +14,7 @@ from joao.data.shards import shards as shards_module
 from joao.data.shards.index import INDEX, OFFSETS
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
+from tests.data.refusals import assert_told, refused
 
 
 def molecules():
@@ -104,7 +105,7 @@ def test_any_graphs_in_any_order(dataset, as_shards):
 @pytest.mark.parametrize("number", [-1, 30, 10**12])
 def test_a_graph_that_is_not_there(as_shards, number):
     shards = as_shards(random_graphs(30, 6, 2))
-    with pytest.raises(IndexError, match="graphs run from 0 to 29"):
+    with pytest.raises(IndexError, match=r"\b0\b.*\b29\b"):
         shards.graphs(np.array([0, number]))
 
 
@@ -144,9 +145,8 @@ def test_the_fingerprint_tells_graphs_apart_and_not_labels(as_shards, tmp_path):
 
 
 def refusal(folder):
-    with pytest.raises(UserError) as told:
+    with refused() as told:
         Shards(folder)
-    assert "\n" not in str(told.value)
     return str(told.value)
 
 
@@ -160,26 +160,33 @@ def test_what_is_seen_when_it_is_opened(as_shards):
     shard, other = folder / "shard-00001.safetensors", folder / "shard-00000.safetensors"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-3])
-    assert refusal(folder).startswith(f"{shard}: is damaged (")
+    reasons = [refusal(folder)]
     shard.write_bytes(other.read_bytes())
-    assert refusal(folder) == f"{shard}: is not the shard that {INDEX} tells of. Copy or pack it again."
+    reasons.append(refusal(folder))
+    assert_told(reasons[-1], INDEX)
     shard.write_bytes(whole.replace(b'"joao.data": "1"', b'"joao.data": "9"'))
-    assert refusal(folder) == f"{shard}: format 9 is newer than this version of joao knows."
+    reasons.append(refusal(folder))
+    assert_told(reasons[-1], 9)
     shard.unlink()
-    assert refusal(folder) == f"{shard}: is not there. Copy it again, or pack the graphs again."
+    reasons.append(refusal(folder))
+    assert all(str(shard) in reason for reason in reasons)
+    assert len({*reasons}) == 4  # each fault has a reason of its own
     shard.write_bytes(whole)
     offsets = (folder / OFFSETS).read_bytes()
     (folder / OFFSETS).write_bytes(offsets[:20])
-    assert refusal(folder) == f"{folder / OFFSETS}: is cut short. Copy it again, or pack the graphs again."
+    cut = refusal(folder)
     (folder / OFFSETS).unlink()
-    assert refusal(folder).startswith(f"{folder / OFFSETS}: is not there.")
+    gone = refusal(folder)
+    assert_told(cut, str(folder / OFFSETS))
+    assert_told(gone, str(folder / OFFSETS))
+    assert cut != gone
     (folder / OFFSETS).write_bytes(offsets)
     told = (folder / INDEX).read_text()
     changed(folder / INDEX, **{"joao.shards": 2})
-    assert refusal(folder) == f"{folder / INDEX}: format 2 is newer than this version of joao knows."
+    assert_told(refusal(folder), str(folder / INDEX), 2)
     (folder / INDEX).write_text(told)
     changed(folder / INDEX, complete=False)
-    assert "is not complete. Give the same 'joao pack' again" in refusal(folder)
+    assert_told(refusal(folder), str(folder), "joao pack")
     (folder / INDEX).write_text(told)
     assert len(Shards(folder)) == 20
 
@@ -201,16 +208,17 @@ def test_an_index_that_cannot_be(as_shards, change):
     told = json.loads((folder / INDEX).read_text())
     told["shards"][1] |= change
     (folder / INDEX).write_text(json.dumps(told))
-    assert refusal(folder).startswith(f"{folder / INDEX}: is damaged (")
+    assert_told(refusal(folder), str(folder / INDEX))
 
 
 def test_a_changed_byte_is_found_by_the_check(as_shards):
     shards = as_shards(random_graphs(20, 6, 2))
     shard = shards.folder / "shard-00001.safetensors"
-    for path, place in ((shard, -1), (shard, -40), (shards.folder / OFFSETS, -1)):
+    offsets, last = shards.folder / OFFSETS, "shard-00002.safetensors"
+    for path, place, named in ((shard, -1, shard.name), (shard, -40, shard.name), (offsets, -1, last)):
         whole = path.read_bytes()
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
-        with pytest.raises(UserError, match="is damaged"):
+        with refused(str(shards.folder), named):
             Shards(shards.folder).check()
         path.write_bytes(whole)
     changed(shards.folder / INDEX, name="another")
@@ -242,8 +250,7 @@ def test_hostile_bytes_lead_nowhere_outside(as_shards):
                 assert (found.source < sizes).all()
             file.write_bytes(whole)
     assert [line for line in told if "\n" in line] == []
-    reasons = {line.partition("(")[2].partition(")")[0] for line in told}
-    assert {"a graph has an impossible size", "an edge leaves its graph"} <= reasons
+    assert len(told) > 4  # of each of two folders: sizes, edges, and more
     assert came > 20
 
 
@@ -251,12 +258,12 @@ def test_nothing_is_read_to_take_a_graph(as_shards, monkeypatch):
     shards = as_shards(random_graphs(40, 6, 2))
 
     def read_packed(path):
-        raise AssertionError(f"{path} was read")
+        raise LookupError(path)
 
     monkeypatch.setattr(shards_module, "read_packed", read_packed)
     again = Shards(shards.folder)
     assert len(again.graphs(np.array([39, 3]))) == 2
-    with pytest.raises(AssertionError, match="was read"):
+    with pytest.raises(LookupError):
         again.whole()
 
 

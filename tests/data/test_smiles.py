@@ -13,6 +13,7 @@ import pytest
 
 from joao.core.errors import UserError
 from joao.data.molecules.smiles import Columns, MoleculeTable, read_smiles
+from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
 needs_data = pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
@@ -139,24 +140,23 @@ def test_a_smi_file_with_a_header_has_tasks(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "values"),
     [
-        ("", r"tox.csv: an empty file"),
-        ("\n\n", r"tox.csv: an empty file"),
-        ("smiles,y\n", r"tox.csv: no molecules in it, only a header"),
-        ("CCO,1\nC,0\n", r":1: no column of SMILES among: CCO, 1\. Call it 'smiles', .* must end in \.smi"),
-        ("smiles;y\nC;1\n", r":1: no column of SMILES among: smiles;y\."),
-        ("smiles,y,y\nC,1,1\n", r":1: column 'y' is there twice"),
-        ("smiles,y\nC,1\nO\n", r":3: 1 cells where the header has 2"),
-        ("smiles,y\nC,1\n\nO,1,2\n", r":4: 3 cells where the header has 2"),
-        ('smiles,y\nC,"1"x\n', r":2: not a table with commas"),
-        (b"smiles,y\nC,\xff\n", r":2: not text in UTF-8 \(byte 0xff\)"),
+        ("", ()),
+        ("\n\n", ()),
+        ("smiles,y\n", ()),
+        ("CCO,1\nC,0\n", (1, "CCO, 1", "'smiles'", ".smi")),
+        ("smiles;y\nC;1\n", (1, "smiles;y", "'smiles'")),
+        ("smiles,y,y\nC,1,1\n", (1, "'y'")),
+        ("smiles,y\nC,1\nO\n", (3, 1, 2)),
+        ("smiles,y\nC,1\n\nO,1,2\n", (4, 3, 2)),
+        ('smiles,y\nC,"1"x\n', (2, "','")),
+        (b"smiles,y\nC,\xff\n", (2, "UTF-8", "0xff")),
     ],
 )
-def test_faults_are_told_with_their_line(write, text, message):
-    with pytest.raises(UserError, match=message) as told:
+def test_faults_are_told_with_their_line(write, text, values):
+    with refused("tox.csv", *values):
         read_smiles(write(text))
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("num_before", [1, 3000])
@@ -166,37 +166,38 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
     table = read_smiles(path)
     line = num_before + 4  # the header takes two
     assert (table.tasks, table.ignored) == (("x",), ("z y",))
-    assert table.spoiled == {"z y": f"line {line} has '{cell}', not a number that a label can be"}
+    assert [*table.spoiled] == ["z y"]
+    assert_told(table.spoiled["z y"], line, f"'{cell}'")
     assert len(table) == len(table.labels) == num_before + 3
     assert cells(table)[-3:] == [[None], [None], [5]]
     assert read_smiles(path, Columns(tasks=["x"])).spoiled == {}
-    with pytest.raises(UserError, match=rf":{line}: column 'z y': '{cell}' is not a number .* Mend or empty the cell"):
+    with refused("tox.csv", line, "'z y'", f"'{cell}'"):
         read_smiles(path, Columns(tasks=["x", "z y"]))
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "values"),
     [
-        ({"smiles": "smile"}, r":1: no column 'smile'\. Did you mean 'smiles'"),
-        ({"identifiers": "key"}, r"no column 'key'"),
-        ({"tasks": ("x", "z")}, r"no column 'z'"),
-        ({"tasks": ("text",)}, r":2: column 'text': 'a' is not a number"),
-        ({"tasks": ("x", "x")}, r"tasks must be different columns"),
-        ({"tasks": ("smiles",)}, r"tasks must be different columns, and neither SMILES nor"),
-        ({"identifiers": "smiles"}, r"'smiles' cannot be both SMILES and identifiers"),
+        ({"smiles": "smile"}, (1, "'smile'", "'smiles'")),
+        ({"identifiers": "key"}, (1, "'key'", "smiles, x, text")),
+        ({"tasks": ("x", "z")}, (1, "'z'", "smiles, x, text")),
+        ({"tasks": ("text",)}, (2, "'text'", "'a'")),
+        ({"tasks": ("x", "x")}, (1, "tasks")),
+        ({"tasks": ("smiles",)}, (1, "tasks", "SMILES")),
+        ({"identifiers": "smiles"}, (1, "'smiles'", "identifiers")),
     ],
 )
-def test_a_wrong_choice_is_told(write, options, message):
-    with pytest.raises(UserError, match=message):
+def test_a_wrong_choice_is_told(write, options, values):
+    with refused("tox.csv", *values):
         read_smiles(write("smiles,x,text\nC,1,a\n"), Columns(**options))
 
 
 def test_other_files_are_refused(write, tmp_path):
-    with pytest.raises(UserError, match=r"tox.sdf: unknown kind of file\. Known: \.csv, \.csv\.gz"):
+    with refused("tox.sdf", ".csv, .csv.gz", ".smi"):
         read_smiles(write("C", "tox.sdf"))
-    with pytest.raises(UserError, match=r"gone.csv: cannot be read"):
+    with refused("gone.csv"):
         read_smiles(tmp_path / "gone.csv")
-    with pytest.raises(UserError, match=r"some.smi:3: 1 cells where the header has 2"):
+    with refused("some.smi", 3, 1, 2):
         read_smiles(write("smiles id\nC 1\nO\n", "some.smi"))
 
 
@@ -207,7 +208,7 @@ def test_other_files_are_refused(write, tmp_path):
 def test_a_damaged_file_is_told(write, name, damage):
     path = write(TABLE, name)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UserError, match=r"tox.csv...: cannot be read \("):
+    with refused(name):
         read_smiles(path)
 
 

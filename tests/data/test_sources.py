@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from joao.core.errors import UserError
 from joao.data import cache as _download
 from joao.data import listing, read, sources
 from joao.data.sources import WELL_KNOWN
+from tests.data.refusals import refused
 
 
 def parts(num_graphs):
@@ -103,68 +103,66 @@ def test_a_set_found_nowhere_is_downloaded_once(server, write_tu, tmp_path):
 
 def test_a_download_cut_short_leaves_nothing(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()[:-30]
-    with pytest.raises(UserError, match=r"FAR.zip did not give a whole zip file"):
+    with refused("FAR.zip"):
         read("FAR")
     assert list(_download.cache_folder().iterdir()) == []
 
 
 def test_an_unknown_name_is_told_with_the_nearest_and_a_place_for_a_copy(server, tmp_path):
-    with pytest.raises(UserError, match=r"^MUTGA: no such data set .* is no well-known one.*") as told:
+    with refused("MUTGA", "'MUTAG'", "ROOT/MUTGA.zip", "JOAO_DATA", "--data-root"):
         read("MUTGA")
-    assert "Did you mean 'MUTAG'?" in str(told.value)
-    assert "ROOT/MUTGA.zip, with ROOT given by JOAO_DATA or --data-root" in str(told.value)
-    assert "\n" not in str(told.value)
-    with pytest.raises(UserError, match=rf"no such data set under {tmp_path}, and .* answered 404"):
+    with refused(f"{tmp_path}", "FAR.zip", 404):
         read("FAR", root=tmp_path)
 
 
 def test_without_a_network_the_reason_is_told():
-    with pytest.raises(UserError, match=r"ENZYMES.zip could not be fetched \(.*\). A copy can be put at ROOT/ENZ"):
+    with refused("nowhere/ENZYMES.zip", "ROOT/ENZYMES.zip"):
         read("ENZYMES")
 
 
 def test_faults_inside_a_downloaded_set_are_told_as_such(server, write_tu, tmp_path):
     bad = write_tu(parts(2) | {"A": "1,9\n"}, "zip", "FAR", under=tmp_path / "elsewhere")
     server["FAR"] = bad.read_bytes()
-    with pytest.raises(UserError, match=r"FAR.zip: FAR_A.txt line 1: there is no node 9; nodes run from 1 to 4.$"):
+    with refused("FAR.zip", "FAR_A.txt", 1, 9, 1, 4) as told:
         read("FAR")
+    assert "ROOT/" not in str(told.value)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("mutag", "MUTAG"), ("nci-1", "NCI1"), ("IMDB_binary", "IMDB-BINARY")])
 def test_another_spelling_of_a_known_name_is_not_downloaded(monkeypatch, name, meant):
     monkeypatch.setattr(_download, "download", lambda _: pytest.fail("tried to download"))
-    with pytest.raises(UserError, match=rf"Did you mean '{meant}'\?"):
+    with refused(name, f"'{meant}'"):
         read(name)
     assert meant in WELL_KNOWN
 
 
 def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
     write_tu(parts(2), "zip", "my-molecules", under=tmp_path / "data")
-    with pytest.raises(UserError, match=r"Did you mean 'my-molecules'\?"):
+    with refused("'my-molecules'"):
         read("my-molecule", root=tmp_path / "data")
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "values"),
     [
-        ("", r"an empty name"),
-        ("absent.zip", r"absent.zip: no such file or folder"),
-        ("absent/MUTAG", r"absent/MUTAG: no such file or folder"),
-        (Path("MUTGA"), r"MUTGA: no such file or folder"),
-        ("notes.txt", r"notes.txt: unknown kind of file. Known: .zip, .graphml, .csv"),
-        ("notes", r"notes: unknown kind of file"),
-        ("empty", r"empty: a folder without NAME_A.txt or .graphml files.$"),
-        ("absend.zip", r"absend.zip: no such file or folder.$"),
-        ("note.txt", r"note.txt: no such file or folder. Did you mean notes.txt\?$"),
-        ("sets/TINI", r"sets/TINI: no such file or folder.$"),
-        ("tests_mine", r"tests_mine: no such data set .* Did you mean test_mine\?"),
-        ("sets", r"sets: a folder without NAME_A.txt or .graphml files. Give one of the folders in it: sets/TINY.$"),
-        ("sets/TINY/TINY_A.txt", r"TINY_A.txt: one of several files of a data set. Give their folder: sets/TINY$"),
-        ("roots", r"roots: a folder without .* To read one of TINY, give its name and this folder as root"),
-        ("other.zip", r"other.zip: expected one file NAME_A.txt of a TU data set, found TINY_B.txt"),
+        ("", ()),
+        ("absent.zip", ("absent.zip",)),
+        ("absent/MUTAG", ("absent/MUTAG",)),
+        (Path("MUTGA"), ("MUTGA",)),
+        ("notes.txt", ("notes.txt", ".zip, .graphml, .csv")),
+        ("notes", ("notes", ".zip, .graphml, .csv")),
+        ("empty", ("empty", "NAME_A.txt", ".graphml")),
+        ("absend.zip", ("absend.zip",)),
+        ("note.txt", ("note.txt", "notes.txt")),
+        ("sets/TINI", ("sets/TINI",)),
+        ("tests_mine", ("tests_mine", "test_mine")),
+        ("sets", ("sets", "NAME_A.txt", ".graphml", "sets/TINY")),
+        ("sets/TINY/TINY_A.txt", ("TINY_A.txt", " sets/TINY")),
+        ("roots", ("roots", "NAME_A.txt", ".graphml", "TINY", "root")),
+        ("other.zip", ("other.zip", "NAME_A.txt", "TINY_B.txt")),
     ],
 )
-def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, message):
+def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, values):
     monkeypatch.chdir(tmp_path)
     for file in ("notes.txt", "notes"):
         Path(file).write_text("hello")
@@ -173,15 +171,19 @@ def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, message):
     write_tu(parts(2), "folder", under=tmp_path / "sets")
     write_tu(parts(2), "zip", under=tmp_path / "roots")
     write_tu({"B": "1"}, "zip").rename("other.zip")
-    with pytest.raises(UserError, match=message):
+    with refused(*values) as told:
         read(source)
+    if source in ("absend.zip", "sets/TINI"):  # with nothing near it
+        assert not any(
+            name in str(told.value) for name in ("notes", "empty", "test_mine", "other.zip", "roots", "TINY")
+        )
 
 
 def test_a_root_that_is_no_folder_is_told(monkeypatch):
-    with pytest.raises(UserError, match=r"data root: absent is not a folder"):
+    with refused("root", "absent"):
         read("MUTAG", root="absent")
     monkeypatch.setenv("JOAO_DATA", "gone")
-    with pytest.raises(UserError, match=r"JOAO_DATA: gone is not a folder"):
+    with refused("JOAO_DATA", "gone"):
         listing()
 
 
@@ -193,5 +195,5 @@ def test_listing_and_reading_do_not_wait_for_torch():
 def test_a_name_that_is_not_well_known_is_never_told_to_a_server(server, monkeypatch):
     server["CCO"] = b"asked for"
     monkeypatch.setattr(_download, "download", lambda _: pytest.fail("asked a server"))
-    with pytest.raises(UserError, match=r"CCO: no such data set .*, and it is not looked for elsewhere"):
+    with refused("CCO", "ROOT/CCO.zip"):
         read("CCO")

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from joao.config.recipe import make_recipe
-from joao.core.errors import UserError
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
 from joao.encoders import EdgeGin
 from joao.runs.pretraining import pretrain
+from tests.messages import refused
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ def test_it_trains_on_graphs_whose_nodes_are_all_alike():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [({"width": 0}, "width and layers must be at least 1"), ({"dropout": 1.0}, r"dropout must be in \[0, 1\)")],
+    "options",
+    [{"width": 0}, {"dropout": 1.0}],
 )
-def test_what_makes_no_sense(options, message):
-    with pytest.raises(UserError, match=f"EdgeGin: {message}"):
+def test_what_makes_no_sense(options):
+    with refused("EdgeGin", *options, *options.values()):
         EdgeGin(1, 9, **options)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from joao.core.codes import BOND_TYPES, CHIRALITIES, ELEMENTS
-from joao.core.errors import UserError
 from joao.core.graphs import GraphStore
 from joao.core.padded import stack
 from joao.encoders import MoleculeGin
 from joao.training.fast.batches import PaddedStore
+from tests.messages import refused
 
 
 @pytest.fixture
@@ -119,10 +119,10 @@ def test_dropout_reaches_padded_views(make_batch, as_atoms):
 
 @pytest.mark.parametrize("options", [{"dropout": 1.0}, {"dropout": -0.1}])
 def test_an_impossible_dropout_is_refused(options):
-    with pytest.raises(UserError, match=r"dropout must be in \[0, 1\), got"):
+    with refused("MoleculeGin", "dropout", *options.values()):
         MoleculeGin(**options)
 
 
 def test_other_graphs_than_molecules_are_refused():
-    with pytest.raises(UserError, match="wants atoms and bonds with two numbers each, got 7 and 0 columns"):
+    with refused("MoleculeGin", 7, 0, "gin"):
         MoleculeGin(7, 0)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from joao.core.errors import UserError
 from joao.evaluation.forest import fingerprints
+from tests.messages import refused
 
 Chem = pytest.importorskip("rdkit.Chem")
 SMILES = ["CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)O", "C[C@@H](N)O", "CCO"]
@@ -52,7 +52,6 @@ def test_no_molecules():
 
 @pytest.mark.parametrize("text", ["C(", "", "c1cccc1"])
 def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
-    with pytest.raises(UserError) as told:
+    with refused("fingerprints", 1, f"'{text}'", "RDKit"):
         fingerprints(["CCO", text])
-    assert str(told.value) == f"fingerprints: molecule 1, '{text}', cannot be read by RDKit. Leave it out."
     assert capfd.readouterr() == ("", "")

@@ -9,10 +9,10 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
 
-from joao.core.errors import UserError
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import normalised_gram, score_folds
+from tests.messages import refused
 
 GRID = {"C": [10.0**power for power in range(-3, 4)]}
 
@@ -79,12 +79,12 @@ def test_the_protocol_passes_the_kernel_on_and_records_it():
 @pytest.mark.parametrize("kernel", ["rbf", "cosine"])
 def test_other_kernels_of_sparse_rows_are_an_error(kernel):
     x, classes = counts(0)
-    with pytest.raises(UserError, match=f"kernel '{kernel}' of csr_array. Known: rbf, of a dense array, and linear"):
+    with refused("svm", f"'{kernel}'", "csr_array", "rbf", "linear"):
         score_folds(csr_array(x), classes, folds(classes, 0), kernel=kernel)
 
 
 def test_sparse_rows_that_are_not_finite_are_an_error():
     x, classes = counts(0)
     x[[7, 30], 2] = np.nan, np.inf
-    with pytest.raises(UserError, match="2 of 120 rows are not finite, the first is graph 7"):
+    with refused("embeddings", "2 of 120", "graph 7"):
         score_folds(csr_array(x), classes, folds(classes, 0), kernel="linear")

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from joao.core.codes import ELEMENTS
-from joao.core.errors import UserError
 from joao.objectives import AttributeMasking
+from tests.messages import refused
 
 
 class Shown(nn.Module):
@@ -55,5 +55,5 @@ def test_the_usual_share_is_that_of_the_paper(make_batch, as_atoms, generator):
 
 
 def test_an_impossible_share_is_refused():
-    with pytest.raises(UserError, match=r"share must be in \[0, 1\), got 1"):
+    with refused("AttributeMasking", "share", 1.0):
         AttributeMasking(1.0)

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from joao.core.errors import UserError
 from joao.objectives import Bootstrap
+from tests.messages import refused
 
 
 def naive(first, second):
@@ -81,10 +81,10 @@ def test_the_copy_may_keep_nothing_or_everything(momentum):
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
 def test_an_impossible_momentum_is_refused(momentum):
-    with pytest.raises(UserError, match=r"momentum must be in \[0, 1\], got"):
+    with refused("Bootstrap", "momentum", momentum):
         Bootstrap(momentum)
 
 
 def test_views_without_halves_are_refused():
-    with pytest.raises(UserError, match="predictions beside projections, got 5 columns"):
+    with refused("Bootstrap", 5):
         Bootstrap()(torch.ones(3, 5), torch.ones(3, 5))

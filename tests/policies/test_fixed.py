@@ -1,7 +1,7 @@
 import pytest
 
-from joao.core.errors import UserError
 from joao.policies import Fixed
+from tests.messages import refused
 
 
 def test_all_probability_is_on_the_named_pair(generator):
@@ -14,9 +14,7 @@ def test_the_first_of_the_pool_is_paired_with_itself_if_nothing_is_said():
     assert Fixed(["a", "b"]).probabilities.tolist() == [[1, 0], [0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("pair", "message"), [(["a"], "must name two augmentations, got 1"), (["a", "d"], "'d' is not")]
-)
-def test_wrong_pairs_are_refused(pair, message):
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize(("pair", "values"), [(["a"], ["'pair'", 1]), (["a", "d"], ["'d'"])])
+def test_wrong_pairs_are_refused(pair, values):
+    with refused("policy", *values):
         Fixed(["a", "b"], pair=pair)

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from joao.core.errors import UserError
 from joao.policies import KullbackLeibler
+from tests.messages import refused
 
 
 def value(p, losses, gamma, prior):
@@ -68,5 +68,5 @@ def test_a_strong_prior_holds_and_a_weak_one_does_not(generator):
 
 @pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf")])
 def test_an_impossible_gamma_is_refused(gamma):
-    with pytest.raises(UserError, match=f"gamma must be above 0, got {gamma}"):
+    with refused("kullback_leibler", "gamma", gamma, "min_max"):
         KullbackLeibler("ab", gamma)

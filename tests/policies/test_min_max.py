@@ -1,11 +1,9 @@
-import re
-
 import pytest
 import torch
 
-from joao.core.errors import UserError
 from joao.policies import MinMax
 from joao.policies.min_max import ascend
+from tests.messages import refused
 
 LOSSES = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
 
@@ -83,19 +81,19 @@ def test_tables_are_computed_in_double_precision():
 
 
 @pytest.mark.parametrize(
-    ("prior", "message"),
+    ("prior", "values"),
     [
-        ([[0.5, 0.5]], r"must be a 2 x 2 table, or 2 numbers, got \(1, 2\)"),
-        ([[0.5, 0.5], [0.5, 0.5]], "sum to 1; it sums to 2"),
-        ([[1.5, -0.5], [0.0, 0.0]], "must be non-negative"),
-        ([[0.5, 0.5 + 1.5e-6], [0.0, 0.0]], "sum to 1"),  # more than rounding
-        ([[float("nan"), 0.5], [0.5, 0.0]], "it sums to nan"),
-        ([[0.5, 0.5], [0.0]], "the prior must be a 2 x 2 table of numbers"),
-        ([["a", "b"], ["c", "d"]], "the prior must be a 2 x 2 table of numbers"),
+        ([[0.5, 0.5]], ["2 x 2", "(1, 2)"]),
+        ([[0.5, 0.5], [0.5, 0.5]], [1, 2]),
+        ([[1.5, -0.5], [0.0, 0.0]], []),
+        ([[0.5, 0.5 + 1.5e-6], [0.0, 0.0]], [1]),  # more than rounding
+        ([[float("nan"), 0.5], [0.5, 0.0]], ["nan"]),
+        ([[0.5, 0.5], [0.0]], ["2 x 2"]),
+        ([["a", "b"], ["c", "d"]], ["2 x 2"]),
     ],
 )
-def test_a_prior_that_is_no_law_is_refused(prior, message):
-    with pytest.raises(UserError, match=message):
+def test_a_prior_that_is_no_law_is_refused(prior, values):
+    with refused("policy", "prior", *values):
         MinMax("ab", prior=prior)
 
 
@@ -127,5 +125,5 @@ def test_the_usual_step_is_of_length_1_with_gamma_a_tenth():
     ],
 )
 def test_impossible_settings_are_refused(gamma, step):
-    with pytest.raises(UserError, match=re.escape(f"got {gamma} and {step}")):
+    with refused("min_max", "gamma", "step", gamma, step):
         MinMax("ab", gamma=gamma, step=step)

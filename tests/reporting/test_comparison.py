@@ -6,9 +6,9 @@ import pytest
 
 import joao
 from joao.comparison.table import HEADER, Comparison, closing_lines, table_lines
-from joao.core.errors import JoaoNotice
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
+from tests.messages import assert_mentions, notice
 
 
 def entry(kind, accuracies, seconds=2.5, peak=3_000_000):
@@ -32,7 +32,7 @@ def record():
         "machine": {"device": "cpu"},
         "methods": {
             "joao": entry("pre-trained", [[0.8, 0.9], [0.85, 0.85]], seconds=1234.5, peak=1_234_000_000),
-            "gl": {"kind": "baseline", "settings": {}, "seeds": {}, "failure": "graphs are too large."},
+            "gl": {"kind": "baseline", "settings": {}, "seeds": {}, "failure": "too large."},
             "untrained": entry("cheap baseline", [[0.6, 0.7], [0.65, 0.65]]),
             "wl": entry("cheap baseline", [[0.5, 0.5], [0.5, 0.5]], seconds=0.001, peak=None),
         },
@@ -53,36 +53,37 @@ def test_the_table(record):
 
 def test_the_words_below_it(record):
     lines = closing_lines(Comparison(record))
-    assert lines[0] == "gl failed: graphs are too large."
-    assert lines[2] == "joao, in points over (95 % interval):"
-    assert lines[3] == "  untrained  +20.00 (+20.00 to +20.00)"
-    assert lines[5] == (
-        "Verdict: pre-training helps on rings: the pre-trained method, joao, is 20.00 points better than the best of 2 "
-        "cheap baselines, untrained (95 % interval 20.00 to 20.00)."
-    )
-    assert "allows for these scores having said" in lines[6]
+    assert_mentions(lines[0], "gl", "too large.")
+    assert_mentions(lines[2], "joao", "95 %")
+    assert lines[3].split(maxsplit=1) == ["untrained", "+20.00 (+20.00 to +20.00)"]
+    verdict = str(Comparison(record).verdict)
+    assert verdict[1:] in lines[5]
+    assert_mentions(verdict, "rings", "joao", "20.00", 2, "untrained", "95 %")
+    assert len(lines) == 7  # of several baselines the best was picked, which has a line
     record["compared"] = ["joao", "untrained"]
-    assert closing_lines(Comparison(record))[-1].startswith("Verdict: ")
+    alone = Comparison(record)
+    assert str(alone.verdict)[1:] in closing_lines(alone)[-1]
     record["compared"] = ["wl", "untrained"]
-    assert closing_lines(Comparison(record))[-1].startswith("Verdict: none")
+    assert Comparison(record).verdict is None
+    assert not any("GPU" in line for line in closing_lines(Comparison(record)))
     record["machine"]["device"] = "cuda"
-    assert "of the GPU where an encoder is used" in closing_lines(Comparison(record))[0]
+    assert "GPU" in closing_lines(Comparison(record))[0]
 
 
 def test_it_prints_as_a_table_that_fits_a_narrow_terminal(record):
     text = repr(Comparison(record)).splitlines()
-    assert text[0].startswith("rings: 40 graphs, 2 classes. An SVM on 2 shared partitions into 2 folds")
+    assert_mentions(text[0], "rings", "40 graphs", "2 classes", "2 folds")
     assert text[2].split() == " ".join(HEADER).split()
     assert text[3].split()[:2] == ["joao", "85.00"]
     assert max(map(len, text[2:8])) <= 80
-    assert "Verdict: pre-training helps" in "\n".join(text)
+    assert str(Comparison(record).verdict)[1:] in "\n".join(text)
 
 
 def test_compare_in_python(monkeypatch, tmp_path):
     monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
     graphs = random_graphs(24, mean_nodes=6, seed=5)
     options = {"partitions": 1, "folds": 3, "epochs": 1, "device": "cpu", "out": tmp_path / "record.json"}
-    with pytest.warns(JoaoNotice, match="compared as well, .*: wl, ldp."):
+    with notice("wl, ldp"):
         found = joao.compare(graphs, "graphcl, untrained, histogram", **options)
     assert [row.method for row in found.rows] == ["graphcl", "untrained", "histogram", "wl", "ldp"]
     assert str(found.verdict) in json.dumps(found.to_json(), ensure_ascii=False)

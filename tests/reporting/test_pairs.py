@@ -5,11 +5,11 @@ import pytest
 from matplotlib.image import imread
 
 from joao.config.recipe import POOL
-from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import TableCorrelation
 from repro.protocols.semi_supervised.pairs import Agreement, agreements, draw_agreement, pairs_markdown
 from repro.protocols.semi_supervised.run import PAIRS
+from tests.messages import assert_mentions, refused
 
 DRAWN = np.arange(25).reshape(5, 5)  # of 300 graphs
 
@@ -87,21 +87,22 @@ def test_other_label_rates_are_passed_over():
 
 def test_records_with_different_labels_are_told():
     first, *rest = records(DRAWN)
-    with pytest.raises(UserError, match="those of seed 0 have different folds or labels"):
+    with refused("records", "seed 0"):
         agreements([{**first, "split_hash": "other"}, *rest])
 
 
 def test_markdown_by_hand():
     text = pairs_markdown(agreements(records(-1 - DRAWN / 10)))
     lines = text.splitlines()
-    assert lines[0] == "| data | rank correlation of gain and share | seeds | best pair, and its share |"
-    assert lines[2] == "| NCI1 | -1.00 (p = 0.02) | 2 | node_drop + node_drop: -1.00 points, share 0.000 |"
-    gains = lines[lines.index("## NCI1, gain over no pre-training") :]
+    assert lines[2].startswith("| NCI1 | -1.00 (p = 0.02) | 2 | ")
+    assert_mentions(lines[2], "node_drop + node_drop", "-1.00", "0.000")
+    first, second = (number for number, line in enumerate(lines) if line.startswith("## NCI1"))
+    gains, shares = lines[first:second], lines[second:]
     assert gains[2] == "| first \\ second | node_drop | subgraph | edge_perturb | attribute_mask | identity |"
     assert gains[5] == "| **subgraph** | -1.50 | -1.60 | -1.70 | -1.80 | -1.90 |"
-    shares = lines[lines.index("## NCI1, share") :]
     assert shares[8] == "| **identity** | 0.067 | 0.070 | 0.073 | 0.077 | 0.080 |"
-    assert lines[-1] == "![NCI1: gains and shares of augmentation pairs](pairs-NCI1.png)"
+    assert lines[-1].startswith("![NCI1")
+    assert lines[-1].endswith("](pairs-NCI1.png)")
 
 
 def agreement(gains=DRAWN - 12.0, shares=DRAWN / 300):

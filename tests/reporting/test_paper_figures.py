@@ -1,12 +1,11 @@
 """Figures 2 and 3 from records."""
 
 import numpy as np
-import pytest
 from matplotlib.axes import Axes
 
-from joao.core.errors import UserError
 from joao.report import plots as figures
 from repro.tables.figures import draw_figure_2, draw_figure_3, gamma_markdown, read_policies
+from tests.messages import refused
 
 
 def curve(dataset, gamma, seed, losses):
@@ -70,12 +69,12 @@ def test_tables_of_one_method_in_the_papers_order(tmp_path, monkeypatch):
         ("COLLAB", {"has_rows": False}),
     ]
     np.testing.assert_allclose(panels[0][0].values, [[0.75, 0.25], [0, 0]])
-    with pytest.raises(UserError, match="no record of graphcl"):
+    with refused("graphcl"):
         draw_figure_3(records, "graphcl", tmp_path / "figure-3")
 
 
 def test_what_is_not_there_is_told(tmp_path):
-    with pytest.raises(UserError, match="there is no such folder of records"):
+    with refused(tmp_path / "nowhere", "'joao reproduce'"):
         read_policies(tmp_path / "nowhere", ["NCI1"], "joao")
-    with pytest.raises(UserError, match="NCI1: has no record of joao"):
+    with refused(tmp_path / "NCI1", "joao", "'joao reproduce'"):
         read_policies(tmp_path, ["NCI1"], "joao")

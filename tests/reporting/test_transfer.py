@@ -2,11 +2,11 @@
 
 import pytest
 
-from joao.core.errors import UserError
 from joao.evaluation.statistics import gain_over_seeds
 from repro.protocols.transfer.run import grid
 from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
 from repro.tables.pages import write_transfer
+from tests.messages import assert_mentions, refused
 
 
 def record(method, test, last=None, dataset="bbbp", corpus=None, split_hash="same"):
@@ -35,11 +35,11 @@ def test_a_row_by_hand():
     assert joao.gain == gain_over_seeds([70, 76], [60, 70])
     assert joao.gain.mean == pytest.approx(8)
     assert forest.last_mean is None
-    line = dict(zip(HEADER, cells_of(joao), strict=True))
-    assert line["paper"] == "70.2 ± 1.0"
-    assert line["last epoch less paper"] == "+4.78"
-    assert line["corpus"] == "1,234,567 molecules of zinc, 2 epochs"
-    assert dict(zip(HEADER, cells_of(forest), strict=True))["last epoch"] == ""
+    line = cells_of(joao)
+    assert len(line) == len(HEADER)
+    assert line[6:8] == ["70.2 ± 1.0", "+4.78"]
+    assert_mentions(line[8], "1,234,567", "zinc", "2 epochs")
+    assert cells_of(forest)[3] == ""
 
 
 def test_scores_on_another_split_are_not_compared():
@@ -49,7 +49,7 @@ def test_scores_on_another_split_are_not_compared():
 
 def test_encoders_of_different_molecules_are_not_put_into_one_table():
     other = record("infomax", [0.7], corpus={**ZINC, "fingerprint": "b", "data": "mine"})
-    with pytest.raises(UserError, match="pre-trained on different molecules: zinc, mine"):
+    with refused("records", "zinc, mine"):
         rows([*RECORDS, other])
 
 
@@ -83,6 +83,5 @@ def test_documents_are_written_from_records(tmp_path):
         path.write_text(json.dumps(each))
     write_transfer(tmp_path)
     text = (tmp_path / "table.md").read_text()
-    assert "cannot be had any more" in text
     assert text.count("| bbbp |") == 3
     assert "(70.2, +2.8) [2] | 73.0 (70.2, +2.8) |" in (tmp_path / "overview.md").read_text()

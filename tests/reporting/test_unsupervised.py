@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from joao.core.errors import UserError
 from joao.evaluation.statistics import paired_gain
+from joao.evaluation.tables import NAMES
 from joao.report.paper import Published
 from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
 from repro.tables.pages import write_results
+from repro.tables.rows import VARIANTS
+from tests.messages import refused
 
 
 def record(method, seed, accuracies, dataset="MUTAG", fold_hash=None, inductive=False):
@@ -65,13 +67,17 @@ def test_without_baseline_there_is_no_gain_and_of_one_seed_no_deviation():
 
 
 def test_scores_on_different_folds_are_not_paired():
-    with pytest.raises(UserError, match="seed 0 are on different folds"):
+    with refused("records", "seed 0"):
         rows([record("untrained", 0, [0.5, 0.5]), record("joao", 0, [0.5, 0.5], fold_hash="other")])
 
 
 def test_inductive_records_have_a_row_of_their_own_without_the_papers_figure():
     found = rows([*RECORDS, record("joao", 0, [0.6, 0.6], inductive=True)])
-    assert [row.name for row in found] == ["untrained encoder, calibrated", "JOAO", "JOAO, inductive"]
+    assert [row.name for row in found] == [
+        NAMES["untrained"],
+        NAMES["joao"],
+        f"{NAMES['joao']}, {VARIANTS['inductive']}",
+    ]
     assert found[2].paper is None
     assert found[2].gains["untrained"].mean == pytest.approx(-25)  # over the same untrained encoder
     assert found[1].mean == pytest.approx(87.5)
@@ -84,10 +90,11 @@ def test_overview_by_hand():
         record("joao", 0, [0.7, 0.8], dataset="NCI1"),
     ]
     shown = overview(rows(found))
-    assert shown.header() == ["accuracy %", "MUTAG", "NCI1", "average", "average rank"]
+    assert shown.header()[1:3] == ["MUTAG", "NCI1"]
+    assert len(shown.header()) == 5
     assert shown.cells() == [
-        ["untrained encoder, calibrated", "60.0 [1]", "", "", ""],
-        ["GraphCL (rule pool)", "65.0 (86.8, -21.8) [1]", "", "", "2.0 (2.6)"],
+        [NAMES["untrained"], "60.0 [1]", "", "", ""],
+        [NAMES["graphcl"], "65.0 (86.8, -21.8) [1]", "", "", "2.0 (2.6)"],
         ["JOAO", "**85.0** (87.3, -2.3) [1]", "**75.0** (78.1, -3.1) [1]", "80.0 (82.7, -2.7)", "1.0 (3.3)"],
     ]
 
@@ -100,12 +107,11 @@ def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
         path.write_text(json.dumps(each))
     write_results(tmp_path)
     lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("# Unsupervised")
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert table[0] == HEADER
     assert [line[:3] for line in table[2:]] == [
         ["NCI1", "JOAO", "75.00"],
-        ["MUTAG", "untrained encoder, calibrated", "80.00 ± 7.07"],
+        ["MUTAG", NAMES["untrained"], "80.00 ± 7.07"],
         ["MUTAG", "JOAO", "87.50 ± 10.61"],
         ["MUTAG", "older", "50.00"],
     ]
@@ -115,6 +121,6 @@ def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
 def test_a_file_that_is_no_record(content, tmp_path):
     (tmp_path / "MUTAG").mkdir()
     (tmp_path / "MUTAG" / "stray.json").write_text(content)
-    with pytest.raises(UserError, match=r"stray\.json: is not a record"):
+    with refused(tmp_path / "MUTAG" / "stray.json"):
         write_results(tmp_path)
     assert not (tmp_path / "table.md").exists()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from joao.core.errors import UserError
 from repro.protocols.cells import Where
 from repro.protocols.check import check_record, compared
 from repro.protocols.unsupervised.run import Cell, compute_missing
+from tests.messages import refused
 
 RECORDS = Path(__file__).parents[2] / "results" / "unsupervised" / "MUTAG"
 RECORD = {
@@ -99,5 +99,5 @@ def test_a_record_of_the_repository_holds(name, device):
 
 
 def test_what_is_no_record_is_told(tmp_path):
-    with pytest.raises(UserError, match="there is no such file"):
+    with refused(tmp_path / "nowhere.json"):
         check_record(tmp_path / "nowhere.json", data_root=None)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from joao.core.errors import UserError
 from joao.core.randomness import derived_seed
 from joao.data.features import Features, make_store
 from joao.evaluation.targets import BinaryTargets
@@ -32,6 +31,7 @@ from repro.protocols.ogb.run import (
     read_record,
     works,
 )
+from tests.messages import refused
 
 GRID = copy.deepcopy(reproduce.grid())
 SMALL = {"ogbg-ppa": "ppa", "ogbg-code2": "code", "ogbg-molbbbp": "mol"}
@@ -65,8 +65,8 @@ def test_the_table_has_every_row_of_the_paper():
         Cell("ogbg-molbace", "none", 1),
         Cell("ogbg-molbace", "joao", 1),
     ]
-    for given in ((["ogbg-mol"], []), ([], ["joa"]), ([], [], [5])):
-        with pytest.raises(UserError, match="reproduce: unknown"):
+    for given, value in (((["ogbg-mol"], []), "ogbg-mol"), (([], ["joa"]), "joa"), (([], [], [5]), "5")):
+        with refused("reproduce", f"'{value}'"):
             cells(*given)
     assert works(cells(["ogbg-ppa"], ["joao"])) == [Work("ogbg-ppa", name, (1, 10)) for name in ("none", "joao")]
 
@@ -132,7 +132,7 @@ def test_the_whole_protocol_and_that_it_goes_on(dataset, short, root, tmp_path):
         }
         assert all(0 <= score <= 1 for score in record["scores"]["test"])
         assert record["scores"]["seed"] == [0, 1]
-        assert record["protocol"]["pre-training"].startswith("the training part")
+        assert "training part" in record["protocol"]["pre-training"]
         assert (record["pre-training"] is None) == (cell.method == "none")
     benchmark = benchmark_of(dataset, root)
     facts = found[Cell(dataset, "joao", 10)]["pre-training"]
@@ -192,13 +192,13 @@ def test_a_record_or_run_of_another_recipe_is_told(short, root, tmp_path):
     cell = Cell("ogbg-molbbbp", "joao", 50)
     list(compute_missing([cell], Where(tmp_path / "r", encoders=tmp_path / "e", data_root=root, device="cpu")))
     short["families"]["molecules"]["finetuning"]["epochs"] = 3
-    with pytest.raises(UserError, match="was made by another recipe than joao on ogbg-molbbbp has now"):
+    with refused(cell.path(tmp_path / "r"), "joao", "ogbg-molbbbp", "recipe"):
         is_done(cell, tmp_path / "r")
     short["families"]["molecules"]["training"]["epochs"] = 2
-    with pytest.raises(UserError, match=r"was pre-trained by another recipe or on other graphs. Remove it"):
+    with refused(tmp_path / "e" / "ogbg-molbbbp" / "joao", "recipe"):
         list(compute_missing([cell], Where(tmp_path / "other", encoders=tmp_path / "e", data_root=root, device="cpu")))
     (tmp_path / "r" / "ogbg-molbbbp" / "joao-50.json").write_text(json.dumps({"cell": {}}))
-    with pytest.raises(UserError, match="is not a record"):
+    with refused(tmp_path / "r" / "ogbg-molbbbp" / "joao-50.json"):
         is_done(cell, tmp_path / "r")
 
 
@@ -206,13 +206,13 @@ def test_sets_that_are_not_there_are_left_out_or_told(root, tmp_path):
     there, absent = at_hand(cells(), root, named=False)
     assert {cell.dataset for cell in there} == set(SMALL)
     assert "ogbg-molhiv" in absent
-    with pytest.raises(UserError, match="ogbg-molhiv: no such data set"):
+    with refused("ogbg-molhiv", root):
         at_hand(cells(["ogbg-molbbbp", "ogbg-molhiv"]), root, named=True)
-    with pytest.raises(UserError, match="ogbg-ppa: no such data set"):
+    with refused("ogbg-ppa", tmp_path):
         at_hand(cells(), str(tmp_path), named=False)
 
 
 def test_only_files_of_ogb_will_do(tmp_path, monkeypatch):
     monkeypatch.setattr(ogb_benchmark, "ogb_path", lambda name, root: None)
-    with pytest.raises(UserError, match="mine: is not OGB's own archive or folder"):
+    with refused("mine", "OGB"):
         benchmark_of("mine", str(tmp_path))

@@ -11,7 +11,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
-from joao.core.errors import UserError
 from joao.core.processes import done_one_by_one
 from joao.core.randomness import torch_generator
 from joao.data import listing, read
@@ -40,6 +39,7 @@ from repro.protocols.semi_supervised.run import (
     works,
 )
 from repro.protocols.semi_supervised.score import score_splits
+from tests.messages import refused
 
 GRID = reproduce.grid()
 EVERY_METHOD = [*GRID["methods"], *PAIRS]
@@ -131,23 +131,21 @@ def test_a_name_given_twice_is_one():
 
 
 @pytest.mark.parametrize(
-    ("table", "given", "message"),
+    ("table", "given", "values"),
     [
-        ("semi_supervised", {"datasets": ["nci1"]}, "unknown data set 'nci1'. Did you mean 'NCI1'? Known: NCI1, "),
-        ("semi_supervised", {"datasets": ["MUTAG"]}, "unknown data set 'MUTAG'."),
-        ("prior", {"datasets": ["COLLAB"]}, "unknown data set 'COLLAB'. Known: NCI1, PROTEINS."),
-        ("semi_supervised", {"methods": ["joao2"]}, "unknown method 'joao2'. Did you mean 'joaov2'?"),
-        ("semi_supervised", {"methods": ["node_drop+subgraph"]}, "unknown method 'node_drop+subgraph'."),
-        ("semi_supervised", {"label_rates": [5]}, "unknown label rate '5'. Known: 1, 10."),
-        ("pairs", {"label_rates": [1]}, "unknown label rate '1'. Did you mean '10'? Known: 10."),
-        ("semi_supervised", {"datasets": ["PROTEINS"], "label_rates": [1]}, "the table has no PROTEINS at 1 %."),
+        ("semi_supervised", {"datasets": ["nci1"]}, ["'nci1'", "'NCI1'", "NCI1, "]),
+        ("semi_supervised", {"datasets": ["MUTAG"]}, ["'MUTAG'"]),
+        ("prior", {"datasets": ["COLLAB"]}, ["'COLLAB'", "NCI1, PROTEINS"]),
+        ("semi_supervised", {"methods": ["joao2"]}, ["'joao2'", "'joaov2'"]),
+        ("semi_supervised", {"methods": ["node_drop+subgraph"]}, ["'node_drop+subgraph'"]),
+        ("semi_supervised", {"label_rates": [5]}, ["'5'", "1, 10"]),
+        ("pairs", {"label_rates": [1]}, ["'1'", "'10'"]),
+        ("semi_supervised", {"datasets": ["PROTEINS"], "label_rates": [1]}, ["PROTEINS", "1 %"]),
     ],
 )
-def test_unknown_names(table, given, message):
-    with pytest.raises(UserError) as caught:
+def test_unknown_names(table, given, values):
+    with refused("reproduce", *values):
         cells(table, **given)
-    assert str(caught.value).startswith(f"reproduce: {message}")
-    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_pair_may_be_named_where_the_table_has_them():
@@ -181,7 +179,7 @@ def test_what_is_not_supplied_is_left_out_unless_it_is_named(root):
     there, absent = at_hand(wanted, root, named=False)
     assert absent == ["github_stargazers"]
     assert there == [cell for cell in wanted if cell.dataset != "github_stargazers"]  # the others can be downloaded
-    with pytest.raises(UserError, match=r"^reproduce: github_stargazers is not at hand\. Put .* under --data-root\.$"):
+    with refused("reproduce", "github_stargazers.zip", "--data-root"):
         at_hand(wanted, root, named=True)
 
 
@@ -427,19 +425,16 @@ def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, t
     for other in (replace(cell, seed=1), replace(cell, method="joao"), replace(cell, label_rate=20)):
         assert not is_done(other, tmp_path)
         shutil.copy(cell.path(tmp_path), other.path(tmp_path))
-        with pytest.raises(UserError) as caught:
+        with refused(other.path(tmp_path), "recipe", f" {other.method} ", " NCI1 "):
             is_done(other, tmp_path)
-        line = f"was made by another recipe than {other.method} on NCI1 has now. Remove it."
-        assert str(caught.value) == f"{other.path(tmp_path)}: {line}"
-    line = "was made by another recipe than none on NCI1 has now"
     for part, key, value in (("recipe", "strength", 0.3), ("finetuning", "epochs", 3)):
         before = short[part][key]
         short[part][key] = value
-        with pytest.raises(UserError, match=line):
+        with refused(cell.path(tmp_path), "recipe", " none ", " NCI1 "):
             is_done(cell, tmp_path)
         short[part][key] = before
     short["methods"]["none"]["augmented"] = True
-    with pytest.raises(UserError, match=line):
+    with refused(cell.path(tmp_path), "recipe", " none ", " NCI1 "):
         is_done(cell, tmp_path)
     short["methods"]["none"]["augmented"] = False
     assert is_done(cell, tmp_path)
@@ -459,22 +454,19 @@ def test_a_damaged_record_is_told_in_one_line(content, tmp_path):
     path = Cell("NCI1", "none", 0, 50).path(tmp_path)
     path.parent.mkdir()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError) as caught:
+    with refused(path, "record"):
         is_done(Cell("NCI1", "none", 0, 50), tmp_path)
-    assert str(caught.value).startswith(f"{path}: is not a record (")
-    assert str(caught.value).endswith(" Remove it to compute it again.")
-    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_record_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="there is no such file"):
+    with refused(tmp_path / "nowhere.json"):
         read_record(tmp_path / "nowhere.json")
 
 
 def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
-    with pytest.raises(UserError, match="cannot be made"):
+    with refused(tmp_path / "file"):
         next(compute_missing(cells("prior"), Where(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "precious"
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from joao.baselines import BASELINES, Histogram
-from joao.core.errors import UserError
 from joao.data.sources import read
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -34,6 +33,7 @@ from repro.protocols.unsupervised.run import (
     rows_of,
     why_not,
 )
+from tests.messages import refused
 
 GRID = reproduce.grid()
 
@@ -80,7 +80,7 @@ def test_the_table_of_objectives():
     for without, learned in zip(rows[::2], rows[1::2], strict=True):
         one, other = (cell_recipe(Cell("NCI1", row, 0)).table() for row in (without, learned))
         assert {key for key in one if one[key] != other[key]} == {"policy"}
-    with pytest.raises(UserError, match="unknown data set 'NCI1'"):
+    with refused("'NCI1'"):
         cells(["NCI1"], table="objectives")
 
 
@@ -104,16 +104,16 @@ def test_the_baselines_are_never_inductive():
 
 
 @pytest.mark.parametrize(
-    ("datasets", "methods", "message"),
+    ("datasets", "methods", "values"),
     [
-        (["mutag"], [], "reproduce: unknown data set 'mutag'. Did you mean 'MUTAG'"),
-        (["NCI-1"], [], "Did you mean 'NCI1'"),
-        ([], ["joao2"], "reproduce: unknown method 'joao2'. Did you mean 'joaov2'"),
-        (["MUTAG", ""], [], "unknown data set ''"),
+        (["mutag"], [], ["'mutag'", "'MUTAG'"]),
+        (["NCI-1"], [], ["'NCI-1'", "'NCI1'"]),
+        ([], ["joao2"], ["'joao2'", "'joaov2'"]),
+        (["MUTAG", ""], [], ["''"]),
     ],
 )
-def test_unknown_names(datasets, methods, message):
-    with pytest.raises(UserError, match=message):
+def test_unknown_names(datasets, methods, values):
+    with refused("reproduce", *values):
         cells(datasets, methods)
 
 
@@ -168,10 +168,10 @@ def test_an_embedding_has_the_seed_of_its_cell(root, short):
 
 
 def test_a_cell_that_cannot_be_done_is_left_out_and_says_why(short):
-    short["methods"]["wl"]["not_on"] = {"DD": "takes a year."}
+    short["methods"]["wl"]["not_on"] = {"DD": "slow."}
     left = cells(["DD", "MUTAG"], ["wl"])
     assert {cell.dataset for cell in left if cell.method == "wl"} == {"MUTAG"}
-    assert (why_not("DD", "wl"), why_not("MUTAG", "wl")) == ("takes a year.", None)
+    assert (why_not("DD", "wl"), why_not("MUTAG", "wl")) == ("slow.", None)
 
 
 def test_graphcl_differs_from_joao_by_its_policy_alone():
@@ -188,7 +188,7 @@ def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
     embeddings = trained.embed(dataset).numpy()
     assert record["scores"] == evaluate_embeddings(embeddings, dataset.classes, partitions=[1]).to_json()
     assert record["recipe"] == recipe.table()
-    assert record["protocol"]["pre-training"] == "transductive: all graphs, no labels"
+    assert record["protocol"]["pre-training"].startswith("transductive")
     assert record["policy"]["probabilities"] == trained.metrics[-1].probabilities
     assert record["losses"] == [trained.metrics[0].loss]
     assert record["policy"]["drawn"] == np.sum([epoch.drawn for epoch in trained.metrics], axis=0).tolist()
@@ -227,7 +227,7 @@ def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeyp
     assert seen == [dataset.subset(train).fingerprint for train, _ in parts]
     (scores,) = record["scores"]["partitions"]
     assert scores["fold_hash"] == fold_hash(parts)
-    assert record["protocol"]["pre-training"] == "inductive: each training part"
+    assert record["protocol"]["pre-training"].startswith("inductive")
     # The last fold by hand.
     train, test = parts[-1]
     trained = pretrain(cell_recipe(Cell("MUTAG", "joao", 1)), dataset.subset(train), device="cpu")
@@ -253,7 +253,7 @@ def test_twins_together(pairs, short, method, kernel):
     by_hand = score_folds(rows, pairs.classes, parts, kernel=kernel, groups=together)
     (scores,) = record["scores"]["partitions"]
     assert (tuple(scores["accuracies"]), scores["fold_hash"]) == (by_hand.accuracies, fold_hash(parts))
-    assert record["protocol"]["folds"] == "graphs that cannot be told apart are in the same fold"
+    assert record["protocol"]["folds"] == reproduce.TWINS_TOGETHER
     assert record["twins"] == {"with_twin": 48, "with_twin_of_another_class": 0}
     assert Cell(**json.loads(json.dumps(record))["cell"]) == cell
 
@@ -287,7 +287,7 @@ def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tm
     path.write_text(json.dumps(record))
     assert is_done(cell, tmp_path)
     path.rename(Cell("MUTAG", "histogram", 0, twins_together=True).path(tmp_path))
-    with pytest.raises(UserError, match=r"histogram-twins-0\.json: was made by another recipe"):
+    with refused("histogram-twins-0.json", "recipe"):
         is_done(Cell("MUTAG", "histogram", 0, twins_together=True), tmp_path)
 
 
@@ -314,10 +314,10 @@ def test_a_record_of_another_recipe_or_cell_is_not_taken_for_done(root, short, t
     assert list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu"))) == [cell]
     assert is_done(cell, tmp_path)
     shutil.copy(cell.path(tmp_path), Cell("MUTAG", "uniform", 1).path(tmp_path))
-    with pytest.raises(UserError, match=r"uniform-1\.json: was made by another recipe than uniform on MUTAG"):
+    with refused("uniform-1.json", "recipe", " uniform ", " MUTAG "):
         is_done(Cell("MUTAG", "uniform", 1), tmp_path)
     short["recipe"]["training"]["epochs"] = 2
-    with pytest.raises(UserError, match=r"uniform-0\.json: was made by another recipe"):
+    with refused("uniform-0.json", "recipe", " uniform ", " MUTAG "):
         is_done(cell, tmp_path)
 
 
@@ -345,11 +345,11 @@ def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp
 def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
-    with pytest.raises(UserError, match="cannot be made"):
+    with refused(tmp_path / "file"):
         next(compute_missing(cells(["MUTAG"]), Where(tmp_path / "file")))
     assert (tmp_path / "file").read_text() == "precious"
 
 
 def test_what_is_not_a_record(tmp_path):
-    with pytest.raises(UserError, match="there is no such file"):
+    with refused(tmp_path / "nowhere.json"):
         read_record(tmp_path / "nowhere.json")

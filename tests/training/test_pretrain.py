@@ -6,7 +6,6 @@ from lightning_fabric import Fabric
 
 from joao.augmentations import AUGMENTATIONS, Augmentation, Identity, NodeDrop
 from joao.config.schedule import Schedule
-from joao.core.errors import UserError
 from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
@@ -14,6 +13,7 @@ from joao.training.distributed.share import Share
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
 from joao.training.steps import pair_losses
+from tests.messages import refused
 
 
 @pytest.fixture(params=itertools.product(HEADS, ("batch", "graph")), ids=lambda param: "-".join(param))
@@ -190,15 +190,14 @@ def test_a_last_batch_of_one_graph_joins_its_neighbour(make_method, make_trainin
 def test_a_loss_that_is_no_number_stops_the_training_and_says_so(make_method, make_training, update_every):
     method = make_method()
     training = make_training(method, learning_rate=1e30, update_every=update_every)
-    message = r"the loss became nan in step \d, epoch 1. Lower the learning rate \(1e\+30\)"
-    with pytest.raises(UserError, match=message):
+    with refused("nan", "step", "epoch 1", "learning rate", "1e+30"):
         list(training.run())
     assert method.policy.probabilities.isfinite().all()
 
 
 def test_one_graph_is_refused(make_method, store):
     one = type(store)(store.x[:1], store.source[:0], store.target[:0], torch.tensor([0, 1]), torch.tensor([0, 0]))
-    with pytest.raises(UserError, match="needs two graphs or more, got one"):
+    with refused("graphs"):
         Pretraining(one, make_method(), Schedule())
 
 
@@ -226,20 +225,20 @@ def test_mixed_precision_trains_weights_that_stay_in_single_precision(make_metho
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "values"),
     [
-        ({"pair_per": "node"}, "pair_per must be 'batch' or 'graph', got 'node'"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"batch_size": 1}, "batch_size must be at least 2, got 1"),
-        ({"update_every": -1}, "update_every must be at least 0, got -1"),
-        ({"update_batches": -1}, "update_batches must be at least 0, got -1"),
-        ({"seed": -1}, "seed must be at least 0, got -1"),
-        ({"learning_rate": 0}, "learning_rate must be above 0, got 0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan"),
+        ({"pair_per": "node"}, ["pair_per", "'batch'", "'graph'", "'node'"]),
+        ({"epochs": 0}, ["epochs", 1, 0]),
+        ({"batch_size": 1}, ["batch_size", 2, 1]),
+        ({"update_every": -1}, ["update_every", 0, -1]),
+        ({"update_batches": -1}, ["update_batches", 0, -1]),
+        ({"seed": -1}, ["seed", 0, -1]),
+        ({"learning_rate": 0}, ["learning_rate", 0]),
+        ({"learning_rate": float("nan")}, ["learning_rate", "nan"]),
     ],
 )
-def test_impossible_schedules_are_refused(wrong, message):
-    with pytest.raises(UserError, match=message):
+def test_impossible_schedules_are_refused(wrong, values):
+    with refused("training", *values):
         Schedule(**wrong)
 
 

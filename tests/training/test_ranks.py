@@ -19,6 +19,7 @@ from joao.runs.pretraining import pretrain
 from joao.training.distributed.group import ALONE, Ranks
 from joao.training.distributed.launch import in_processes
 from joao.training.distributed.place import find_place
+from tests.messages import assert_mentions
 from tests.training.two_processes import (
     KILLED,
     TRAININGS,
@@ -136,12 +137,12 @@ def test_both_processes_have_the_same_bit_for_bit(told, name):
 
 
 def test_a_state_inside_an_epoch_is_that_of_all_processes(told):
-    assert [answer["kept inside an epoch"] for answer in told[:2]] == [True, True]
+    assert [answer["kept_inside_an_epoch"] for answer in told[:2]] == [True, True]
 
 
 def test_a_killed_process_ends_the_training_in_seconds_with_a_checkpoint(killed):
     _, message, seconds, left = killed
-    assert message == "process 1 (of 0 to 1) was ended by SIGKILL."
+    assert_mentions(message, "process 1", "SIGKILL")
     assert seconds < 10
     assert int(left["position"][0]) >= 2
 

@@ -174,7 +174,7 @@ def together(send, killed_run, reference_run, dataset):
         "mean": ranks.mean(torch.tensor([ranks.rank + 0.5])).tolist(),
         "handed out": ranks.hand_out(f"from {ranks.rank}"),
         "everybody": ranks.everybody(ranks.rank),
-        "kept inside an epoch": kept_inside_an_epoch(fabric),
+        "kept_inside_an_epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }
     for folder, resume in ((reference_run, False), (killed_run, True)):

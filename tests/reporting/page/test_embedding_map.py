@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from joao.core.errors import UserError
 from joao.report.embedding_map import check_kind, embedding_map, whole_places
+from tests.messages import assert_mentions, refused
 
 
 def test_the_map_is_that_of_another_library_up_to_signs(numbers):
@@ -16,7 +16,7 @@ def test_the_map_is_that_of_another_library_up_to_signs(numbers):
     standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
     other = PCA(2).fit(standard)
     np.testing.assert_allclose(abs(found.places), abs(other.transform(standard)), atol=1e-3)
-    assert found.axes == f"PCA, {100 * other.explained_variance_ratio_.sum():.0f} % of the variance"
+    assert_mentions(found.axes, "PCA", f"{100 * other.explained_variance_ratio_.sum():.0f} %")
 
 
 @pytest.mark.parametrize("kind", ["pca", "tsne"])
@@ -50,10 +50,10 @@ def test_umap_has_places_for_few_and_equal_embeddings(shape, numbers):
 
 def test_what_lies_far_out_is_drawn_at_the_edge(numbers):
     embeddings = numbers.uniform(-1, 1, (400, 2)).astype(np.float32)
-    assert "edge" not in embedding_map(embeddings, "pca").axes
+    assert ";" not in embedding_map(embeddings, "pca").axes
     embeddings[7] = [1000, 0]
     found = embedding_map(embeddings, "pca")
-    assert found.axes.endswith("; 1 further out, drawn at the edge")
+    assert "; 1 " in found.axes
     middle = np.delete(found.places, 7, axis=0)
     extent = np.ptp(middle, axis=0).max()
     reached = abs(found.places[7] - middle.mean(0)).max()
@@ -70,8 +70,8 @@ def test_whole_places_keep_one_scale():
 
 def test_unknown_kinds_and_missing_packages_are_told(monkeypatch):
     check_kind("tsne")
-    with pytest.raises(UserError, match=r"unknown kind of map\. Did you mean 'tsne'"):
+    with refused("--map tnse", "'tsne'"):
         check_kind("tnse")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs the package umap-learn. Install it \(pip install umap-learn\)"):
+    with refused("--map umap", "pip install umap-learn", "tsne"):
         check_kind("umap")

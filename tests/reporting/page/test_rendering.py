@@ -75,7 +75,7 @@ def test_two_runs_are_compared(scored_run, subject_of, new_run, score, mutag_dat
     score(other, mutag_data)
     text = render([subject_of(scored_run), subject_of(other)])
     said = " ".join(" ".join(Parts(text).texts).split())
-    assert "95 % interval" in said
+    assert "95 %" in said
     first, second = (json.loads((run / "evaluation.json").read_text())["run"]["mean"] for run in (scored_run, other))
     assert f"{100 * (first - second):+.2f}" in said
     assert "verdict" in said

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from joao.core.errors import UserError
 from joao.evaluation.statistics import paired_gain
-from joao.report.scores import bars, differences, find_score, gain_over_untrained
+from joao.report.scores import CHANCE, OURS, PAPER, bars, differences, find_score, gain_over_untrained
 from joao.runs.folder import Run
+from tests.messages import refused
 
 
 def record(accuracies, hashes="ab", fingerprint="f", labels="true"):
@@ -41,9 +41,9 @@ def test_a_difference_is_the_paired_gain_in_points():
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (record([[0.4, 0.7], [0.6, 0.5]], hashes="ax"), "other folds"),
-        (record([[0.4, 0.7], [0.6, 0.5]], fingerprint="g"), "other graphs"),
-        (record([[0.4, 0.7]], hashes="a"), "other folds"),
+        (record([[0.4, 0.7], [0.6, 0.5]], hashes="ax"), "folds"),
+        (record([[0.4, 0.7], [0.6, 0.5]], fingerprint="g"), "graphs"),
+        (record([[0.4, 0.7]], hashes="a"), "folds"),
     ],
 )
 def test_what_cannot_be_compared_is_told(other, why):
@@ -62,8 +62,8 @@ def test_every_two_of_three():
 
 def test_bars_end_with_the_papers_figure_where_there_is_one():
     names = [bar.name for bar in bars(ONE, "joao", "MUTAG")]
-    assert names[0] == "chance (largest class)"
-    assert names[-2:] == ["this run", "the paper's figure"]
+    assert names[0] == CHANCE
+    assert names[-2:] == [OURS, PAPER]
     assert bars(ONE, "joao", "MUTAG")[-1].mean == 87.35
     assert [bar.name for bar in bars(ONE, "joao", "mine")] == names[:-1]
     assert gain_over_untrained(ONE).low == pytest.approx(-10)
@@ -90,7 +90,7 @@ def test_a_record_that_is_none_is_named(tmp_path):
         {**ONE, "run": {**ONE["run"], key: value}} for key in ("mean", "std") for value in ("0.5", [1], {"a": 1})
     ]
     for damage in ({}, {"run": 1}, [], *of_text):
-        with pytest.raises(UserError, match=r"evaluation.json: is not a record of 'joao evaluate'"):
+        with refused(tmp_path / "evaluation.json", "'joao evaluate'"):
             find_score(written(tmp_path, evaluation=damage))
 
 
