@@ -49,6 +49,6 @@ def test_one_graph_and_labels_that_are_new(joao, tmp_path):
     write("one.jsonl", "Xe")
     assert joao("pretrain", "some.jsonl", "--out", "run", "--epochs", 1).code == 0
     outcome = joao("embed", "run", "one.jsonl", "--out", "one.csv")
-    assert_noted(outcome, "joao: note: one: 2 ")
+    assert_noted(outcome, "joao: note: one: ", "2")
     assert outcome.out.splitlines()[-1].endswith(" pandas.read_csv('one.csv', index_col='graph')")
     assert len((tmp_path / "one.csv").read_text().splitlines()) == 2

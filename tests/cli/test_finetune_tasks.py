@@ -74,7 +74,7 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     split = filled(scaffolds([SMILES[n] for n in labelled]))
     sizes = [len(part) for part in split]
     said = outcome.out.splitlines()
-    assert_mentions(said[0], "mine: 51 ", "(odd, third)")
+    assert_mentions(said[0], "mine: ", "51", "odd, third")
     assert_mentions(said[1], sizes[0], sizes[1], f"epoch {found.fit.chosen} ")
     assert_mentions(said[2], "ROC-AUC")
     assert_mentions(said[3], "ROC-AUC", "2 tasks", f" {sizes[2]} ")
@@ -100,9 +100,9 @@ def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joa
     assert joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1, "--quiet").code == 0
     write_table("new.csv", ["CCO", "", "c1ccccc1", "C1CC(", "CCN"])
     outcome = joao("predict", "tuned", "new.csv", "--out", "new.out.csv")
-    assert_noted(outcome, "joao: note: new: 2 of 5 ", "new.out.csv.failures.csv", "line 3", "''")
+    assert_noted(outcome, "joao: note: new: ", "2 of 5", "new.out.csv.failures.csv", "line 3", "''")
     assert [line[:3] for line in rows("new.out.csv.failures.csv")[1:]] == [["3", "m1", ""], ["5", "m3", "C1CC("]]
-    assert_mentions(outcome.out.splitlines()[0], "new.out.csv: 3 ", "1 task", "2 blank")
+    assert_mentions(outcome.out.splitlines()[0], "new.out.csv: ", "3", "1 task", "2")
     lines = rows("new.out.csv")[1:]
     assert [line[0] for line in lines] == ["m0", "m1", "m2", "m3", "m4"]
     assert [bool(line[1]) for line in lines] == [True, False, True, False, True]
@@ -123,7 +123,7 @@ def test_numbers(joao, run):
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", *options)
     assert (outcome.code, outcome.err) == (0, "")
     said = outcome.out.splitlines()
-    assert_mentions(said[0], "mine: 60 ", "size")
+    assert_mentions(said[0], "mine: ", "60", "size")
     found = load_finetuned(Path("tuned"), device="cpu")
     assert (found.kind, found.info.num_train, found.info.num_validation, found.info.num_test) == ("numbers", 33, 12, 15)
     test = found.scores["test"]
@@ -214,7 +214,7 @@ def test_a_run_of_other_graphs_is_told_in_one_line(joao, mutag_run):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("finetune", mutag_run, "mine.csv", "--out", "tuned")
     assert outcome.out == ""
-    assert_refused(outcome, "joao: mine: 2 ", " 1")
+    assert_refused(outcome, "joao: mine: ", "2", " 1")
 
 
 def test_tasks_are_not_evaluated_but_fine_tuned(joao, run, mutag_tuned):
@@ -250,13 +250,13 @@ def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
     ("columns", "options", "values"),
     [
         ({}, [], ["joao: mine: "]),
-        ({"odd": labels(2), "size": SIZES}, [], ["(odd)", "(size)", "--tasks"]),
+        ({"odd": labels(2), "size": SIZES}, [], ["odd", "size", "--tasks"]),
         ({"odd": labels(2)}, ["--tasks", "add"], ["joao: mine.csv:1: ", "'add'", "'odd'"]),
         ({"odd": ["yes", "no"] * 30}, ["--tasks", "odd"], ["joao: mine.csv:2: ", "'odd'", "'yes'"]),
         ({"odd": ["yes", "no"] * 30}, [], ["joao: mine: "]),
         ({"odd": [""] * 60}, ["--tasks", "odd"], ["joao: mine: ", " odd"]),
-        ({"odd": ["1"] * 60}, [], ["joao: mine: ", " 45 ", "0 and 1", "(odd)"]),
-        ({"odd": ["2.5"] * 60}, [], ["joao: mine: ", " 45 ", "(odd)"]),
+        ({"odd": ["1"] * 60}, [], ["joao: mine: ", " 45 ", "0 and 1", "odd"]),
+        ({"odd": ["2.5"] * 60}, [], ["joao: mine: ", " 45 ", "odd"]),
         ({"odd": ["1", "0"] + [""] * 58}, [], ["joao: mine: ", "2 "]),
         ({"odd": labels(2)}, ["--split", "skeleton"], ["split: ", "'skeleton'"]),
         ({"odd": labels(2)}, ["--test-share", 0.95], ["test", "0.95", "0.1"]),

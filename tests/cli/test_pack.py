@@ -35,8 +35,8 @@ def test_a_table_by_way_of_shards(joao, table):
     pytest.importorskip("rdkit")
     packed = joao("pack", table, "--out", "m.joao", "--shard-graphs", 5)
     assert packed.code == 0
-    assert_mentions(packed.out.splitlines()[0], "m.joao: 21 ", "5 shards")
-    assert_mentions(packed.err, "joao: note: m: 3 of 24 ", "m.joao/failures.csv")
+    assert_mentions(packed.out.splitlines()[0], "m.joao: ", "21", "5 shards")
+    assert_mentions(packed.err, "joao: note: m: ", "3 of 24", "m.joao/failures.csv")
     failures = [line.split(",") for line in Path("m.joao/failures.csv").read_text().splitlines()]
     assert [line[:3] for line in failures] == [
         ["line", "name", "smiles"], ["3", "m1", "bad"], ["11", "m9", "bad"], ["19", "m17", "bad"],

@@ -247,7 +247,6 @@ def test_two_processes_from_the_command_line(labelled, tmp_path, launcher):
     )
     assert outcome.returncode == 0
     assert [line for line in outcome.stderr.splitlines() if not line.startswith("joao: epoch ")] == []
-    assert outcome.stdout.count("labelled: 24 ") == outcome.stdout.count("joao evaluate") == 1
-    assert_mentions(outcome.stdout, "2 processes")
+    assert outcome.stdout.count("2 processes") == outcome.stdout.count("joao evaluate") == 1
     expected = pretrain(read_recipe(tmp_path / "run" / "recipe.toml"), read(f"./{labelled}"), device="cpu", devices=2)
     assert weights(tmp_path / "run") == {name: value.tolist() for name, value in expected.weights.items()}
