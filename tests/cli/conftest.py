@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from joao.data import cache as _download
 from joao.evaluation import svm
 from repro.cli import tables as _tables
 from repro.cli.main import app as repro_app
+from tests.messages import assert_mentions
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,29 @@ def run_joao(*arguments):
             except SystemExit as exit:
                 code = exit.code or 0
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def assert_refused(outcome, *values):
+    """Exit code 2, and on standard error one line that mentions all ``values``."""
+    assert outcome.code == 2
+    assert outcome.err.startswith("joao: ")
+    assert outcome.err.count("\n") == 1
+    assert_mentions(outcome.err, *values)
+
+
+def assert_noted(outcome, *values):
+    """Exit code 0, and on standard error one notice that mentions all ``values``."""
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.startswith("joao: note: ")
+    assert outcome.err.count("\n") == 1
+    assert_mentions(outcome.err, *values)
+
+
+def last_command(outcome):
+    """The command that the last line of the output names, as words after ``joao``."""
+    _, found, command = outcome.out.splitlines()[-1].rpartition("joao ")
+    assert found
+    return shlex.split(command)
 
 
 def make_quick(patch):

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from tests.cli.conftest import assert_refused, last_command
+from tests.messages import assert_mentions
+
 TINY = ("bench", "molecules", "--quick", "--repeats", 1, "--width", 2, "--layers", 1, "--batch-size", 2)
 
 
@@ -11,19 +14,20 @@ def test_a_record_and_a_table(joao, tmp_path):
     outcome = joao(*TINY, "--scaling", "--out", "bench.json")
     assert (outcome.code, outcome.err) == (0, "")
     record = json.loads((tmp_path / "bench.json").read_text())
-    assert record["command"].startswith("joao bench molecules --quick")
+    assert record["command"].split()[:4] == ["joao", *TINY[:3]]
     workload = record["settings"][0]["workloads"][0]
     lines = outcome.out.splitlines()
     for name, row in workload["rows"].items():
         (line,) = [line for line in lines if line.startswith(f"│ {name} ")]
         assert f"{row['graphs per second']:,.0f}" in line
-    for name in [*workload["ratios"], *workload["not measured"], "Record", "Next"]:
+    for name in [*workload["ratios"], *workload["not measured"]]:
         assert any(line.startswith(f"{name}: ") for line in lines)
-    for name in ("number of graphs", "nodes per graph", "edges per node", "batch size"):
-        assert f"Growth with the {name}" in outcome.out
-        assert name in record["settings"][0]["scaling"]
-    assert outcome.out.count("Exponents: least squares in logarithms, on the sizes from ") == 4
-    assert "say little" in lines[0]
+    scaling = record["settings"][0]["scaling"]
+    assert len(scaling) == 4
+    for name in scaling:
+        assert name in outcome.out
+    assert_mentions(outcome.out, "bench.json")
+    assert last_command(outcome)[:2] == ["bench", "NCI1"]
 
 
 def test_json_is_the_record_alone(joao, tmp_path):
@@ -38,35 +42,30 @@ def test_json_is_the_record_alone(joao, tmp_path):
 def test_a_record_is_not_overwritten(joao, tmp_path):
     (tmp_path / "bench.json").write_text("precious")
     outcome = joao(*TINY, "--out", "bench.json")
-    assert outcome.code == 2
-    assert outcome.err == "joao: bench.json: exists already. Choose another name or remove it first.\n"
+    assert_refused(outcome, "joao: bench.json: ")
     assert (tmp_path / "bench.json").read_text() == "precious"
 
 
 NONSENSE = {
-    "an unknown workload": (["nci1"], "bench: unknown workload 'nci1'. Did you mean 'NCI1'?"),
-    "an unknown device": (["--device", "tpu"], "bench: device must be one of"),
-    "a GPU that is not there": (["--device", "cuda"], "torch sees no GPU"),
-    "no threads": (["--threads", "0"], "bench: threads must be 'all' or a number"),
-    "threads in words": (["--threads", "1,many"], "got 'many'."),
-    "repeats below zero": (["--repeats", "-1"], "bench: repeats must be at least 1, got -1."),
-    "no repeats": (["--repeats", "0"], "bench: repeats must be at least 1, got 0."),
-    "no width": (["--width", "0"], "bench: width must be at least 1, got 0."),
-    "no layers": (["--layers", "0"], "bench: layers must be at least 1, got 0."),
-    "a batch of one": (["--batch-size", "1"], "bench: batch_size must be at least 2, got 1."),
-    "a folder that is not there": (["--out", "nowhere/bench.json"], "nowhere does not exist."),
-    "a root that is not there": (["NCI1", "--data-root", "nowhere"], "data root: nowhere is not a folder."),
-    "words for numbers": (["--repeats", "many"], "'--repeats'"),
+    "an unknown workload": (["nci1"], ["joao: bench: ", "'nci1'", "'NCI1'"]),
+    "an unknown device": (["--device", "tpu"], ["joao: bench: ", "device", "cpu", "'tpu'"]),
+    "a GPU that is not there": (["--device", "cuda"], ["cuda", "--device cpu"]),
+    "no threads": (["--threads", "0"], ["joao: bench: ", "threads", "'all'", "0"]),
+    "threads in words": (["--threads", "1,many"], ["threads", "'many'"]),
+    "repeats below zero": (["--repeats", "-1"], ["joao: bench: ", "repeats", "1", "-1"]),
+    "no repeats": (["--repeats", "0"], ["joao: bench: ", "repeats", "1", "0"]),
+    "no width": (["--width", "0"], ["joao: bench: ", "width", "1", "0"]),
+    "no layers": (["--layers", "0"], ["joao: bench: ", "layers", "1", "0"]),
+    "a batch of one": (["--batch-size", "1"], ["joao: bench: ", "batch_size", "2", "1"]),
+    "a folder that is not there": (["--out", "nowhere/bench.json"], ["joao: nowhere/bench.json: "]),
+    "a root that is not there": (["NCI1", "--data-root", "nowhere"], ["nowhere"]),
+    "words for numbers": (["--repeats", "many"], ["'--repeats'"]),
 }
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
 def test_nonsense_is_told_in_one_line(joao, tmp_path, kind, monkeypatch):
-    arguments, message = NONSENSE[kind]
+    arguments, values = NONSENSE[kind]
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    outcome = joao("bench", *arguments)
-    assert outcome.code == 2
-    assert outcome.err.startswith("joao: ")
-    assert outcome.err.count("\n") == 1
-    assert message in outcome.err
+    assert_refused(joao("bench", *arguments), *values)
     assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,6 @@
 """``joao finetune``: a folder with a classifier, and what it says of it."""
 
 import json
-import re
-import shlex
 
 import numpy as np
 
@@ -12,6 +10,8 @@ from joao.runs.finetuned import load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
+from tests.cli.conftest import assert_noted, assert_refused, last_command
+from tests.messages import assert_mentions
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
 
@@ -22,15 +22,11 @@ def test_it_says_what_was_learned_and_that_its_accuracy_flatters(tuned):
     found = load_finetuned(folder, device="cpu")
     accuracy = 100 * found.chosen_epoch.validation_score
     said = outcome.out.splitlines()
-    assert said[0] == "MUTAG: 188 graphs with labels (-1: 63, 1: 125), from the pre-trained encoder."
-    assert re.fullmatch(
-        rf"Learned from 150 graphs; 38 others chose epoch {found.fit.chosen} of 3, \d+\.\d s\.", said[1]
-    )
-    assert said[2] == (
-        f"Validation accuracy {accuracy:.1f} %, every class weighing the same. It chose the epoch and is therefore "
-        "optimistic: new graphs may do worse."
-    )
-    assert said[3:] == [f"Next: joao predict {folder} MUTAG --out predictions.csv"]
+    assert_mentions(said[0], "MUTAG: ", 188, "-1: 63", "1: 125")
+    assert_mentions(said[1], 150, 38, f"epoch {found.fit.chosen} ")
+    assert_mentions(said[2], f"{accuracy:.1f} %")
+    assert len(said) == 4
+    assert last_command(outcome) == ["predict", str(folder), "MUTAG", "--out", "predictions.csv"]
 
 
 def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned):
@@ -39,7 +35,7 @@ def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned)
     found = load_finetuned(mutag_tuned, device="cpu")
     np.testing.assert_array_equal(found.predict_logits(MUTAG), expected.predict_logits(MUTAG))
     assert (found.how, found.fit) == (how, expected.fit)
-    assert found.info.command.startswith("joao finetune ")
+    assert found.info.command.split()[:2] == ["joao", "finetune"]
 
 
 def test_options_reach_the_fine_tuning(joao, mutag_run, tmp_path):
@@ -47,8 +43,7 @@ def test_options_reach_the_fine_tuning(joao, mutag_run, tmp_path):
     more = ["--validation-share", 0.25, "--from-scratch", "--seed", 3, "--device", "cpu", "--plain"]
     outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", *options, *more)
     assert outcome.code == 0, outcome.err
-    assert "from scratch." in outcome.out
-    assert "every class weighing the same" not in outcome.out
+    assert "scratch" in outcome.out
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     assert found.how == Finetune(2, 50, 0.02, 0, frozen=True, balanced=False, standardise=True)
     info = found.info
@@ -88,8 +83,7 @@ def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_
     (tmp_path / "predictions.csv").write_text("mine")
     assert joao("pretrain", "my graphs.jsonl", "--out", "my run", "--epochs", 1).code == 0
     outcome = joao("finetune", "my run", "my graphs.jsonl", "--out", "my classifier", "--epochs", 1)
-    command = outcome.out.splitlines()[-1].removeprefix("Next: joao ")
-    outcome = joao(*shlex.split(command))
+    outcome = joao(*last_command(outcome))
     assert outcome.code == 0, outcome.err
     assert (tmp_path / "predictions.csv").read_text() == "mine"
     assert len((tmp_path / "predictions-2.csv").read_text().splitlines()) == 1 + 24
@@ -97,27 +91,26 @@ def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_
 
 def test_labels_that_were_learned_before_are_told(joao, mutag_tuned):
     again = joao("finetune", mutag_tuned, "MUTAG", "--out", "again", "--epochs", 1)
-    assert again.code == 0
-    assert ", from the fine-tuned encoder." in again.out
-    assert (
-        again.err == f"joao: note: {mutag_tuned}: has learned these labels before, also those that choose the epoch.\n"
-    )
+    assert_noted(again, f"joao: note: {mutag_tuned}: ")
+    assert "fine-tuned" in again.out
     scratch = joao("finetune", mutag_tuned, "MUTAG", "--out", "scratch", "--epochs", 1, "--from-scratch")
     assert (scratch.code, scratch.err) == (0, "")
 
 
 def test_what_was_fine_tuned_is_embedded_but_not_scored_as_if_it_were_not(joao, mutag_run, mutag_tuned, tmp_path):
-    nexts = {"before": f"evaluate {mutag_run} MUTAG", "after": f"predict {mutag_tuned} MUTAG --out predictions.csv"}
+    nexts = {
+        "before": ["evaluate", str(mutag_run), "MUTAG"],
+        "after": ["predict", str(mutag_tuned), "MUTAG", "--out", "predictions.csv"],
+    }
     for name, folder in (("before", mutag_run), ("after", mutag_tuned)):
         outcome = joao("embed", folder, "MUTAG", "--out", f"{name}.npz")
         assert outcome.code == 0
-        assert outcome.out.splitlines()[-1] == f"Next: joao {nexts[name]}"
+        assert last_command(outcome) == nexts[name]
     before, after = (np.load(tmp_path / f"{name}.npz")["embeddings"] for name in ("before", "after"))
     np.testing.assert_array_equal(after, load_run(mutag_tuned, device="cpu").embed(MUTAG).numpy())
     assert not np.allclose(before, after)
     outcome = joao("evaluate", mutag_tuned, "MUTAG", "--out", "score.json")
-    assert outcome.code == 2
-    assert "this encoder was fine-tuned with some. Score the run it came from" in outcome.err
+    assert_refused(outcome, "joao: evaluate: ", "fine-tuned")
     assert not (tmp_path / "score.json").exists()
 
 
@@ -130,8 +123,8 @@ def test_of_graphs_with_some_labels_those_count(joao, mutag_run, tmp_path):
     ]
     (tmp_path / "some.jsonl").write_text("\n".join(lines) + "\n")
     outcome = joao("finetune", mutag_run, "some.jsonl", "--out", "tuned", "--epochs", 2)
-    assert (outcome.code, outcome.err) == (0, "joao: note: some: 8 of 20 graphs have no label.\n")
-    assert outcome.out.splitlines()[0] == "some: 12 graphs with labels (0: 6, 1: 6), from the pre-trained encoder."
+    assert_noted(outcome, "joao: note: some: ", "8 of 20")
+    assert_mentions(outcome.out.splitlines()[0], "some: ", "12", "0: 6", "1: 6")
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     assert (found.info.num_train, found.info.num_validation) == (10, 2)
     (tmp_path / "labelled.jsonl").write_text("\n".join(lines[:12]) + "\n")

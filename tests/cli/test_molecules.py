@@ -8,6 +8,9 @@ import lzma
 import numpy as np
 import pytest
 
+from tests.cli.conftest import assert_noted, assert_refused, last_command
+from tests.messages import assert_mentions
+
 pytest.importorskip("rdkit")
 
 from joao.data import read
@@ -59,17 +62,15 @@ def rows(path):
 def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
     folder, outcome = run
     notes = outcome.err.splitlines()
-    assert notes[0] == "joao: note: tox: columns without numbers are left out: class."
-    assert notes[1].startswith(
-        f"joao: note: tox: 3 of 11 rows are no molecules and are left out; {folder}/failures.csv will list them. "
-        "The first: line 5, 'C1CC': "
-    )
-    assert "Pre-training on tox: 8 molecules, 1 epochs, no labels." in outcome.out
+    assert len(notes) == 2
+    assert_mentions(notes[0], "joao: note: tox: ", "class")
+    assert_mentions(notes[1], "joao: note: tox: ", "3 of 11", f"{folder}/failures.csv", "line 5", "'C1CC'")
+    assert_mentions(outcome.out.splitlines()[0], "tox", " 8 ")
     header, *failures = rows(folder / "failures.csv")
     assert header == ["line", "name", "smiles", "reason"]
     assert [tuple(line[:3]) for line in failures] == FAILURES
-    assert [line[3] for line in failures][:2] == ["not SMILES", "empty"]
-    assert "greater than permitted" in failures[2][3]
+    assert all(line[3] for line in failures)
+    assert "C" in failures[2][3]  # the atom with too many bonds
     recipe = load_run(folder, device="cpu").recipe
     assert (recipe.features, recipe.encoder.name) == ("atoms", "molecule_gin")
     assert recipe.objective.options["temperature"] == 0.1
@@ -80,8 +81,8 @@ def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
 def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_path):
     outcome = joao("embed", run[0], table, "--out", "e.csv")
     assert outcome.code == 0
-    assert "tox: 3 of 11 rows are no molecules and have blank rows, see e.csv.failures.csv." in outcome.err
-    assert outcome.out.startswith("e.csv: 8 molecules, 16 dimensions, 3 blank rows.\n")
+    assert_mentions(outcome.err, "tox: ", "3 of 11", "e.csv.failures.csv")
+    assert_mentions(outcome.out.splitlines()[0], "e.csv: ", "8", "16", "3")
     lines = rows("e.csv")[1:]
     assert [line[0] for line in lines] == NAMES
     blank = [number for number, line in enumerate(lines) if line[1:] == [""] * 16]
@@ -116,8 +117,7 @@ def test_named_columns_are_kept_in_the_run(joao, tmp_path):
     text = "drug,number,key,label\nCCO,1,a,0\nCCN,2,b,1\nC,3,c,1.5\n"
     (tmp_path / "odd.csv").write_text(text)
     told = joao("pretrain", "odd.csv", "--out", "run", *QUICK)
-    assert told.code == 2
-    assert told.err.startswith("joao: odd.csv:1: neither a table of molecules, with a column 'smiles'")
+    assert_refused(told, "joao: odd.csv:1: ", "'smiles'", "--smiles")
     outcome = joao("pretrain", "odd.csv", "--smiles", "drug", "--id", "key", "--out", "run", *QUICK)
     assert outcome.code == 0, outcome.err
     recipe = load_run(tmp_path / "run", device="cpu").recipe
@@ -130,9 +130,9 @@ def test_named_columns_are_kept_in_the_run(joao, tmp_path):
 
 def test_a_recipe_with_a_fault_is_told_before_the_data_are_read(joao):
     told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.widht=3")
-    assert told.err.startswith("joao: recipe: encoder: gin: unknown key 'widht'.")
+    assert_refused(told, "joao: recipe: encoder: gin: ", "'widht'")
     told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.dropout=0.5")  # which molecules' has
-    assert told.err == "joao: absent.csv: no such file or folder.\n"
+    assert_refused(told, "joao: absent.csv: ")
 
 
 @pytest.mark.parametrize(
@@ -157,60 +157,49 @@ def test_ways_to_write_the_same_table(joao, run, tmp_path, content, suffix):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "values"),
     [
-        ("a.csv", b"id,formula\n1,H2O\n", "a.csv:1: neither a table of molecules, with a column 'smiles'"),
-        ("a.csv", b"smiles\n", "a.csv: no molecules in it, only a header."),
-        ("a.csv", b"smiles,x\nxx,1\nyy,2\n", "a.csv:2: 'xx' is no SMILES (not SMILES), nor is any other of 2 rows."),
-        (
-            "a.csv.xz",
-            lzma.compress(b"smiles\n" + b"CCO\n" * 500)[:-12],
-            "a.csv.xz: cannot be read (Compressed file ended",
-        ),
-        (
-            "a.csv.gz",
-            gzip.compress(b"smiles\n" + b"CCO\n" * 500, mtime=0)[:-12],
-            "a.csv.gz: cannot be read (Compressed file ended",
-        ),
-        ("a.smi.gz", b"CCO\n", "a.smi.gz: cannot be read (Not a gzipped file"),
-        ("a.csv", b"smiles\n\xff\n", "a.csv:2: not text in UTF-8 (byte 0xff)."),
-        ("a.csv", b"smiles,x\nC\n", "a.csv:2: 1 cells where the header has 2."),
+        ("a.csv", b"id,formula\n1,H2O\n", ["a.csv:1: ", "'smiles'"]),
+        ("a.csv", b"smiles\n", ["a.csv: "]),
+        ("a.csv", b"smiles,x\nxx,1\nyy,2\n", ["a.csv:2: ", "'xx'", "SMILES", "2"]),
+        ("a.csv.xz", lzma.compress(b"smiles\n" + b"CCO\n" * 500)[:-12], ["a.csv.xz: "]),
+        ("a.csv.gz", gzip.compress(b"smiles\n" + b"CCO\n" * 500, mtime=0)[:-12], ["a.csv.gz: "]),
+        ("a.smi.gz", b"CCO\n", ["a.smi.gz: ", "gzip"]),
+        ("a.csv", b"smiles\n\xff\n", ["a.csv:2: ", "UTF-8", "0xff"]),
+        ("a.csv", b"smiles,x\nC\n", ["a.csv:2: ", "1", "2"]),
     ],
 )
 @pytest.mark.parametrize("command", ["data", "pretrain"])
-def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, content, message):
+def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, content, values):
     (tmp_path / name).write_bytes(content)
     outcome = joao(command, name, *(("--out", "run") if command == "pretrain" else ()))
-    assert outcome.code == 2
-    assert outcome.err.startswith(f"joao: {message}")
-    assert len(outcome.err.splitlines()) == 1
+    place, *others = values
+    assert_refused(outcome, f"joao: {place}", *others)
     assert not (tmp_path / "run").exists()
 
 
 def test_labels_that_nobody_asked_for_stop_nothing(joao, tmp_path):
     (tmp_path / "a.csv").write_text("smiles,x,y\nC,1,0\nCC,>10,1\nCCO,2,0\n")
-    note = "joao: note: a: column 'x' is left out as a task: line 3 has '>10', not a number that a label can be.\n"
     for command in (["pretrain", "a.csv", "--out", "r", *QUICK], ["embed", "r", "a.csv", "--out", "e.csv"]):
-        outcome = joao(*command)
-        assert (outcome.code, outcome.err) == (0, note)
+        assert_noted(joao(*command), "joao: note: a: ", "'x'", "line 3", "'>10'")
     assert len(rows("e.csv")) == 4
     assert list(json.loads(joao("data", "a.csv", "--json").out)["tasks"]) == ["y"]
-    outcome = joao("data", "a.csv", "--task", "x")
-    assert outcome.code == 2
-    assert outcome.err.startswith("joao: a.csv:3: column 'x': '>10' is not a number that a label can be.")
+    assert_refused(joao("data", "a.csv", "--task", "x"), "joao: a.csv:3: ", "'x'", "'>10'")
 
 
 def test_a_table_described(joao, table):
     outcome = joao("data", table)
-    assert outcome.out.splitlines() == [
-        "tox: 8 molecules, 7 different SMILES",
-        "  atoms per molecule: 3.25 (1 to 6)",
-        "  bonds per molecule: 2.25 (0 to 6)",
-        "  tasks:",
-        "    toxic: 0: 4, 1: 3, missing: 1",
-        "    logP: mean: 0.0816667, least: -2.8, most: 2.1, missing: 2",
-        "Next: joao pretrain tox.csv --out runs/tox",
-    ]
+    lines = outcome.out.splitlines()
+    assert lines[0].startswith("tox: 8 ")
+    for values in (
+        ["7", "SMILES"],
+        ["atom", "3.25", "1", "6"],
+        ["bond", "2.25", "0", "6"],
+        ["toxic: ", "0: 4", "1: 3", "1"],
+        ["logP: ", "0.0816667", "-2.8", "2.1", "2"],
+    ):
+        assert len([line for line in lines if all(value in line for value in values)]) == 1, values
+    assert last_command(outcome) == ["pretrain", "tox.csv", "--out", "runs/tox"]
     facts = json.loads(joao("data", table, "--json").out)
     assert [(str(each["line"]), each["name"], each["text"]) for each in facts["failures"]] == FAILURES
 
@@ -229,10 +218,8 @@ def test_packed_together_and_used_without_the_tables(joao, run, table, tmp_path)
     outcome = joao("pack", table, "more.smi", "--out", "corpus.safetensors")
     assert outcome.code == 0, outcome.err
     size = (tmp_path / "corpus.safetensors").stat().st_size
-    assert outcome.out.splitlines() == [
-        f"corpus.safetensors: 10 molecules, {size / 1e6:.1f} MB, {size / 10:.0f} bytes each.",
-        "Next: joao pretrain corpus.safetensors --out runs/corpus",
-    ]
+    assert_mentions(outcome.out, "corpus.safetensors: ", "10", f"{size / 1e6:.1f} MB", f"{size / 10:.0f} bytes")
+    assert last_command(outcome) == ["pretrain", "corpus.safetensors", "--out", "runs/corpus"]
     assert joao("pack", table, "more.smi", "--out", "bare.safetensors.xz", "--no-smiles", "--quiet").err == ""
     whole, bare = read(tmp_path / "corpus.safetensors"), read(tmp_path / "bare.safetensors.xz")
     assert whole.fingerprint == bare.fingerprint
@@ -244,14 +231,12 @@ def test_packed_together_and_used_without_the_tables(joao, run, table, tmp_path)
 
 
 def test_what_cannot_be_packed(joao, table, tmp_path):
-    assert joao("pack", table, "MUTAG", "--out", "a.safetensors").err.splitlines()[-1] == (
-        "joao: tox and MUTAG cannot be joined: kind: molecules and graphs."
-    )
-    assert joao("pack", table, "--out", "a.zip").err.startswith("joao: a.zip: unknown kind of file '.zip'.")
+    outcome = joao("pack", table, "MUTAG", "--out", "a.safetensors")
+    assert outcome.code == 2
+    assert_mentions(outcome.err.splitlines()[-1], "tox", "MUTAG", "molecules", "graphs")
+    assert_refused(joao("pack", table, "--out", "a.zip"), "joao: a.zip: ", "'.zip'", ".safetensors")
     (tmp_path / "b.safetensors").write_bytes(b"not safetensors at all")
-    assert joao("data", "b.safetensors").err == (
-        "joao: b.safetensors: is no packed data: it does not begin as a safetensors file does.\n"
-    )
+    assert_refused(joao("data", "b.safetensors"), "joao: b.safetensors: ")
 
 
 def test_packed_with_scaffolds_a_table_is_split_without_smiles(joao, tmp_path):
@@ -264,10 +249,7 @@ def test_packed_with_scaffolds_a_table_is_split_without_smiles(joao, tmp_path):
     assert packed.smiles == ()
     assert packed.groups.tolist() == [number // 2 for number in range(20)]
     outcome = joao("pack", "r.safetensors", "r.safetensors", "--out", "twice.safetensors")
-    assert outcome.err == (
-        "joao: note: twice: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES.\n"
-    )
+    assert_noted(outcome, "joao: note: twice: ", "--scaffolds")
     assert read(tmp_path / "twice.safetensors").groups is None
     outcome = joao("pack", "MUTAG", "--scaffolds", "--out", tmp_path / "m.safetensors")
-    assert outcome.code == 2
-    assert "--scaffolds needs molecules with their SMILES" in outcome.err
+    assert_refused(outcome, "--scaffolds", "SMILES")

@@ -41,10 +41,10 @@ def test_what_is_quick_says_nothing(clock, capsys):
 
 
 def test_a_total_that_is_known_later(clock, capsys):
-    with Output(quiet=False).progress("reading molecules", None) as bar:
+    with Output(quiet=False).progress("reading", None) as bar:
         clock[0] += 6
         bar.add(1000, 4000)
-    assert capsys.readouterr().err == "joao: reading molecules: 1000 of 4000\n"
+    assert capsys.readouterr().err == "joao: reading: 1000 of 4000\n"
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": False, "as_json": True}])

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import re
 from functools import wraps
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from repro.protocols.unsupervised import run as reproduce
 from repro.protocols.unsupervised.run import Cell, compute_missing
 from repro.tables import pages as results
 from repro.tables import rows as tables
+from tests.cli.conftest import assert_noted, assert_refused
+from tests.messages import assert_mentions
 
 TABLE = copy.deepcopy(reproduce.grid())
 FEW_LABELS = copy.deepcopy(few_labels.grid())
@@ -36,12 +39,19 @@ def short(monkeypatch):
         monkeypatch.setattr(module, "grid", lambda: table)
 
 
+def cells(outcome):
+    """How many cells had a record before, and how many there are, by the first line."""
+    return sorted(int(number) for number in re.findall(r"\d+", outcome.out.splitlines()[0])[:2])
+
+
 def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
     arguments = ["reproduce", "unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records"]
     first = joao(*arguments)
     names = [*reproduce.REFERENCES, "uniform"]
-    assert (first.code, first.err) == (0, "".join(f"joao: done: MUTAG {name} seed 0\n" for name in names))
-    assert f"{len(names)} cells, 0 done before." in first.out
+    assert first.code == 0
+    for line, name in zip(first.err.splitlines(), names, strict=True):
+        assert_mentions(line, "joao: ", f"MUTAG {name} ")
+    assert cells(first) == [0, len(names)]
     paths = {name: tmp_path / "records" / "MUTAG" / f"{name}-0.json" for name in names}
     times = {name: path.stat().st_mtime_ns for name, path in paths.items() if name != "uniform"}
     table = (tmp_path / "records" / "table.md").read_text()
@@ -57,12 +67,11 @@ def test_records_and_table_go_on_where_they_were(joao, short, tmp_path):
         score = json.loads(paths[name].read_text())["scores"]["mean"]
         assert row["accuracy %"] == f"{100 * score:.2f}"
         assert " | ".join(row.values()) in table
-    assert "done before" not in second.out
 
     third = joao(*arguments)
-    assert f"{len(names)} cells, {len(names)} done before." in third.out
-    assert "Nothing is left to compute; with another --out it is computed anew." in third.out
-    assert "Nothing is left" not in first.out
+    assert cells(third) == [len(names), len(names)]
+    assert_mentions(third.out.splitlines()[0], "--out")
+    assert "--out" not in first.out.splitlines()[0]
 
 
 def test_variants_have_records_and_a_page_of_their_own(joao, short, tmp_path, monkeypatch):
@@ -72,27 +81,23 @@ def test_variants_have_records_and_a_page_of_their_own(joao, short, tmp_path, mo
     table = (tmp_path / "records" / "table.md").read_text()
     assert not (tmp_path / "records" / "variants.md").exists()
     outcome = joao(*arguments, "--twins-together")
-    assert "WL (subtree kernel), twins together" in outcome.out
-    assert "Table of all records: records/variants.md" in outcome.out
+    assert_mentions(outcome.out, tables.name_of("wl-twins"), "records/variants.md")
     assert "| MUTAG | 188 | 24 (12.8 %) | 0 (0.0 %) |" in (tmp_path / "records" / "variants.md").read_text()
     assert (tmp_path / "records" / "table.md").read_text() == table
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "values"),
     [
-        (["--only", "mutag"], "joao: reproduce: unknown data set 'mutag'. Did you mean 'MUTAG'?"),
-        (["--methods", "joao,jao"], "joao: reproduce: unknown method 'jao'. Did you mean 'joao'?"),
-        (["--only", "MUTAG", "--out", "file"], "joao: file: cannot be made"),
-        (["--only", "NCI1", "--data-root", "nowhere"], "joao: data root: nowhere is not a folder."),
+        (["--only", "mutag"], ["joao: reproduce: ", "'mutag'", "'MUTAG'"]),
+        (["--methods", "joao,jao"], ["joao: reproduce: ", "'jao'", "'joao'"]),
+        (["--only", "MUTAG", "--out", "file"], ["joao: file: "]),
+        (["--only", "NCI1", "--data-root", "nowhere"], ["nowhere"]),
     ],
 )
-def test_wrong_words(joao, short, tmp_path, arguments, message):
+def test_wrong_words(joao, short, tmp_path, arguments, values):
     (tmp_path / "file").write_text("precious")
-    outcome = joao("reproduce", "unsupervised", *arguments)
-    assert outcome.code == 2
-    assert outcome.err.startswith(message)
-    assert len(outcome.err.splitlines()) == 1
+    assert_refused(joao("reproduce", "unsupervised", *arguments), *values)
     assert (tmp_path / "file").read_text() == "precious"
     assert list(tmp_path.rglob("*.json")) == []
 
@@ -103,9 +108,7 @@ def test_a_damaged_record_is_not_shown_as_a_result(joao, short, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"cell": ')
     outcome = joao("reproduce", "unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records")
-    assert outcome.code == 2
-    assert "histogram-0.json: is not a record" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    assert_refused(outcome, "joao: records/MUTAG/histogram-0.json: ")
 
 
 @pytest.fixture
@@ -134,12 +137,12 @@ def test_few_labels_go_on_where_they_were(joao, short_few_labels, made_root, tmp
     arguments += ["--out", "records"]
     first = joao(*arguments)
     assert first.code == 0, first.err
-    left_out = "joao: note: github_stargazers: is not at hand and is left out. Put it under --data-root."
     told, *done = first.err.splitlines()
-    assert told == left_out
+    assert_mentions(told, "joao: note: github_stargazers: ", "--data-root")
     encoders = [f"{name} {method}" for name in ("NCI1", "PROTEINS") for method in ("none", "joao", "augmentations")]
-    assert sorted(done) == sorted(f"joao: done: {each} seed 0" for each in encoders)
-    assert "9 cells, 0 done before. Records: records" in first.out  # three methods; NCI1 at two rates, PROTEINS at one
+    assert len(done) == len(encoders)
+    assert [each for each in encoders if not any(f" {each} " in line for line in done)] == []
+    assert cells(first) == [0, 9]  # three methods; NCI1 at two rates, PROTEINS at one
     assert "github" not in first.out
     written = [
         f"{name}/{method}-{rate}-0.json"
@@ -169,14 +172,13 @@ def test_few_labels_go_on_where_they_were(joao, short_few_labels, made_root, tmp
         assert " | ".join(row.values()) in table
 
     third = joao(*arguments, "--only", "NCI1", "--label-rate", "50 %,20")
-    assert "6 cells, 6 done before." in third.out
+    assert cells(third) == [6, 6]
     assert third.err == ""
     assert "PROTEINS" not in third.out
     fourth = joao(*arguments, "--only", "NCI1,PROTEINS", "--label-rate", "20")
-    assert "3 cells, 3 done before." in fourth.out
-    assert fourth.err == "joao: note: PROTEINS at 20 %: is not in the table and is left out.\n"
-    last = third.out.splitlines()[-1]
-    assert last.startswith("Next, with your own graphs: joao pretrain my_graphs.jsonl")
+    assert cells(fourth) == [3, 3]
+    assert_noted(fourth, "PROTEINS", "20 %")
+    assert_mentions(third.out.splitlines()[-1], "joao pretrain my_graphs.jsonl")
 
 
 def test_strength_and_prior_share_the_cells_of_the_table(joao, short_few_labels, made_root, tmp_path):
@@ -186,11 +188,11 @@ def test_strength_and_prior_share_the_cells_of_the_table(joao, short_few_labels,
     assert (strength.code, strength.err) == (0, "")
     rows = {row["method"]: row for row in json.loads(strength.out)["rows"]}
     assert {name: row["paper"] for name, row in rows.items()} == {
-        "no pre-training": "",
-        "JOAO": "61.77 ± 1.61",
-        "JOAO, strength 0.25": "60.95 ± 0.55",
-        "JOAOv2": "62.52 ± 1.16",
-        "JOAOv2, strength 0.25": "61.67 ± 0.72",
+        tables.NAMES["none"]: "",
+        tables.NAMES["joao"]: "61.77 ± 1.61",
+        tables.NAMES["joao_stronger"]: "60.95 ± 0.55",
+        tables.NAMES["joaov2"]: "62.52 ± 1.16",
+        tables.NAMES["joaov2_stronger"]: "61.67 ± 0.72",
     }
     strengths = {
         method: json.loads((tmp_path / f"records/NCI1/{method}-20-0.json").read_text())["recipe"]["augmentations"][0]
@@ -199,8 +201,8 @@ def test_strength_and_prior_share_the_cells_of_the_table(joao, short_few_labels,
     assert {method: part["strength"] for method, part in strengths.items()} == {"joao": 0.2, "joao_stronger": 0.25}
     prior = joao("reproduce", "prior", *common)
     assert prior.code == 0, prior.err
-    assert "3 cells, 2 done before." in prior.out
-    assert "JOAO, gamma = 0" in prior.out
+    assert cells(prior) == [2, 3]
+    assert_mentions(prior.out, tables.NAMES["joao_without_prior"])
     documents = {path.name for path in (tmp_path / "records").glob("*.md")}
     assert documents == {
         "semi-supervised.md",
@@ -222,44 +224,29 @@ def test_pairs_are_drawn(joao, short_few_labels, made_root, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "message"),
+    ("command", "arguments", "values"),
     [
-        ("semi-supervised", ["--label-rate", "x"], "joao: --label-rate x: must be whole percents such as 1,10."),
-        ("semi-supervised", ["--label-rate", "1,-10"], "joao: --label-rate 1,-10: must be whole percents"),
-        ("semi-supervised", ["--label-rate", "0.1"], "joao: --label-rate 0.1: must be whole percents"),
-        ("semi-supervised", ["--label-rate", "5"], "joao: reproduce: unknown label rate '5'. Known: 1, 10."),
-        (
-            "semi-supervised",
-            ["--only", "PROTIENS"],
-            "joao: reproduce: unknown data set 'PROTIENS'. Did you mean 'PROTEINS'?",
-        ),
-        ("semi-supervised", ["--methods", "jao"], "joao: reproduce: unknown method 'jao'. Did you mean 'joao'?"),
-        (
-            "semi-supervised",
-            ["--only", "PROTEINS", "--label-rate", "1"],
-            "joao: reproduce: the table has no PROTEINS at 1 %.",
-        ),
-        ("strength", ["--only", "COLLAB"], "joao: reproduce: unknown data set 'COLLAB'."),
-        ("prior", ["--only", "mutag"], "joao: reproduce: unknown data set 'mutag'."),
-        ("pairs", ["--only", "DD"], "joao: reproduce: unknown data set 'DD'. Known: NCI1, PROTEINS."),
-        ("prior", ["--device", "cpu", "--precision", "tf32"], "joao: precision: tf32 needs a GPU."),
-        (
-            "prior",
-            ["--precision", "8"],
-            "joao: precision: must be one of 32-true, tf32, bf16-mixed, 16-mixed, got '8'.",
-        ),
-        ("prior", ["--device", "tpu"], "joao: device: must be auto, cpu or cuda, got 'tpu'."),
-        ("prior", ["--data-root", "nowhere"], "joao: data root: nowhere is not a folder."),
-        ("prior", ["--out", "file"], "joao: file: cannot be made"),
-        ("semi-supervised", ["--only", "github_stargazers"], "joao: reproduce: github_stargazers is not at hand"),
+        ("semi-supervised", ["--label-rate", "x"], ["joao: --label-rate x: ", "1,10"]),
+        ("semi-supervised", ["--label-rate", "1,-10"], ["joao: --label-rate 1,-10: ", "1,10"]),
+        ("semi-supervised", ["--label-rate", "0.1"], ["joao: --label-rate 0.1: ", "1,10"]),
+        ("semi-supervised", ["--label-rate", "5"], ["joao: reproduce: ", "'5'", "1, 10"]),
+        ("semi-supervised", ["--only", "PROTIENS"], ["joao: reproduce: ", "'PROTIENS'", "'PROTEINS'"]),
+        ("semi-supervised", ["--methods", "jao"], ["joao: reproduce: ", "'jao'", "'joao'"]),
+        ("semi-supervised", ["--only", "PROTEINS", "--label-rate", "1"], ["joao: reproduce: ", "PROTEINS", "1 %"]),
+        ("strength", ["--only", "COLLAB"], ["joao: reproduce: ", "'COLLAB'", "NCI1, PROTEINS"]),
+        ("prior", ["--only", "mutag"], ["joao: reproduce: ", "'mutag'", "NCI1, PROTEINS"]),
+        ("pairs", ["--only", "DD"], ["joao: reproduce: ", "'DD'", "NCI1, PROTEINS"]),
+        ("prior", ["--device", "cpu", "--precision", "tf32"], ["joao: precision: ", "tf32", "GPU", "32-true"]),
+        ("prior", ["--precision", "8"], ["joao: precision: ", "32-true, tf32, bf16-mixed, 16-mixed", "'8'"]),
+        ("prior", ["--device", "tpu"], ["joao: device: ", "auto", "cpu", "cuda", "'tpu'"]),
+        ("prior", ["--data-root", "nowhere"], ["nowhere"]),
+        ("prior", ["--out", "file"], ["joao: file: "]),
+        ("semi-supervised", ["--only", "github_stargazers"], ["github_stargazers.zip", "--data-root"]),
     ],
 )
-def test_wrong_words_about_few_labels(joao, tmp_path, command, arguments, message):
+def test_wrong_words_about_few_labels(joao, tmp_path, command, arguments, values):
     (tmp_path / "file").write_text("precious")
-    outcome = joao("reproduce", command, *arguments)
-    assert outcome.code == 2
-    assert outcome.err.startswith(message)
-    assert len(outcome.err.splitlines()) == 1
+    assert_refused(joao("reproduce", command, *arguments), *values)
     assert (tmp_path / "file").read_text() == "precious"
     assert list(tmp_path.rglob("*.json")) == []
 
@@ -269,9 +256,7 @@ def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(joao, tmp_path)
     path.parent.mkdir(parents=True)
     path.write_text('{"cell": ')
     outcome = joao("reproduce", "prior", "--out", "records")
-    assert outcome.code == 2
-    assert "none-10-0.json: is not a record" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    assert_refused(outcome, "joao: records/NCI1/none-10-0.json: ")
 
 
 def test_objectives_without_and_with_joao(joao, short):
@@ -279,7 +264,7 @@ def test_objectives_without_and_with_joao(joao, short):
     outcome = joao(*arguments, "--json")
     (row,) = json.loads(outcome.out)["rows"]
     assert (outcome.code, row["data"], row["objective"]) == (0, "MUTAG", "NT-Xent")
-    assert "unknown method 'wl'" in joao("reproduce", "objectives", "--methods", "wl").err
+    assert_refused(joao("reproduce", "objectives", "--methods", "wl"), "'wl'", "uniform, joao")
 
 
 def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_tables, write_ogb):
@@ -295,8 +280,8 @@ def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_t
     write_ogb(tmp_path / "data/ogb/bace.zip", ogb_tables("mol"))
     arguments = ["reproduce", "ogb", "--methods", "joao", "--data-root", "data", "--out", "records"]
     outcome = joao(*arguments)
-    assert (outcome.code, outcome.out.count("done before")) == (0, 1)
-    assert "ogbg-ppa: is not at hand and is left out" in outcome.err
+    assert (outcome.code, cells(outcome)) == (0, [0, 2])
+    assert_mentions(outcome.err, "joao: note: ogbg-ppa: ", "ROOT/ogb")
     assert "ROC-AUC" in outcome.out
     assert (tmp_path / "runs/ogb/ogbg-molbace/joao/weights.safetensors").exists()
     assert [path.name for path in sorted((tmp_path / "records/ogbg-molbace").iterdir())] == [
@@ -304,10 +289,9 @@ def test_ogb_is_pretrained_finetuned_and_told(joao, tmp_path, monkeypatch, ogb_t
         "none-50.json",
     ]
     again = joao(*arguments, "--json")
-    assert [row["method"] for row in json.loads(again.out)["rows"]] == ["no pre-training", "JOAO"]
+    assert [row["method"] for row in json.loads(again.out)["rows"]] == [tables.NAMES[name] for name in ("none", "joao")]
     wrong = joao("reproduce", "ogb", "--only", "ogbg-ppa", "--data-root", "data")
-    assert wrong.code == 2
-    assert wrong.err.startswith("joao: ogbg-ppa: no such data set under data. Put OGB's own archive or folder")
+    assert_refused(wrong, "joao: ogbg-ppa: ", "ogbg_ppa.zip", "ROOT/ogb", "--data-root")
 
 
 def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
@@ -316,7 +300,8 @@ def test_check_tells_what_differs_by_its_exit_code(joao, made_data, tmp_path):
     list(compute_missing([cell], Where(tmp_path, data_root=str(root), device="cpu")))
     path = cell.path(tmp_path)
     held = joao("reproduce", "check", path, "--data-root", root)
-    assert (held.code, held.err, held.out.splitlines()[-1]) == (0, "", "The record holds, bit for bit.")
+    assert (held.code, held.err) == (0, "")
+    assert held.out.count("│ holds │") >= 3
     record = json.loads(path.read_text())
     record["data"]["fingerprint"] = "of other graphs"
     path.write_text(json.dumps(record))
@@ -348,15 +333,14 @@ def test_all_does_every_part_from_cheap_to_dear_and_tells_what_it_could_not(joao
     few_labels = ["semi-supervised", "prior", "strength", "pairs"]
     assert done == ["unsupervised", "objectives", *few_labels, "figure-2", "figure-3", "ogb"]
     assert outcome.code == 2
-    assert "semi-supervised: NCI1: is not here." in outcome.err
-    assert "not done, for the reasons above: semi-supervised." in outcome.err
+    note, error = outcome.err.splitlines()
+    assert_mentions(note, "joao: note: semi-supervised: NCI1: ")
+    assert_mentions(error, "joao: reproduce all: ", "semi-supervised")
 
     done.clear()
     assert joao("reproduce", "all", "--parts", "transfer,figures", "--device", "cpu").code == 0
     assert done == ["figure-2", "figure-3", "transfer"]
-    outcome = joao("reproduce", "all", "--parts", "tranfer")
-    assert outcome.code == 2
-    assert "unknown part 'tranfer'" in outcome.err
+    assert_refused(joao("reproduce", "all", "--parts", "tranfer"), "--parts tranfer: ", "'transfer'")
 
 
 def test_results_are_made_again_from_records_alone(joao, tmp_path):
@@ -372,6 +356,4 @@ def test_results_are_made_again_from_records_alone(joao, tmp_path):
     assert table[1][1].startswith(f"**{mean}** ±")
     assert rf"JOAO & \textbf{{{mean}}} $\pm$" in page.read_text()
     assert (tmp_path / "results/transfer/overview.md").exists()
-    outcome = joao("results", str(tmp_path))
-    assert outcome.code == 2
-    assert "no records of 'joao reproduce' there" in outcome.err
+    assert_refused(joao("results", str(tmp_path)), f"joao: {tmp_path}: ", "joao reproduce", tmp_path / "transfer")
