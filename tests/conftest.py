@@ -18,9 +18,9 @@ with warnings.catch_warnings():
 
 from joao.augmentations import Identity
 from joao.augmentations.base import PaddedAugmentation, share_of
-from joao.core.codes import ATOMS, BONDS
+from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.graphs import GraphBatch
-from joao.core.padded import with_keep
+from joao.core.padded import keep_nodes
 from joao.data import Features, make_store
 from joao.data.shards.writer import ShardWriter, rows_of
 from joao.data.sources import BUNDLED, read
@@ -119,7 +119,7 @@ def as_input(as_atoms):
         place = number - batch.first_node[batch.graph_of_node]
         sums, products = place[batch.source] + place[batch.target], place[batch.source] * place[batch.target]
         if kind.codes == "ogb_atoms":
-            nodes, edges = [number % (size + 1) for size in ATOMS], [sums % 5, products % 6, sums % 2]
+            nodes, edges = [number % (size + 1) for size in OGB_ATOM_SIZES], [sums % 5, products % 6, sums % 2]
         else:
             nodes = [number % 7, number % 11, place % 23, torch.where(number % 3 > 0, place * 7 % 101, -1)]
             edges = [(batch.source > batch.target).long()]
@@ -150,11 +150,11 @@ def ogb_tables():
                 if kind == "ppa":
                     add("raw/edge-feat", *(round(float(value), 3) for value in draw.random(7) * (1 + label)))
                 elif kind == "mol":
-                    add("raw/edge-feat", *(int(draw.integers(0, most)) for most in BONDS))
+                    add("raw/edge-feat", *(int(draw.integers(0, most)) for most in OGB_BOND_SIZES))
             depth = [0]
             for node in range(size):
                 if kind == "mol":
-                    add("raw/node-feat", 5 + label, *(int(draw.integers(0, most)) for most in ATOMS[1:]))
+                    add("raw/node-feat", 5 + label, *(int(draw.integers(0, most)) for most in OGB_ATOM_SIZES[1:]))
                 elif kind == "code":
                     depth += [depth[parents[node - 1]] + 1] if node else []
                     add("raw/node-feat", int(draw.integers(0, 98)), 17 * label + int(draw.integers(0, 5)))
@@ -205,7 +205,7 @@ class WithoutFirstNodes(PaddedAugmentation):
         return batch.keep_nodes(self._kept(batch))
 
     def padded(self, batch, generator):
-        return with_keep(batch, self._kept(batch))
+        return keep_nodes(batch, self._kept(batch))
 
     def _kept(self, batch):
         place = torch.arange(batch.num_nodes, device=batch.device) - batch.first_node[batch.graph_of_node]

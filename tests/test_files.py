@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from joao.core.files import check_new, make_folder, write_file, write_json
+from joao.core.files import check_new_file, make_folder, write_file, write_json
 from tests.messages import refused
 
 
@@ -79,17 +79,17 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path):
 
 
 def test_check_new_lets_a_new_file_pass_and_writes_nothing(tmp_path):
-    check_new(tmp_path / "file")
+    check_new_file(tmp_path / "file")
     assert entries(tmp_path) == []
 
 
 def test_check_new_refuses(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with refused(tmp_path / "file"):
-        check_new(tmp_path / "file")
+        check_new_file(tmp_path / "file")
     with refused(tmp_path / "nowhere" / "file"):
-        check_new(tmp_path / "nowhere" / "file")
+        check_new_file(tmp_path / "nowhere" / "file")
     # Whoever runs the tests may be allowed to write everywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with refused(tmp_path / "other"):
-        check_new(tmp_path / "other")
+        check_new_file(tmp_path / "other")

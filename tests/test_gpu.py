@@ -16,9 +16,9 @@ from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDr
 from joao.config.builder import OwnParts, build_method
 from joao.config.recipe import make_recipe
 from joao.core.errors import Interrupted
-from joao.core.graphs import GraphBatch, rows
-from joao.core.padded import stack
-from joao.core.randomness import seeded
+from joao.core.graphs import GraphBatch, take_rows
+from joao.core.padded import stack_views
+from joao.core.randomness import temporary_seed
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.encoders import Gin, MoleculeGin, ResGcn
@@ -82,7 +82,7 @@ def test_gin_gives_the_same_embeddings_and_gradients(batches):
     cpu, gpu = (copy.copy(batch) for batch in batches)
     object.__setattr__(cpu, "x", cpu.x.double())
     object.__setattr__(gpu, "x", gpu.x.double())
-    with seeded(0, "weights"):
+    with temporary_seed(0, "weights"):
         encoder = Gin(cpu.x.shape[1]).double()
     on_gpu = copy.deepcopy(encoder).cuda()
     expected, actual = encoder(cpu), on_gpu(gpu)
@@ -112,7 +112,7 @@ def test_pre_training_lowers_the_loss_as_on_a_cpu(method, pair_per, precision, d
 def test_nodes_against_graphs_give_the_same_loss_and_gradients(objective, kind, batches):
     results = []
     for batch in batches:
-        with seeded(0, "weights"):
+        with temporary_seed(0, "weights"):
             encoder = kind(batch.x.shape[1]).double()
             parts = objective.parts(encoder, encoder.num_node_dimensions).double()
         model = torch.nn.ModuleList([encoder, parts]).to(batch.device)
@@ -222,7 +222,7 @@ def padded(dataset):
 def test_the_kernels_do_what_the_plain_forms_do(padded):
     store, batch = padded
     names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
-    first = rows(batch.first_edge, batch.first_node)
+    first = take_rows(batch.first_edge, batch.first_node)
     again = replace(batch, **{name: torch.empty_like(getattr(batch, name)) for name in names})
     plain_lay_out(store, torch.arange(150, device="cuda"), first, again)
     for name in names:
@@ -242,7 +242,7 @@ def test_the_kernels_do_what_the_plain_forms_do(padded):
 @pytest.mark.parametrize("width", [1, 5, 32, 300])
 def test_a_layer_of_gin_does_what_its_plain_form_does(padded, width):
     draw = torch.Generator("cuda").manual_seed(1)
-    views = stack([each().padded(padded[1], draw) for each in AUGMENTATIONS.values()])
+    views = stack_views([each().padded(padded[1], draw) for each in AUGMENTATIONS.values()])
     keep = views.keep.unsqueeze(-1)
     shapes = (width, 7), (width,), (width, width), (width,), (width,), (width,)
     parameters = [torch.randn(shape, generator=draw, device="cuda").requires_grad_() for shape in shapes]
@@ -282,8 +282,8 @@ def test_padded_views_are_encoded_as_on_a_cpu(kind, options, dataset, molecules)
         store = replace(make_store(dataset, Features.fixed_on(dataset, "with_degree", max_degree=4)), edge_attr=None)
     given, draw = PaddedStore(store).batch(torch.arange(150), 2900, 6300), torch.Generator().manual_seed(1)
     pool = [AttributeMask(fill="token" if kind.takes_atoms else "mean"), NodeDrop(), EdgePerturb(), Subgraph()]
-    views = stack([each.padded(given, draw) for each in pool])
-    with seeded(0, "weights"):
+    views = stack_views([each.padded(given, draw) for each in pool])
+    with temporary_seed(0, "weights"):
         encoder = kind(store.num_features, 2 if kind.takes_atoms else 0, width=70, **options)
     results = []
     for device in ("cuda", "cpu"):
@@ -319,7 +319,7 @@ def test_molecules_are_pre_trained_on_as_on_a_cpu(method, precision, molecules):
 def test_seeds_of_a_molecule_encoder_learn_side_by_side_with_dropout(molecules):
     store = make_store(molecules, Features.fixed_on(molecules))
     values = torch.from_numpy(molecules.classes).float().unsqueeze(1)
-    with seeded(0, "weights"):
+    with temporary_seed(0, "weights"):
         encoder = MoleculeGin(width=60, dropout=0.5)
     how = Finetune(epochs=20, batch_size=32)
     fitting = Finetuning(store, BinaryTargets(values), encoder, how, make_fabric("cuda", "tf32"))
@@ -351,7 +351,7 @@ def fine_tuning(dataset):
     order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
 
     def make(encoder, device="cuda", fast=True, pool=(), kind="classes", **how):
-        with seeded(0, "weights"):
+        with temporary_seed(0, "weights"):
             made = encoder(store.num_features, width=16)
         calibrate(made, store, 64, torch.Generator().manual_seed(0))
         settings = Finetune(**{"epochs": 8, "batch_size": 32, "balanced": True, "standardise": True, **how})

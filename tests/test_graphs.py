@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 import torch
 
-from joao.core.graphs import GraphStore, concatenate, ranges
+from joao.core.graphs import GraphStore, concatenate, concatenate_ranges
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 
@@ -97,8 +97,8 @@ def test_concatenated_batches_are_the_batch_of_all_graphs(with_attributes, make_
 def test_ranges_are_concatenated():
     starts, sizes = [5, 0, 7, 3], [2, 0, 3, 1]
     expected = [number for start, size in zip(starts, sizes, strict=True) for number in range(start, start + size)]
-    assert ranges(torch.tensor(starts), torch.tensor(sizes)).tolist() == expected
-    assert ranges(torch.tensor([4]), torch.tensor([0])).tolist() == []
+    assert concatenate_ranges(torch.tensor(starts), torch.tensor(sizes)).tolist() == expected
+    assert concatenate_ranges(torch.tensor([4]), torch.tensor([0])).tolist() == []
 
 
 @pytest.mark.parametrize("chosen", [[3], [0], [1, 0], [9, 2, 2, 0, 5], []])

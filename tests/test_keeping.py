@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from joao.config.recipe import make_recipe
-from joao.core.errors import Interrupted, NotWritten, UserError
+from joao.core.errors import Interrupted, UserError, WriteError
 from joao.data.synthetic import random_graphs
 from joao.runs import pretraining as keeping
 from joao.runs.folder import Run
@@ -149,7 +149,7 @@ def test_a_smaller_batch_is_half_as_large(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "values"),
     [
-        (NotWritten("no room."), ["no room.", "step 12", "joao pretrain --resume"]),
+        (WriteError("no room."), ["no room.", "step 12", "joao pretrain --resume"]),
         (RuntimeError("a bug"), ["a bug"]),
     ],
 )
@@ -164,7 +164,7 @@ def test_final_weights_that_cannot_be_written_leave_the_checkpoint_before(
         patch.setattr(Run, "finish", fail)
         with refused(*values, error=type(error)) as raised:
             pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", checkpoint_every=1)
-    assert isinstance(error, NotWritten) or raised.value is error
+    assert isinstance(error, WriteError) or raised.value is error
     assert same(pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu").weights, undisturbed.weights)
 
 
@@ -242,7 +242,7 @@ def limited(folder, limit, told):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", checkpoint_every=1)
-    except NotWritten as error:
+    except WriteError as error:
         told.send(str(error))
     else:
         told.send("")

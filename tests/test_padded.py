@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from joao.core.padded import stack, with_keep
+from joao.core.padded import keep_nodes, stack_views
 from joao.training.fast.batches import PaddedStore
 
 
@@ -61,14 +61,14 @@ def test_nodes_are_left_out_by_a_mask(mutag, graphs, assert_same):
     keep = torch.arange(200) % 3 > 0
     plain = mutag.batch(graphs)
     expected = plain.keep_nodes(keep[: plain.num_nodes])
-    found = with_keep(padded, keep).compact()
+    found = keep_nodes(padded, keep).compact()
     for name in ("x", "source", "target", "graph_of_node"):
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
 
 
 def test_views_are_stacked_as_they_are(mutag, graphs):
     padded = PaddedStore(mutag).batch(graphs, 200, 400)
-    views = stack([padded, with_keep(padded, torch.arange(200) > 20)])
+    views = stack_views([padded, keep_nodes(padded, torch.arange(200) > 20)])
     assert views.x.shape == (2, 200, mutag.num_features)
     assert views.keep[1].sum() == padded.keep.sum() - 21
     assert torch.equal(views.first_edge[1], padded.first_edge)

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 
 from joao.core.randomness import (
-    derived_seed,
+    derive_seed,
     numpy_generator,
     order_within_groups,
     random_choice,
     random_rank,
-    seeded,
+    temporary_seed,
     torch_generator,
 )
 
@@ -20,15 +20,15 @@ PURPOSES = ["weights", "batches", "views", "policy", "pairs", "evaluation views"
 
 
 def test_every_seed_and_purpose_has_a_seed_of_its_own():
-    seeds = {derived_seed(seed, purpose) for seed in range(200) for purpose in PURPOSES}
+    seeds = {derive_seed(seed, purpose) for seed in range(200) for purpose in PURPOSES}
     assert len(seeds) == 200 * len(PURPOSES)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 def test_derived_seeds_never_change():
     # First seven bytes of SHA-256 of "0/views" and "3/weights", worked out with a shell.
-    assert derived_seed(0, "views") == int("2358c0023a0b02", 16)
-    assert derived_seed(3, "weights") == int("604182e17d9052", 16)
+    assert derive_seed(0, "views") == int("2358c0023a0b02", 16)
+    assert derive_seed(3, "weights") == int("604182e17d9052", 16)
 
 
 def test_generators_are_functions_of_seed_and_purpose():
@@ -103,7 +103,7 @@ def test_seeded_draws_from_a_named_generator_and_leaves_the_global_one_alone(mon
     told = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", told.append)
     before = torch.get_rng_state()
-    with seeded(5, "weights"):
+    with temporary_seed(5, "weights"):
         drawn = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(drawn, torch.rand(3, generator=torch_generator(5, "weights")))
@@ -113,7 +113,7 @@ def test_seeded_draws_from_a_named_generator_and_leaves_the_global_one_alone(mon
 def test_the_global_generator_is_restored_after_an_error():
     before = torch.get_rng_state()
     try:
-        with seeded(5, "weights"):
+        with temporary_seed(5, "weights"):
             torch.rand(3)
             raise KeyError
     except KeyError:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 
 from joao.config.recipe import make_recipe
-from joao.core.errors import NotWritten
+from joao.core.errors import WriteError
 from joao.data.features import Features
 from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder
 from joao.runs.tensor_files import write_tensors
@@ -182,10 +182,10 @@ def test_only_an_unfinished_run_is_discarded(unfinished, finished):
 
 def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     def full(run, tensors):
-        raise NotWritten("cannot be written (No space left on device).")
+        raise WriteError("cannot be written (No space left on device).")
 
     monkeypatch.setattr(Run, "write_checkpoint", full)
-    with pytest.raises(NotWritten):
+    with pytest.raises(WriteError):
         Run.create(tmp_path / "run", RECIPE, INFO, state(0, 0))
     assert contents(tmp_path) == {}
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from joao.core.processes import workers
+from joao.core.processes import worker_pool
 from tests.messages import refused
 
 
@@ -51,12 +51,12 @@ def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
 
 
 def test_one_that_is_killed_is_told_in_a_line():
-    with refused("1 processes", "jobs=1", "__main__"), workers(1) as pool:
+    with refused("1 processes", "jobs=1", "__main__"), worker_pool(1) as pool:
         pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).result()
 
 
 def test_each_begins_with_what_is_asked():
-    with workers(1, begin=_begin) as pool:
+    with worker_pool(1, begin=_begin) as pool:
         assert pool.submit(os.getenv, "JOAO_TEST_WORKER").result() == "begun"
     assert "JOAO_TEST_WORKER" not in os.environ
 

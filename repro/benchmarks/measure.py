@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from joao.core.memory import how_measured
-from joao.core.processes import workers
+from joao.core.memory import memory_source
+from joao.core.processes import worker_pool
 from joao.core.provenance import command, machine, versions
 from joao.training.device import make_fabric, matrix_products, pick_device
 from repro.benchmarks.plan import Plan
@@ -77,7 +77,7 @@ def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(setting.threads)
     try:
-        with workers(1) as pool:
+        with worker_pool(1) as pool:
             return pool.submit(measure_setting, plan, setting).result()
     finally:
         os.environ.pop("OMP_NUM_THREADS")
@@ -94,7 +94,7 @@ def measure_setting(
     with _threads(setting.threads), matrix_products(fabric):
         result: dict[str, Any] = {
             "machine": machine(device),
-            "peak memory by": how_measured(device),
+            "peak memory by": memory_source(device),
             "roof": measure_roof(device, plan.repeats),
             "workloads": [],
         }

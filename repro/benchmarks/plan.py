@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 
 NAMES = ("NCI1", "REDDIT-BINARY", "COLLAB", "molecules")
 DEVICES = ("auto", "cpu", "cuda")
@@ -51,7 +51,7 @@ class Plan:
     def __post_init__(self) -> None:
         for name in self.workloads:
             if name not in NAMES:
-                raise UserError(f"bench: unknown workload '{name}'. {nearest(name, NAMES)}")
+                raise UserError(f"bench: unknown workload '{name}'. {suggest(name, NAMES)}")
         for device in self.devices:
             if device not in DEVICES:
                 raise UserError(f"bench: device must be one of {', '.join(DEVICES)}, got '{device}'.")

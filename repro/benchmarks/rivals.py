@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from joao.core.randomness import seeded, torch_generator
+from joao.core.randomness import temporary_seed, torch_generator
 from joao.objectives import NtXent
 from repro.benchmarks.workloads import Workload
 
@@ -40,7 +40,7 @@ def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Ma
     graphs = data_list(workload.store)
 
     def make() -> Callable[[], object]:
-        with seeded(seed, "weights"):
+        with temporary_seed(seed, "weights"):
             model = GeometricGin(workload.store.num_features, workload.width, workload.layers)
         generator = torch_generator(seed, name)
         if name == PYGCL:

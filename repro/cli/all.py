@@ -7,7 +7,7 @@ import typer
 
 from joao.cli.inputs import DataRoot, Device, Precision, Quiet
 from joao.cli.output import Output
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from repro.cli.tables import Jobs, names
 
 # From cheap to dear, so that what was interrupted has left as many whole tables as can be.
@@ -45,7 +45,7 @@ def everything(
     chosen = names(parts) or [name for name in PARTS if on_gpu or name != "transfer"]
     for name in chosen:
         if name not in PARTS:
-            raise UserError(f"--parts {parts}: unknown part '{name}'. {nearest(name, list(PARTS))}")
+            raise UserError(f"--parts {parts}: unknown part '{name}'. {suggest(name, list(PARTS))}")
     given = {"jobs": jobs, "device": device, "precision": precision, "data_root": data_root, "quiet": quiet}
     commands: dict[str | None, Any] = {command.name: command.callback for command in app.registered_commands}
     for name in [name for part in PARTS if part in chosen for name in PARTS[part]]:

@@ -38,11 +38,11 @@ def bench(
 
     Everything is measured in turns, in one run, with a fixed number of threads.
     """
-    from joao.core.files import check_new, write_json
+    from joao.core.files import check_new_file, write_json
     from repro.benchmarks.plan import Plan, threads_of
 
     if out is not None:
-        check_new(out)
+        check_new_file(out)
     plan = Plan(
         workloads=tuple(workloads or ()),
         devices=tuple(name.strip() for name in device.split(",")),

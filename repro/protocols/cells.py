@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.core.files import make_folder, write_json
-from joao.core.processes import Work, done_one_by_one
+from joao.core.processes import Work, run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.runs.trained import Trained
@@ -32,7 +32,7 @@ def check_known(kind: str, given: Iterable[Any], known: Sequence[Any]) -> None:
     """Names that a user gave must be of the table."""
     for name in given:
         if name not in known:
-            raise UserError(f"reproduce: unknown {kind} '{name}'. {nearest(str(name), [*map(str, known)])}")
+            raise UserError(f"reproduce: unknown {kind} '{name}'. {suggest(str(name), [*map(str, known)])}")
 
 
 @lru_cache(maxsize=1)
@@ -72,7 +72,7 @@ def compute_and_write(
         where: see :class:`Where`.
     """
     make_folder(where.records)
-    yield from done_one_by_one(partial(_compute_one, compute, where), works, where.jobs)
+    yield from run_tasks(partial(_compute_one, compute, where), works, where.jobs)
 
 
 def _compute_one(compute: Callable[[Work, Where], Mapping[Any, Record]], where: Where, work: Work) -> None:

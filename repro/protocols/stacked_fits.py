@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from joao.augmentations import Identity
 from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
-from joao.core.randomness import seeded, torch_generator
+from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders.base import StackableEncoder, stacked
 from joao.training.device import matrix_products
 from joao.training.fast.batches import PaddedStore, Recorder, as_seen_by
@@ -125,7 +125,7 @@ class StackedFits:
         looked_at = self._room(validation, [validation])
         self._fill(looked_at)
         on_device = [step.to(self.loss_sum.device) for step in plan]
-        draws = seeded(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
+        draws = temporary_seed(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
         with draws, matrix_products(self.fabric):
             for epoch in range(self.how.epochs):
                 for step in on_device:

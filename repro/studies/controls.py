@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
 from joao.core.files import make_folder, write_file
-from joao.core.processes import done_one_by_one
+from joao.core.processes import run_tasks
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.pretraining import pretrain
@@ -128,7 +128,7 @@ def main() -> None:
     make_folder(given.folder)
     wanted = [Cell(name, way, seed) for name in given.data.split(",") for way in CONTROLS for seed in grid()["seeds"]]
     missing = [cell for cell in wanted if not cell.path(given.folder).exists()]
-    for cell in done_one_by_one(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
+    for cell in run_tasks(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
         print(cell.dataset, cell.method, cell.seed, flush=True)
     places = [
         *UNSUPERVISED.glob("*/joao-?.json"),

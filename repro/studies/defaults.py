@@ -29,8 +29,8 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.config.schedule import Schedule
 from joao.core.files import make_folder, write_file
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.core.processes import done_one_by_one
-from joao.core.randomness import numpy_generator, seeded, torch_generator
+from joao.core.processes import run_tasks
+from joao.core.randomness import numpy_generator, temporary_seed, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
@@ -101,7 +101,7 @@ def method_of(recipe: Recipe, store: GraphStore, training: Training) -> Method:
     if not training.inside:
         return method
     wider = LoggedReadouts(encoder, training.inside, store.num_features)
-    with seeded(recipe.training.seed, "heads"):
+    with temporary_seed(recipe.training.seed, "heads"):
         heads = HEADS[recipe.heads.name](wider.num_dimensions, len(method.augmentations), **recipe.heads.options)
     return dataclasses.replace(method, encoder=wider, heads=heads)
 
@@ -267,7 +267,7 @@ def main() -> None:
             parser.error(f"unknown '{name}'. Known: {', '.join(known)}.")
     make_folder(given.folder)
     left = works(given.folder, data, features, given.seeds, names)
-    for work in done_one_by_one(partial(compute, folder=given.folder, device=given.device), left, given.jobs):
+    for work in run_tasks(partial(compute, folder=given.folder, device=given.device), left, given.jobs):
         print(work.dataset, work.features, work.seed, *work.names, flush=True)
     records = [read_record(path) for path in sorted(given.folder.glob("*/*.json"))]
     write_file(given.page, page(records, {name: each.words for name, each in CANDIDATES.items()}, given.folder.name))

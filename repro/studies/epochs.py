@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from joao.core.files import make_folder, write_file, write_json
-from joao.core.processes import done_one_by_one
-from joao.core.randomness import derived_seed
+from joao.core.processes import run_tasks
+from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.splits import few_labels
@@ -86,7 +86,7 @@ def trace(arguments: argparse.Namespace) -> None:
     compute = partial(
         traced, shares=shares, traces=arguments.traces, device=arguments.device, precision=arguments.precision
     )
-    for work in done_one_by_one(compute, works, arguments.jobs):
+    for work in run_tasks(compute, works, arguments.jobs):
         print(work, flush=True)
 
 
@@ -117,7 +117,7 @@ def traced(work: Work, shares: list[float], traces: Path, device: str, precision
                 predicted = finetuning.logits(test).argmax(1).cpu().numpy()
                 accuracies.append(float((predicted == classes[test.numpy()]).mean()))
 
-            fit = finetuning.fit(train, validation, derived_seed(work.seed, f"fold {number}"), look)
+            fit = finetuning.fit(train, validation, derive_seed(work.seed, f"fold {number}"), look)
             shown = {
                 "validation accuracy": [each.validation_score for each in fit.epochs],
                 "validation loss": [each.validation_loss for each in fit.epochs],

@@ -24,7 +24,7 @@ from torch import Tensor
 from joao.config.builder import Method, build_method
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.files import make_folder, write_file
-from joao.core.processes import done_one_by_one
+from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -255,7 +255,7 @@ def main() -> None:
     ]
     missing = [cell for cell in wanted if not is_done(cell, given.folder)]
     missing.sort(key=lambda cell: -level_recipe(cell).training.epochs)  # the longest first
-    for cell in done_one_by_one(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
+    for cell in run_tasks(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
         print(cell.dataset, cell.method, cell.seed, flush=True)
     known = [*BASES, *(name for name in LEVELS if name not in COMPUTED)]
     places = [path for name in known for path in UNSUPERVISED.glob(f"*/{name}-?.json")]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from joao.core.files import write_file, write_json
-from joao.core.processes import in_chunks
+from joao.core.processes import map_chunks
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.formats.packed import read_packed, without_texts, write_packed
@@ -52,7 +52,7 @@ def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
     places = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int)
     smiles = [dataset.smiles[place] for place in places]
     ways: dict[str, Callable[[], object]] = {
-        "RDKit alone": lambda: list(in_chunks(parsed, smiles, jobs=jobs)),
+        "RDKit alone": lambda: list(map_chunks(parsed, smiles, jobs=jobs)),
         "graphs": lambda: featurise(smiles, jobs=jobs),
     }
     times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}

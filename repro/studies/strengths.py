@@ -33,7 +33,7 @@ from torch import Tensor
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.core.files import write_file, write_json
-from joao.core.pair_table import PairTable, strength_of
+from joao.core.pair_table import PairTable, strength_label
 from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
@@ -57,7 +57,7 @@ Adjust = Callable[[Tensor, Policy], Tensor]
 
 
 def at_equal_strengths(losses: Tensor, policy: Policy) -> Tensor:
-    strengths = [strength_of(name) for name in policy.augmentations]
+    strengths = [strength_label(name) for name in policy.augmentations]
     kinds = torch.tensor([sorted(set(strengths)).index(each) for each in strengths])
     pair = (kinds[:, None] * len(strengths) + kinds).flatten()
     weight = policy.prior.flatten() if isinstance(policy, KullbackLeibler) else torch.ones_like(losses).flatten()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from joao.core.processes import in_chunks
+from joao.core.processes import map_chunks
 from tests.data.refusals import assert_told, refused
 
 
@@ -22,7 +22,7 @@ def ends_its_process(items):
 @pytest.mark.parametrize("num", [0, 1, 4, 5, 9])
 def test_every_item_is_in_one_chunk_in_order(jobs, num):
     told = []
-    found = list(in_chunks(doubled, list(range(num)), jobs=jobs, size=4, on_chunk=told.append))
+    found = list(map_chunks(doubled, list(range(num)), jobs=jobs, size=4, on_chunk=told.append))
     assert [item for chunk in found for item in chunk] == [2 * item for item in range(num)]
     assert told == [len(chunk) for chunk in found]
     assert all(len(chunk) == 4 for chunk in found[:-1])
@@ -30,12 +30,12 @@ def test_every_item_is_in_one_chunk_in_order(jobs, num):
 
 def test_no_processes_is_refused():
     with refused("jobs", 1, 0):
-        list(in_chunks(doubled, [1], jobs=0))
+        list(map_chunks(doubled, [1], jobs=0))
 
 
 def test_a_process_that_ends_early_is_told():
     with refused(2, "__name__ == '__main__'"):
-        list(in_chunks(ends_its_process, [1, 2], jobs=2, size=1))
+        list(map_chunks(ends_its_process, [1, 2], jobs=2, size=1))
 
 
 def test_a_process_that_ends_early_while_thousands_wait_is_told_and_nothing_stays(tmp_path):

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
 from joao.core.graphs import GraphBatch
-from joao.core.padded import stack
-from joao.core.randomness import seeded
+from joao.core.padded import stack_views
+from joao.core.randomness import temporary_seed
 from joao.encoders import ENCODERS, NodeEncoder, ResGcn
 from joao.encoders.base import PaddedEncoder
 from joao.training.fast.batches import PaddedStore
@@ -147,7 +147,7 @@ def test_the_gradient_reaches_every_parameter(make, batch, generator):
 def test_weights_are_a_function_of_the_seed(make):
     states = []
     for seed in (1, 1, 2):
-        with seeded(seed, "weights"):
+        with temporary_seed(seed, "weights"):
             states.append(torch.cat([value.flatten().double() for value in make().state_dict().values()]))
     assert torch.equal(states[0], states[1])
     assert not torch.equal(states[0], states[2])
@@ -181,10 +181,10 @@ def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, m
     views = [augmentation.padded(given, generator(seed)) for seed, augmentation in enumerate(draws)]
     results = []
     for padded in (True, False):
-        with seeded(0, "weights"):
+        with temporary_seed(0, "weights"):
             encoder = kind(store.num_features, 2 if kind.takes_atoms else 0, width=6, **options).double()
         embeddings = (
-            encoder.encode_padded(stack(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
+            encoder.encode_padded(stack_views(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
         )
         (embeddings * torch.randn(embeddings.shape, dtype=torch.float64, generator=generator())).sum().backward()
         results.append((embeddings, [each.grad for each in encoder.parameters()], [*encoder.buffers()]))
@@ -198,7 +198,7 @@ def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, m
 def test_any_graphs_have_finite_vectors_of_their_own(kind, make_batch, as_input, drawn):
     batch = as_input(kind, make_batch(drawn))
     columns = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
-    with seeded(0, "weights"):
+    with temporary_seed(0, "weights"):
         encoder = kind(batch.x.shape[1], columns, width=8, layers=2).eval()
     together = encoder(batch)
     assert bool(together.isfinite().all())

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joao.core.codes import BOND_TYPES, CHIRALITIES, ELEMENTS
+from joao.core.codes import NUM_BOND_TYPES, NUM_CHIRALITIES, NUM_ELEMENTS
 from joao.core.graphs import GraphStore
-from joao.core.padded import stack
+from joao.core.padded import stack_views
 from joao.encoders import MoleculeGin
 from joao.training.fast.batches import PaddedStore
 from tests.messages import refused
@@ -32,7 +32,7 @@ def encoder(generator):
 
 def by_loops(encoder, batch):
     """Atom by atom and bond by bond, from the published tables: a vector for every type and every direction."""
-    elements, chiralities = encoder.atoms.split([ELEMENTS + 1, CHIRALITIES + 1])
+    elements, chiralities = encoder.atoms.split([NUM_ELEMENTS + 1, NUM_CHIRALITIES + 1])
     x = []
     for element, chirality in batch.x.long().tolist():
         x.append(elements[element] + chiralities[chirality])  # -1 is the last row, the token's
@@ -40,8 +40,8 @@ def by_loops(encoder, batch):
     bonds = [*zip(batch.source.tolist(), batch.target.tolist(), batch.edge_attr.long().tolist(), strict=True)]
     last = len(encoder.norms) - 1
     for layer in range(last + 1):
-        types, directions = encoder.bonds[layer].split([BOND_TYPES + 1, 3])
-        total = [x[v] + types[BOND_TYPES] + directions[0] for v in range(batch.num_nodes)]
+        types, directions = encoder.bonds[layer].split([NUM_BOND_TYPES + 1, 3])
+        total = [x[v] + types[NUM_BOND_TYPES] + directions[0] for v in range(batch.num_nodes)]
         for u, v, (kind, direction) in bonds:
             total[v] = total[v] + x[u] + types[kind] + directions[direction]
         h = torch.stack(total) @ encoder.hidden[layer].weight.T + encoder.hidden[layer].bias
@@ -107,7 +107,7 @@ def test_dropout_reaches_padded_views(make_batch, as_atoms):
     alone = as_atoms(make_batch([(1, [])] * 40))  # single atoms: an embedding is its atom's vector
     edges = torch.zeros(41, dtype=torch.long)
     store = GraphStore(alone.x, alone.source, alone.target, torch.arange(41), edges, alone.edge_attr)
-    views = stack([PaddedStore(store).batch(torch.arange(40), 45, 3)] * 2)
+    views = stack_views([PaddedStore(store).batch(torch.arange(40), 45, 3)] * 2)
     encoder = MoleculeGin(width=50, dropout=0.5)
     embeddings = encoder.encode_padded(views)
     share = (embeddings == 0).float().mean()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from joao.core.codes import ATOMS, BONDS
+from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.encoders.ogb import next_tokens
 from tests.messages import refused
@@ -48,7 +48,7 @@ def begin(encoder, batch, node):
     if isinstance(encoder, OgbGin):
         return encoder.first.weight @ batch.x[node]
     if isinstance(encoder, OgbMoleculeGin):
-        return sum(row_of(encoder.atoms.weight, ATOMS, column, code) for column, code in enumerate(codes))
+        return sum(row_of(encoder.atoms.weight, OGB_ATOM_SIZES, column, code) for column, code in enumerate(codes))
     sizes = (98, 10_030, 21)
     return sum(row_of(encoder.nodes.weight, sizes, column, code) for column, code in enumerate(codes[:3]))
 
@@ -60,7 +60,7 @@ def messages(encoder, batch):
         if isinstance(encoder, OgbGin):
             yield u, v, lambda w, numbers=numbers: w[:, :-1] @ numbers + w[:, -1]
         elif isinstance(encoder, OgbMoleculeGin):
-            places = [sum(BONDS[:k]) + int(code) for k, code in enumerate(numbers)]
+            places = [sum(OGB_BOND_SIZES[:k]) + int(code) for k, code in enumerate(numbers)]
             yield u, v, lambda w, places=places: sum(w[:, place] for place in places)
         else:
             yield u, v, lambda w, up=numbers[0]: up * w[:, 1] + w[:, 2]
@@ -110,7 +110,7 @@ def test_the_published_sizes():
     layer = 1 + d * 2 * d + 2 * 2 * d + 2 * d * d + 2 * d
     for encoder, first, edges in (
         (OgbGin(1, 7), d, 7 + 1),
-        (OgbMoleculeGin(), d * (sum(ATOMS) + len(ATOMS)), sum(BONDS)),
+        (OgbMoleculeGin(), d * (sum(OGB_ATOM_SIZES) + len(OGB_ATOM_SIZES)), sum(OGB_BOND_SIZES)),
         (SyntaxGin(), d * (98 + 10_030 + 21 + 3), 2 + 1),
     ):
         assert sum(each.numel() for each in encoder.parameters()) == first + 5 * (layer + edges * d)
@@ -121,16 +121,16 @@ def test_the_published_sizes():
 def test_hidden_nodes_have_vectors_of_their_own_and_numbers_beyond_those_of_the_last(kind, encoder, batch):
     encoder.eval()
     first, tables = encoder.encode_nodes(batch), (encoder.atoms if kind is OgbMoleculeGin else encoder.nodes)
-    columns = len(ATOMS) if kind is OgbMoleculeGin else 3
+    columns = len(OGB_ATOM_SIZES) if kind is OgbMoleculeGin else 3
     hidden, huge = batch.x.clone(), batch.x.clone()
     hidden[4], huge[4, :columns] = -1, 1e6
     last = batch.x.clone()
-    last[4, :columns] = torch.tensor(ATOMS if kind is OgbMoleculeGin else (98, 10_030, 21)).double() - 1
+    last[4, :columns] = torch.tensor(OGB_ATOM_SIZES if kind is OgbMoleculeGin else (98, 10_030, 21)).double() - 1
     found = [encoder.encode_nodes(replace(batch, x=x)) for x in (hidden, huge, last)]
     torch.testing.assert_close(found[1], found[2])
     assert not torch.allclose(found[0], first)
     found[0].square().sum().backward()
-    sizes = ATOMS if kind is OgbMoleculeGin else (98, 10_030, 21)
+    sizes = OGB_ATOM_SIZES if kind is OgbMoleculeGin else (98, 10_030, 21)
     token_rows = [sum(size + 1 for size in sizes[:column]) for column in range(columns)]
     assert tables.weight.grad[token_rows].any(dim=1).all()
 

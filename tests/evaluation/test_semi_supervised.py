@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.core.randomness import derived_seed, seeded
+from joao.core.randomness import derive_seed, temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import ResGcn
@@ -25,7 +25,7 @@ EPOCHS = 5
 def finetuning(classes=CLASSES, fast=False):
     """Always from the same start."""
     store = make_store(DATA, Features.fixed_on(DATA))
-    with seeded(1, "weights"):
+    with temporary_seed(1, "weights"):
         encoder = ResGcn(store.num_features, width=8, layers=1)
     how = Finetune(epochs=EPOCHS, batch_size=8, learning_rate=0.01)
     return Finetuning(store, ClassTargets(torch.from_numpy(classes), 3), encoder, how, fast=fast)
@@ -46,7 +46,7 @@ def test_scores_are_those_of_a_fit_by_hand():
     for number, (split, score) in enumerate(zip(SPLITS, scores.folds, strict=True)):
         fitting = finetuning()
         train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
-        fit = fitting.fit(train, validation, derived_seed(7, f"fold {number}"))
+        fit = fitting.fit(train, validation, derive_seed(7, f"fold {number}"))
         assert score.accuracy == pytest.approx(share_right(fitting, split.test))
         assert score.validation_accuracy == pytest.approx(share_right(fitting, split.validation))
         assert score.epoch == fit.chosen
@@ -73,7 +73,7 @@ def test_every_fold_is_fitted_and_then_tested_once(monkeypatch):
     scores = score_splits(fitting, CLASSES, SPLITS, seed=5)
     expected = []
     for number, split in enumerate(SPLITS):
-        seed = derived_seed(5, f"fold {number}")
+        seed = derive_seed(5, f"fold {number}")
         expected += [
             ("fit", split.train.tolist(), split.validation.tolist(), seed),
             ("logits", split.test.tolist()),
@@ -107,9 +107,7 @@ def test_the_classes_of_the_test_graphs_decide_nothing_but_the_accuracy(fast):
 def test_the_test_graphs_are_scored_by_the_classes_given():
     score, other = after_relabelling(SPLITS[0])
     fitting = finetuning()
-    fitting.fit(
-        *(torch.from_numpy(part) for part in (SPLITS[0].train, SPLITS[0].validation)), derived_seed(7, "fold 0")
-    )
+    fitting.fit(*(torch.from_numpy(part) for part in (SPLITS[0].train, SPLITS[0].validation)), derive_seed(7, "fold 0"))
     shifted = (CLASSES + 1) % 3
     assert other.accuracy == pytest.approx(share_right(fitting, SPLITS[0].test, shifted))
     assert other.accuracy != score.accuracy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.core.randomness import derived_seed
+from joao.core.randomness import derive_seed
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import MoleculeGin
@@ -58,7 +58,7 @@ def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(ma
     for score in early[:3]:
         for epochs, expected in ((score.epoch, score.test), (4, score.last_test)):
             one = make(epochs=epochs, learning_rate=0.01)  # without validation the last epoch is kept
-            one.fit(train, validation[:0], derived_seed(score.seed, "transfer"), start=one.start_of(score.seed))
+            one.fit(train, validation[:0], derive_seed(score.seed, "transfer"), start=one.start_of(score.seed))
             with torch.no_grad():
                 assert expected == pytest.approx(float(roc_auc(one.logits(test), labels).mean()))
         assert score.validation is not None

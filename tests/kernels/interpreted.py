@@ -7,7 +7,7 @@ import sys
 import torch
 
 from joao.augmentations import EdgePerturb, Subgraph
-from joao.core.padded import stack
+from joao.core.padded import stack_views
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
 from joao.kernels import _triton
@@ -65,7 +65,7 @@ def first_passage():
 
 def gin_layer(dtype=torch.float32, tolerance=1e-5):
     _, given = batch()
-    views = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    views = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
     keep = views.keep.unsqueeze(-1)
     for width in (5, 70):
         shapes = (width, 7), (width,), (width, width), (width,), (width,), (width,)
@@ -96,7 +96,7 @@ def gin_layer_bf16():
 
 def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):
     _, given = batch()
-    keep = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())]).keep
+    keep = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())]).keep
     for shape in ((5,), (70,), (2, 70)):  # one for all views, or one for each
         width = shape[-1]
         z = torch.randn(2, ROOM[0], width, generator=DRAW).to(dtype).requires_grad_()
@@ -128,7 +128,7 @@ def relu_norm_bf16():
 
 def sums(dtype=torch.float32, tolerance=1e-6, wide=600):
     store, given = batch()
-    views = stack([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    views = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
     keep = views.keep.unsqueeze(-1)
     weight = torch.rand(2, ROOM[0], generator=DRAW) + 0.5
     for width, weights in ((5, (None, weight)), (wide, (weight,))):

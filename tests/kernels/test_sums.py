@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from joao.augmentations import EdgePerturb, Identity, NodeDrop
-from joao.core.padded import stack
+from joao.core.padded import stack_views
 from joao.kernels.sums import graph_sum, neighbour_sum
 from joao.training.fast.batches import PaddedStore
 
@@ -12,7 +12,7 @@ def views(mutag, generator):
     """Three views, with nodes left out, with edges left out and added, and with neither; there is room left over."""
     given = PaddedStore(mutag).batch(torch.tensor([3, 120, 7]), 80, 190)
     draws = [NodeDrop(0.4), EdgePerturb(0.4), Identity()]
-    return stack([each.padded(given, generator(seed)) for seed, each in enumerate(draws)])
+    return stack_views([each.padded(given, generator(seed)) for seed, each in enumerate(draws)])
 
 
 @pytest.fixture

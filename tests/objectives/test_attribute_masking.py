@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from joao.core.codes import ELEMENTS
+from joao.core.codes import NUM_ELEMENTS
 from joao.objectives import AttributeMasking
 from tests.messages import refused
 
@@ -24,7 +24,7 @@ def batch(make_batch, shapes, as_atoms):
 def test_the_loss_is_the_cross_entropy_of_the_masked_atoms_elements(batch, share, generator):
     encoder, objective = Shown(), AttributeMasking(share)
     parts = objective.parts(encoder, 1).double()
-    assert parts.weight.shape == (ELEMENTS, 1)
+    assert parts.weight.shape == (NUM_ELEMENTS, 1)
     loss = objective(encoder.encode_nodes, parts, batch, generator())
     masked = (encoder.batch.x == -1).all(1).nonzero().flatten().tolist()
     total = 0.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from joao.core.randomness import derived_seed
+from joao.core.randomness import derive_seed
 from joao.data.features import Features, make_store
 from joao.evaluation.targets import BinaryTargets
 from joao.runs.trained import load_run
@@ -174,7 +174,7 @@ def test_a_score_step_by_step(short, root, tmp_path):
         Finetune(epochs=2, batch_size=8, learning_rate=0.001),
         seed=1,
     )
-    fit = finetuning.fit(torch.from_numpy(split.train), torch.from_numpy(split.validation), derived_seed(1, "OGB"))
+    fit = finetuning.fit(torch.from_numpy(split.train), torch.from_numpy(split.validation), derive_seed(1, "OGB"))
     outputs = finetuning.logits(torch.from_numpy(split.test))[:, 0].numpy()
     assert record["scores"]["test"][1] == pytest.approx(roc_auc_score(benchmark.graphs.targets[split.test, 0], outputs))
     assert record["scores"]["epoch"][1] == fit.chosen

@@ -9,12 +9,12 @@ import time
 import pytest
 import torch
 
-from joao.core.processes import done_one_by_one
+from joao.core.processes import run_tasks
 
 
 def test_one_process_does_one_after_the_other(tmp_path):
     folders = [tmp_path / name for name in "bca"]
-    doing = done_one_by_one(os.mkdir, folders, jobs=1)
+    doing = run_tasks(os.mkdir, folders, jobs=1)
     for number, folder in enumerate(folders):
         assert next(doing) == folder
         assert [each.exists() for each in folders] == [place <= number for place in range(3)]
@@ -26,7 +26,7 @@ def test_threads_are_given_back(tmp_path, ends):
     threads, seen = torch.get_num_threads(), []
     torch.set_num_threads(2)
     try:
-        doing = done_one_by_one(lambda work: seen.append((torch.get_num_threads(), 1 / work)), [1, 0], jobs=1)
+        doing = run_tasks(lambda work: seen.append((torch.get_num_threads(), 1 / work)), [1, 0], jobs=1)
         assert next(doing) == 1
         if ends == "closed":
             doing.close()
@@ -42,7 +42,7 @@ def test_threads_are_given_back(tmp_path, ends):
 def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
     advice = "from lightning_fabric.utilities.rank_zero import rank_zero_info, rank_zero_warn\n"
     works = [f"{advice}rank_zero_info('advice')", f"{advice}rank_zero_warn('danger')"]
-    assert set(done_one_by_one(exec, works, jobs=2)) == set(works)
+    assert set(run_tasks(exec, works, jobs=2)) == set(works)
     told = capfd.readouterr().err
     assert "danger" in told
     assert "advice" not in told
@@ -59,7 +59,7 @@ def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
     ]
     done = []
     with pytest.raises(AssertionError):
-        done.extend(done_one_by_one(exec, works, jobs=2))
+        done.extend(run_tasks(exec, works, jobs=2))
     assert len(done) == len(set(done))
     assert set(done) <= set(works[:3])
     told = [path.read_text().split() for path in paths]
@@ -79,7 +79,7 @@ def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ct
     path = tmp_path / "done"
     work = f"import os, pathlib, signal\nos.kill(os.getpid(), signal.SIGINT)\npathlib.Path({str(path)!r}).touch()"
     try:
-        list(done_one_by_one(exec, [work], jobs=2))
+        list(run_tasks(exec, [work], jobs=2))
     except KeyboardInterrupt:  # as it is, it would end the tests
         pytest.fail("the other process heard it")
     assert path.exists()

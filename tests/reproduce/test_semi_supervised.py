@@ -11,7 +11,7 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
-from joao.core.processes import done_one_by_one
+from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data import listing, read
 from joao.data.synthetic import random_graphs
@@ -481,7 +481,7 @@ def test_processes_do_not_change_the_result(root, short, tmp_path):
             f"work, place = [reproduce.{cell!r}], Path({str(tmp_path / str(jobs))!r})\n"
             f"list(reproduce.compute_missing(work, reproduce.Where(place, data_root={root!r}, device='cpu')))\n"
         )
-        assert list(done_one_by_one(exec, [code], jobs)) == [code]
+        assert list(run_tasks(exec, [code], jobs)) == [code]
     one, two = (untimed(read_record(cell.path(tmp_path / str(jobs)))) for jobs in (1, 2))
     assert one == two
     assert one["machine"]["threads"] == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.core.randomness import derived_seed
+from joao.core.randomness import derive_seed
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.evaluation.forest import fingerprints, forest_score
@@ -140,7 +140,7 @@ def by_hand(short, root, start_of):
         store = make_store(dataset, Features.fixed_on(dataset))
         how = Finetune(epochs=2, batch_size=32, learning_rate=0.001)
         finetuning = Finetuning(store, BinaryTargets(torch.from_numpy(dataset.targets)), encoder, how, seed=seed)
-        fit = finetuning.fit(parts[0], parts[1], derived_seed(seed, "transfer"))
+        fit = finetuning.fit(parts[0], parts[1], derive_seed(seed, "transfer"))
         scores["epoch"].append(fit.chosen)
         scores["validation"].append(fit.epochs[fit.chosen - 1].validation_score)
         scores["test"].append(finetuning.score(parts[2]))

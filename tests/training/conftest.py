@@ -5,7 +5,7 @@ import pytest
 from joao.augmentations import AUGMENTATIONS
 from joao.config.builder import Method
 from joao.config.schedule import Schedule
-from joao.core.randomness import seeded
+from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin
@@ -29,7 +29,7 @@ def pool():
 @pytest.fixture
 def make_method(store, pool):
     def make(heads="shared_head", policy=MinMax, pool=pool, seed=0, objective=NtXent(), **options) -> Method:  # noqa: B008
-        with seeded(seed, "weights"):
+        with temporary_seed(seed, "weights"):
             encoder = Gin(store.num_features, width=4, layers=2)
             return Method(
                 augmentations=pool,

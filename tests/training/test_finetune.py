@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from joao.augmentations import NodeDrop
 from joao.augmentations.base import PaddedAugmentation
-from joao.core.randomness import seeded, torch_generator
+from joao.core.randomness import temporary_seed, torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Convolutions, Gin, ResGcn
@@ -56,7 +56,7 @@ def make(store, classes):
     pre_trained_on = store
 
     def make(encoder="res_gcn", store=store, classes=classes, fabric=None, pool=(), fast=None, seed=0, **how):
-        with seeded(1, "weights"):
+        with temporary_seed(1, "weights"):
             made = ENCODERS[encoder](store.num_features) if isinstance(encoder, str) else encoder
         calibrate(made, pre_trained_on, 45, torch.Generator().manual_seed(0))  # as pre-training leaves it
         settings = {"epochs": 4, "batch_size": 6, "learning_rate": 0.01, **how}
@@ -184,9 +184,9 @@ def test_dropout_draws_from_the_seed_and_leaves_the_global_generator_alone(make,
 def test_a_fit_is_adam_from_the_linear_layers_first_weights(make, store, classes):
     fitting = make(epochs=3, batch_size=23)
     fitting.fit(TRAIN, NONE)
-    with seeded(1, "weights"):
+    with temporary_seed(1, "weights"):
         encoder = ENCODERS["res_gcn"](store.num_features)
-    with seeded(0, "classifier"):
+    with temporary_seed(0, "classifier"):
         linear = nn.Linear(6, 3)
         nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(linear.bias)

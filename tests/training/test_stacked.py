@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from joao.augmentations import NodeDrop
-from joao.core.randomness import seeded
+from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin, MoleculeGin, ResGcn
@@ -52,7 +52,7 @@ def make(dataset):
     store = make_store(dataset, Features.fixed_on(dataset))
 
     def make(fast=True, encoder=None, pool=(), kind="classes", **how):
-        with seeded(1, "weights"):
+        with temporary_seed(1, "weights"):
             made = encoder(store.num_features) if encoder else ResGcn(store.num_features, width=6, layers=2)
         settings = {"epochs": 5, "batch_size": 8, "learning_rate": 1e-4, **how}
         targets = targets_of(torch.from_numpy(dataset.classes))[kind]
@@ -97,7 +97,7 @@ def test_bonds_go_along(dataset):
     targets = targets_of(torch.from_numpy(dataset.classes))["binary"]
     found = []
     for fast, store in ((True, molecules), (False, molecules), (True, replace(molecules, edge_attr=0 * bonds))):
-        with seeded(1, "weights"):
+        with temporary_seed(1, "weights"):
             encoder = MoleculeGin(2, 2, width=6, layers=2)
         made = make_store(store, Features.fixed_on(molecules))
         how = Finetune(epochs=3, batch_size=8, learning_rate=1e-4)
@@ -146,7 +146,7 @@ def test_where_labels_allow_no_score_the_loss_chooses(make, fast):
 @pytest.mark.parametrize("fast", [True, False])
 def test_parts_may_start_with_weights_of_their_own(make, fast):
     finetuning = make(fast=fast)
-    with seeded(8, "weights"):
+    with temporary_seed(8, "weights"):
         other = ResGcn(finetuning.store.num_features, width=6, layers=2)
     starts = [None, finetuning.start_of(2), finetuning.start_of(9), finetuning.start_of(9, other)]
     parts = [replace(PARTS[0], start=start) for start in starts]

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from joao.core.errors import UserError
-from joao.core.randomness import derived_seed, numpy_generator
+from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.data.formats.ogb import OfficialSplit, official_split, words_of
@@ -162,7 +162,7 @@ def labelled_part(
 def score_seed(finetuning: Finetuning, split: Split, seed: int) -> OfficialScore:
     """Fine-tunes once; the test graphs are looked at once, when the epoch is chosen."""
     train, validation, test = map(torch.from_numpy, split)
-    fit = finetuning.fit(train, validation, derived_seed(seed, "OGB"))
+    fit = finetuning.fit(train, validation, derive_seed(seed, "OGB"))
     kept = fit.epochs[fit.chosen - 1]
     return OfficialScore(seed, fit.chosen, kept.validation_score, finetuning.score(test))
 

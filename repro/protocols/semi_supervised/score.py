@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.core.randomness import derived_seed
+from joao.core.randomness import derive_seed
 from joao.evaluation import statistics
 from joao.evaluation.splits import Split
 from joao.training.finetune import Finetuning
@@ -62,7 +62,7 @@ def score_splits(
         seed: of batches and augmentations; each fold has its own from it.
     """
     parts = [
-        Part(torch.from_numpy(split.train), torch.from_numpy(split.validation), derived_seed(seed, f"fold {number}"))
+        Part(torch.from_numpy(split.train), torch.from_numpy(split.validation), derive_seed(seed, f"fold {number}"))
         for number, split in enumerate(splits)
     ]
     scores = []

@@ -16,7 +16,7 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.core.processes import done_one_by_one
+from joao.core.processes import run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -142,7 +142,7 @@ def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -
     for folder, info in there:
         if info.fingerprint != fingerprint:
             raise UserError(f"{folder}: was pre-trained on other molecules, {info.data}. Remove it, or name them.")
-    yield from done_one_by_one(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
+    yield from run_tasks(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
 
 
 def _run_of(name: str, encoders: Path) -> Run | None:

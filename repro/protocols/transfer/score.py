@@ -15,7 +15,7 @@ from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
-from joao.core.randomness import derived_seed, numpy_generator
+from joao.core.randomness import derive_seed, numpy_generator
 from joao.evaluation.splits import Split
 from joao.training.finetune import Finetuning
 from repro.protocols.stacked_fits import Part, fit_all
@@ -43,7 +43,7 @@ class TransferScore:
 def parts_of(split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[Part]:
     """A fit for every seed, to the same graphs."""
     train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
-    return [Part(train, validation, derived_seed(seed, "transfer"), start) for seed, start in starts.items()]
+    return [Part(train, validation, derive_seed(seed, "transfer"), start) for seed, start in starts.items()]
 
 
 def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[TransferScore]:

@@ -16,7 +16,7 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.core.memory import measured
+from joao.core.memory import measure_run
 from joao.data.dataset import Dataset
 from joao.data.refinement import count_twins, twins
 from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings
@@ -155,7 +155,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
         scores = _inductive_scores(recipe, dataset, classes, groups, device)
     else:
         where = pick_device(device).type if has_encoder(cell.method) else "cpu"
-        (rows, learnt), seconds, memory = measured(lambda: _rows(cell, recipe, dataset, where), where)
+        (rows, learnt), seconds, memory = measure_run(lambda: _rows(cell, recipe, dataset, where), where)
         facts = {**learnt, "seconds of pre-training": seconds, **memory}
         scores = evaluate_embeddings(
             rows,

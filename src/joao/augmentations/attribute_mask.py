@@ -7,7 +7,7 @@ import torch
 
 from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
 from joao.core.errors import UserError
-from joao.core.graphs import GraphBatch, places
+from joao.core.graphs import GraphBatch, nonzero_indices
 from joao.core.padded import PaddedBatch
 
 
@@ -39,7 +39,7 @@ class AttributeMask(PaddedAugmentation):
             raise UserError(f"AttributeMask: fill must be 'noise', 'mean' or 'token', got '{self.fill}'.")
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
-        masked = places(choose_nodes(batch, self.strength, generator))
+        masked = nonzero_indices(choose_nodes(batch, self.strength, generator))
         x = batch.x.clone()
         if self.fill == "noise":
             fill = torch.empty(masked.numel(), x.shape[1], dtype=x.dtype, device=x.device)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from joao.augmentations.base import PaddedAugmentation, share_of
-from joao.core.graphs import GraphBatch, places, rows
+from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch
 from joao.core.randomness import random_choice
 from joao.kernels.random_ranks import ranks
@@ -37,41 +37,43 @@ class EdgePerturb(PaddedAugmentation):
     drop_only: bool = False
 
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
-        forward = places(batch.source < batch.target)
-        graph_of_edge = rows(batch.graph_of_node, rows(batch.target, forward))
+        forward = nonzero_indices(batch.source < batch.target)
+        graph_of_edge = take_rows(batch.graph_of_node, take_rows(batch.target, forward))
         edges_per_graph = torch.bincount(graph_of_edge, minlength=batch.num_graphs)
         num_dropped = share_of(edges_per_graph, self.strength)
-        kept = rows(forward, places(~random_choice(graph_of_edge, edges_per_graph, num_dropped, generator)))
+        kept = take_rows(
+            forward, nonzero_indices(~random_choice(graph_of_edge, edges_per_graph, num_dropped, generator))
+        )
         graph_of_new = torch.repeat_interleave(num_dropped * (not self.drop_only))
         first, second = _random_pairs(batch, graph_of_new, generator)
-        low = torch.cat([rows(batch.source, kept), torch.minimum(first, second)])
-        high = torch.cat([rows(batch.target, kept), torch.maximum(first, second)])
+        low = torch.cat([take_rows(batch.source, kept), torch.minimum(first, second)])
+        high = torch.cat([take_rows(batch.target, kept), torch.maximum(first, second)])
         if batch.edge_attr is None:
             return _with_edges(batch, low, high)
-        donors = _random_numbers(rows(edges_per_graph, graph_of_new), generator)
-        donors += rows(torch.cumsum(edges_per_graph, 0) - edges_per_graph, graph_of_new)
-        donors = rows(forward, donors)
-        donors = torch.cat([kept, donors, rows(batch.reverse_edge, kept), donors])
-        return _with_edges(batch, low, high, rows(batch.edge_attr, donors))
+        donors = _random_numbers(take_rows(edges_per_graph, graph_of_new), generator)
+        donors += take_rows(torch.cumsum(edges_per_graph, 0) - edges_per_graph, graph_of_new)
+        donors = take_rows(forward, donors)
+        donors = torch.cat([kept, donors, take_rows(batch.reverse_edge, kept), donors])
+        return _with_edges(batch, low, high, take_rows(batch.edge_attr, donors))
 
     def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
         is_low = batch.source < batch.target
         low = torch.where(is_low, torch.arange(batch.num_edges, device=batch.device), batch.reverse_edge)
-        is_dropped = rows(_choose_padded_edges(batch, is_low, self.strength, generator), low)
+        is_dropped = take_rows(_choose_padded_edges(batch, is_low, self.strength, generator), low)
         if self.drop_only:
             source, target = torch.full_like(low, batch.num_nodes - 1), batch.target
         else:  # a new edge takes the place of each dropped one, in both directions
-            first, second = (rows(end, low) for end in _random_pairs(batch, batch.graph_of_edge, generator))
+            first, second = (take_rows(end, low) for end in _random_pairs(batch, batch.graph_of_edge, generator))
             lower, upper = torch.minimum(first, second), torch.maximum(first, second)
             source, target = torch.where(is_low, lower, upper), torch.where(is_low, upper, lower)
         key = torch.where(is_dropped, target, batch.target) * batch.num_nodes
         key += torch.where(is_dropped, source, batch.source)
         if batch.edge_attr is None:
             return _sorted_again(batch, key)
-        graph, begin = batch.graph_of_edge, rows(batch.first_edge, batch.first_node)
-        donor = rows(begin, graph) + _random_numbers(rows(begin.diff(), graph), generator)
-        donor = rows(rows(low, donor.clamp(max=batch.num_edges - 1)), low)  # the same for both directions
-        attr = torch.where(is_dropped.unsqueeze(1), rows(batch.edge_attr, donor), batch.edge_attr)
+        graph, begin = batch.graph_of_edge, take_rows(batch.first_edge, batch.first_node)
+        donor = take_rows(begin, graph) + _random_numbers(take_rows(begin.diff(), graph), generator)
+        donor = take_rows(take_rows(low, donor.clamp(max=batch.num_edges - 1)), low)  # the same for both directions
+        attr = torch.where(is_dropped.unsqueeze(1), take_rows(batch.edge_attr, donor), batch.edge_attr)
         # Of equal edges the one that was there comes first, and then, both ways alike, the one of the lowest place.
         return _sorted_again(batch, key, torch.where(is_dropped, low + 1, 0), attr)
 
@@ -84,11 +86,11 @@ def _random_numbers(below: Tensor, generator: torch.Generator) -> Tensor:
 
 def _random_pairs(batch: GraphBatch | PaddedBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A uniform pair of different nodes for each entry of ``graphs``, which have two nodes at least."""
-    size = rows(batch.nodes_per_graph, graphs)
+    size = take_rows(batch.nodes_per_graph, graphs)
     first = _random_numbers(size, generator)
     second = _random_numbers(size - 1, generator)
     second += second >= first
-    offset = rows(batch.first_node, graphs)
+    offset = take_rows(batch.first_node, graphs)
     return offset + first, offset + second
 
 
@@ -107,23 +109,23 @@ def _with_edges(batch: GraphBatch, low: Tensor, high: Tensor, attr: Tensor | Non
         key = torch.sort(key).values
     is_first = torch.ones_like(key, dtype=torch.bool)
     torch.ne(key[1:], key[:-1], out=is_first[1:])
-    first = places(is_first)
-    key = rows(key, first)
+    first = nonzero_indices(is_first)
+    key = take_rows(key, first)
     return replace(
         batch,
         source=key & (2**32 - 1),
         target=key >> 32,
-        edge_attr=None if attr is None or order is None else rows(attr, rows(order, first)),
+        edge_attr=None if attr is None or order is None else take_rows(attr, take_rows(order, first)),
     )
 
 
 def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Marks a share of each graph's undirected edges, at their directions ``is_low`` ``(E,)``."""
     uniform = torch.rand(batch.num_edges, dtype=torch.float64, device=batch.device, generator=generator)
-    first = rows(batch.first_edge, batch.first_node)
+    first = take_rows(batch.first_edge, batch.first_node)
     graph = batch.graph_of_edge
     rank = ranks(torch.where(is_low, uniform, 2.0), graph, first, batch.most_edges)
-    return rank < rows(share_of(first.diff() // 2, share), graph)
+    return rank < take_rows(share_of(first.diff() // 2, share), graph)
 
 
 def _sorted_again(
@@ -133,9 +135,9 @@ def _sorted_again(
 
     With attributes ``attr`` ``(E, k)`` it is the one that comes first in ``order`` ``(E,)``, numbers from 0 to E.
     """
-    first, graph = rows(batch.first_edge, batch.first_node), batch.graph_of_edge
+    first, graph = take_rows(batch.first_edge, batch.first_node), batch.graph_of_edge
     by = key if order is None else key * (batch.num_edges + 1) + order
-    place = rows(first, graph) + ranks(by, graph, first, batch.most_edges)
+    place = take_rows(first, graph) + ranks(by, graph, first, batch.most_edges)
     key = torch.empty_like(key).index_copy_(0, place, key)
     target = key // batch.num_nodes
     source = key % batch.num_nodes

@@ -7,7 +7,7 @@ import torch
 
 from joao.augmentations.base import PaddedAugmentation, choose_nodes, choose_padded_nodes
 from joao.core.graphs import GraphBatch
-from joao.core.padded import PaddedBatch, with_keep
+from joao.core.padded import PaddedBatch, keep_nodes
 
 
 @final
@@ -28,4 +28,4 @@ class NodeDrop(PaddedAugmentation):
         return batch.keep_nodes(~choose_nodes(batch, self.strength, generator))
 
     def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
-        return with_keep(batch, ~choose_padded_nodes(batch, self.strength, generator))
+        return keep_nodes(batch, ~choose_padded_nodes(batch, self.strength, generator))

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
 from joao.core.errors import UserError
-from joao.core.graphs import GraphBatch, places, rows
-from joao.core.padded import PaddedBatch, with_keep
+from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
+from joao.core.padded import PaddedBatch, keep_nodes
 from joao.core.randomness import order_within_groups, random_rank
 from joao.kernels.first_passage import first_passage, swept
 from joao.kernels.random_ranks import ranks
@@ -51,8 +51,8 @@ class Subgraph(PaddedAugmentation):
             return batch
         num_kept = self._num_kept(batch.nodes_per_graph)
         order = order_within_groups(growth_time(batch, generator), batch.graph_of_node)
-        position = torch.arange(batch.num_nodes, device=batch.device) - rows(batch.first_node, batch.graph_of_node)
-        kept = rows(order, places(position < rows(num_kept, batch.graph_of_node)))
+        position = torch.arange(batch.num_nodes, device=batch.device) - take_rows(batch.first_node, batch.graph_of_node)
+        kept = take_rows(order, nonzero_indices(position < take_rows(num_kept, batch.graph_of_node)))
         mask = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
         return batch.keep_nodes(mask.index_fill_(0, kept, True))
 
@@ -60,7 +60,7 @@ class Subgraph(PaddedAugmentation):
         if self.strength == 0:
             return batch
         time = padded_growth_time(batch, generator)
-        return with_keep(batch, first_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
+        return keep_nodes(batch, first_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
 
     def _num_kept(self, num_nodes: Tensor) -> Tensor:
         if self.keep is None:
@@ -100,7 +100,7 @@ def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
         waiting: ``(N,)``.
     """
     steps = csr_array(
-        (rows(waiting, batch.source).numpy(), batch.source.numpy(), batch.first_edge.numpy()),
+        (take_rows(waiting, batch.source).numpy(), batch.source.numpy(), batch.first_edge.numpy()),
         shape=(batch.num_nodes, batch.num_nodes),
     )
     component = batch.component.numpy()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline
 from joao.core.errors import UserError
-from joao.core.randomness import derived_seed, numpy_generator
+from joao.core.randomness import derive_seed, numpy_generator
 from joao.data.dataset import Dataset
 
 
@@ -27,7 +27,7 @@ def require_gensim() -> None:
 
 def gensim_seed(seed: int, purpose: str) -> int:
     """A seed for one purpose, of the size that gensim takes."""
-    return derived_seed(seed, purpose) % 2**31
+    return derive_seed(seed, purpose) % 2**31
 
 
 def order_of_reading(number: int, seed: int) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 from joao.baselines.base import check_least
 from joao.baselines.paragraphs import LONGEST_DOCUMENT, ParagraphOptions, ParagraphVectors, as_words
 from joao.baselines.walks import NOWHERE, neighbours_in, random_walks
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 
@@ -48,7 +48,7 @@ class Sub2vec(ParagraphVectors):
         seed: int = 0,
     ) -> None:
         if property not in PROPERTIES:
-            raise UserError(f"Sub2vec: unknown property '{property}'. {nearest(property, PROPERTIES)}")
+            raise UserError(f"Sub2vec: unknown property '{property}'. {suggest(property, PROPERTIES)}")
         check_least("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs)
         if not 1 <= walk_length <= LONGEST_DOCUMENT:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {LONGEST_DOCUMENT}, got {walk_length}.")

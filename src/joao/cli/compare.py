@@ -68,8 +68,8 @@ def compare(
             record = compute(dataset, plan, out, on_done)
         except KeyboardInterrupt:
             kept = f"What was done is in {out}; the same command goes on" if out and out.exists() else "Nothing is kept"
-            cure = "" if out else ": --out FILE.json keeps what is done"
-            raise Interrupted(f"interrupted. {kept}{cure}.") from None
+            fix = "" if out else ": --out FILE.json keeps what is done"
+            raise Interrupted(f"interrupted. {kept}{fix}.") from None
     output.result(record)
     comparison = Comparison(record)
     output.say(heading(comparison))

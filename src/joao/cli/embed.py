@@ -42,14 +42,14 @@ def embed(
 
     A row of a table that is no molecule has a blank row; OUT.failures.csv tells why.
     """
-    from joao.core.files import check_new, write_file
+    from joao.core.files import check_new_file, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .npz or .csv.")
-    check_new(out)
+    check_new_file(out)
     run, source = _model_and_data(run, source, pretrained)
     failures = out.with_name(f"{out.name}.failures.csv")
-    check_new(failures)
+    check_new_file(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
     from joao.runs.row_files import embeddings_csv as as_csv

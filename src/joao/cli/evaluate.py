@@ -31,10 +31,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run: SVM, ten folds, five partitions, beside chance, a histogram and the untrained encoder."""
-    from joao.core.files import check_new
+    from joao.core.files import check_new_file
 
     if out is not None:
-        check_new(out)
+        check_new_file(out)
     output = Output(quiet, as_json)
     from joao.runs.scoring import check_trained
     from joao.runs.trained import load_run
@@ -43,7 +43,7 @@ def evaluate(
     check_trained(trained)
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)
-    check_new(record_path)
+    check_new_file(record_path)
     named, source = source, source or trained.recipe.data
     if not source:
         raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")

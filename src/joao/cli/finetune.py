@@ -187,9 +187,9 @@ def _tell_test(finetuned: Finetuned, graphs: str, output: Output) -> None:
     name, figures = told(finetuned.scores["test"])
     kind = "with other scaffolds" if info.split == "scaffold" else "drawn at random"
     if figures is None:
-        cure = "Try --split random, or" if info.split == "scaffold" else "Try"
+        fix = "Try --split random, or" if info.split == "scaffold" else "Try"
         output.say(
-            f"No test {name}: no task has both 0 and 1 among {info.num_test} {graphs}. {cure} a larger --test-share."
+            f"No test {name}: no task has both 0 and 1 among {info.num_test} {graphs}. {fix} a larger --test-share."
         )
     else:
         output.say(f"Test {name} {figures}, on {info.num_test} {graphs} {kind}, looked at once.")

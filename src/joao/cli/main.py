@@ -20,7 +20,7 @@ from joao.cli.predict import predict
 from joao.cli.pretrain import pretrain
 from joao.cli.quickstart import quickstart
 from joao.cli.report import report
-from joao.core.errors import Interrupted, ProcessLost, UserError, is_out_of_memory, plain
+from joao.core.errors import Interrupted, ProcessLost, UserError, escape_control, is_out_of_memory
 
 # The parser's error about wrong arguments, which typer itself does not name.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -105,5 +105,5 @@ def _speaks() -> bool:
 
 def _end(name: str, message: str, code: int) -> None:
     if message:
-        typer.echo(plain(f"{name}: {message}"), err=True)
+        typer.echo(escape_control(f"{name}: {message}"), err=True)
     sys.exit(code)

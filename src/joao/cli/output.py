@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from joao.core.errors import plain
+from joao.core.errors import escape_control
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -30,16 +30,16 @@ class Output:
 
     def say(self, text: str = "") -> None:
         if not self.quiet and not self.as_json:
-            typer.echo(plain(text))
+            typer.echo(escape_control(text))
 
     def notice(self, text: str) -> None:
         if not self.quiet:
-            typer.echo(plain(f"joao: note: {text}"), err=True)
+            typer.echo(escape_control(f"joao: note: {text}"), err=True)
 
     def log(self, text: str) -> None:
         """A line on standard error where that is no terminal and so has no progress bar."""
         if not self.quiet and not self.as_json and not sys.stderr.isatty():
-            typer.echo(plain(f"joao: {text}"), err=True)
+            typer.echo(escape_control(f"joao: {text}"), err=True)
 
     def result(self, value: dict[str, Any]) -> None:
         if self.as_json:
@@ -51,11 +51,11 @@ class Output:
         from rich.console import Console
         from rich.table import Table
 
-        shown = Table(title=plain(title) or None, title_justify="left")
+        shown = Table(title=escape_control(title) or None, title_justify="left")
         for number, heading in enumerate(header):
-            shown.add_column(plain(heading), justify="left" if number < 1 else "right")
+            shown.add_column(escape_control(heading), justify="left" if number < 1 else "right")
         for line in lines:
-            shown.add_row(*map(plain, line))
+            shown.add_row(*map(escape_control, line))
         # A table that is not for a terminal is as wide as it needs to be.
         Console(width=None if sys.stdout.isatty() else 200, markup=False).print(shown)
 
@@ -77,7 +77,7 @@ class Output:
         )
         console = Console(stderr=True)
         with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
-            task = progress.add_task(plain(what), total=total, visible=total is not None, note="")
+            task = progress.add_task(escape_control(what), total=total, visible=total is not None, note="")
             yield Bar(progress, task, self.log if in_lines else None)
 
 

@@ -55,7 +55,7 @@ def pack(
     Shards are for data larger than memory: tables of molecules and .jsonl are packed as they are read, and training
     takes graphs from shards as it needs them. Given again after an interruption, the command goes on where it was.
     """
-    from joao.core.files import check_new
+    from joao.core.files import check_new_file
 
     output = Output(quiet, as_json)
     columns = columns_of(smiles, identifiers, tasks)
@@ -70,7 +70,7 @@ def pack(
         )
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
-    check_new(out)
+    check_new_file(out)
     from joao.data.formats.packed import without_texts, write_packed
     from joao.data.joining import joined
 

@@ -96,13 +96,13 @@ def predict(
     Of classes the most probable one and all probabilities; of tasks of 0 and 1 the probability of 1; or numbers. A row
     of a table that is no molecule has a blank row; OUT.failures.csv tells why.
     """
-    from joao.core.files import check_new, write_file
+    from joao.core.files import check_new_file, write_file
 
     if out.suffix not in (".npz", ".csv"):
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .csv or .npz.")
-    check_new(out)
+    check_new_file(out)
     failures = out.with_name(f"{out.name}.failures.csv")
-    check_new(failures)
+    check_new_file(failures)
     output = Output(quiet, as_json)
     from joao.runs.finetuned import load_finetuned
     from joao.runs.row_files import failures_csv

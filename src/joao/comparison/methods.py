@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.data.dataset import Dataset
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import initial
@@ -66,7 +66,7 @@ def _checked(wanted: Sequence[str]) -> tuple[str, ...]:
         raise UserError(f"compare: no methods named. Known: {', '.join(known())}.")
     for name in names:
         if name not in known():
-            raise UserError(f"compare: unknown method '{name}'. {nearest(name, known())}")
+            raise UserError(f"compare: unknown method '{name}'. {suggest(name, known())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
                 f"compare: {name} needs {package}, which is not installed: pip install {package}, or leave it out."

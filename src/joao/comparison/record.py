@@ -17,7 +17,7 @@ from joao.comparison.summary import rows, verdict_of
 from joao.comparison.work import Done, Task, in_own_processes, in_this_process
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError
-from joao.core.files import check_new, write_json
+from joao.core.files import check_new_file, write_json
 from joao.data.dataset import Dataset
 from joao.data.refinement import twins
 from joao.evaluation.folds import fold_hash, folds
@@ -122,7 +122,7 @@ def begin(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
                 raise UserError(f"{out}: is of another comparison: its {key} differ. Choose another name for this one.")
         record["methods"] = before["methods"]
     elif out is not None:
-        check_new(out)
+        check_new_file(out)
     for name in plan.methods:
         settings = _as_json(settings_of(name, dataset.kind, plan.epochs))
         entry = record["methods"].setdefault(name, {"kind": _kind_of(name), "settings": settings, "seeds": {}})

@@ -22,8 +22,8 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.comparison.methods import has_seed, is_kernel, make_rows
 from joao.core.errors import UserError, is_out_of_memory
-from joao.core.memory import measured
-from joao.core.processes import end_with_parent, silence_lightning, without_interrupts
+from joao.core.memory import measure_run
+from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.runs.scoring import classes_of
@@ -64,7 +64,7 @@ def pieces(task: Task) -> Iterator[Piece]:
     for seed in task.seeds:
         if rows is None or has_seed(task.method):
             make = partial(make_rows, task.method, task.dataset, seed=seed, epochs=task.epochs, device=device)
-            rows, seconds, memory = measured(make, device)
+            rows, seconds, memory = measure_run(make, device)
             cost = {"seconds": seconds, **memory}
         started = time.perf_counter()
         scores = evaluate_embeddings(
@@ -126,7 +126,7 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
                 task = waiting.pop(0)
                 here, there = context.Pipe(duplex=False)
                 process = context.Process(target=_work, args=(task, there), daemon=True)
-                with without_interrupts():
+                with block_interrupts():
                     process.start()
                 there.close()  # so that the end of the process is the end of the pipe
                 running[here] = process, task.method
@@ -157,7 +157,7 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
 def _work(task: Task, parent: Connection) -> None:
     """Sends every piece; at the end, None or why it failed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
-    end_with_parent()
+    exit_with_parent()
     silence_lightning()
     try:
         for piece in pieces(task):

@@ -15,7 +15,7 @@ from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.config.recipe import Recipe, pool_name
 from joao.core.errors import UserError
 from joao.core.graphs import Store
-from joao.core.randomness import seeded
+from joao.core.randomness import temporary_seed
 from joao.data.features import CODES, Features
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.convolutions import ModuleEncoder
@@ -59,7 +59,7 @@ def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> M
             f"{type(objective).__name__}: compares two views, and the method shows graphs as they are. "
             "Take a method with augmentations, such as joao, or name augmentations."
         )
-    with seeded(recipe.training.seed, "weights"):
+    with temporary_seed(recipe.training.seed, "weights"):
         encoder = _new_encoder(recipe, store, own.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
     return Method(
@@ -86,7 +86,7 @@ def build_objective(recipe: Recipe, own: OwnParts) -> Objective:
 
 def build_encoder(recipe: Recipe, store: Store, own: nn.Module | None = None) -> Encoder:
     """The encoder of :func:`build_method`, with the same weights, alone."""
-    with seeded(recipe.training.seed, "weights"):
+    with temporary_seed(recipe.training.seed, "weights"):
         return _new_encoder(recipe, store, own)
 
 
@@ -109,8 +109,8 @@ def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentatio
         wanted = f"other features than '{features.rule}'"
         if encoder.codes is not None:
             wanted = f"features = '{encoder.codes}', which {CODES[encoder.codes]} have"
-        cure = "features = 'labels'" if of_codes and encoder.codes is None else "encoder gin"
-        raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {cure}.")
+        fix = "features = 'labels'" if of_codes and encoder.codes is None else "encoder gin"
+        raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {fix}.")
     for each in pool:
         if isinstance(each, AttributeMask) and (each.fill == "token") != of_codes:
             wanted = "'token'" if of_codes else "'noise' or 'mean'"

@@ -32,8 +32,8 @@ from typing import Any
 from joao.augmentations import AUGMENTATIONS
 from joao.config.schedule import Schedule
 from joao.config.strengths import at_every_strength, strength_law
-from joao.core.errors import UserError, nearest
-from joao.core.registry import checked, checked_options
+from joao.core.errors import UserError, suggest
+from joao.core.registry import check_options, check_value
 from joao.data.features import CODES, CODES_OF_KIND, RULES
 from joao.encoders import ENCODERS
 from joao.heads import HEADS
@@ -231,11 +231,11 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     for key in table:
         if key not in known:
             inside = f"training.{key}" if key in _SCHEDULE else ""
-            cure = f"Did you mean '{inside}'?" if inside else nearest(key, known)
-            raise UserError(f"{place}: unknown key '{key}'. {cure}")
+            fix = f"Did you mean '{inside}'?" if inside else suggest(key, known)
+            raise UserError(f"{place}: unknown key '{key}'. {fix}")
     method = table.get("method", "joao")
     if not isinstance(method, str) or method not in METHODS:
-        raise UserError(f"{place}: unknown method '{method}'. {nearest(str(method), METHODS)}")
+        raise UserError(f"{place}: unknown method '{method}'. {suggest(str(method), METHODS)}")
     usual = KINDS[kind]
     defaults = {"encoder": usual["encoder"], "augmentations": POOL, **METHODS[method]}
     parts: dict[str, Part] = {}
@@ -245,9 +245,9 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
             value = {"name": defaults[family], **value}
         parts[family] = _part(value, members, f"{place}: {family}", usual)
     _refuse_many(parts["encoder"].options.get("layers", 1), f"{place}: encoder: layers")
-    features = checked(table.get("features", "auto"), str, f"{place}: features")
+    features = check_value(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
-        raise UserError(f"{place}: unknown rule '{features}' for features. {nearest(features, RULES)}")
+        raise UserError(f"{place}: unknown rule '{features}' for features. {suggest(features, RULES)}")
     if kind in CODES_OF_KIND and features == "auto":
         codes = CODES_OF_KIND[kind]
         features = codes if ENCODERS[parts["encoder"].name].codes == codes else "labels"
@@ -262,13 +262,13 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
         entries, prior = at_every_strength(entries, strength_law(strengths, f"{place}: strengths"))
         parts["policy"] = _with_prior(parts["policy"], prior, place)
     return Recipe(
-        data=checked(table.get("data", ""), str, f"{place}: data"),
+        data=check_value(table.get("data", ""), str, f"{place}: data"),
         features=features,
-        max_degree=checked(table.get("max_degree", 64), int, f"{place}: max_degree"),
+        max_degree=check_value(table.get("max_degree", 64), int, f"{place}: max_degree"),
         augmentations=_pool(entries, table.get("strength"), f"{place}: augmentations", usual),
-        training=Schedule(**checked_options(Schedule, training, f"{place}: training")),
-        smiles=checked(table.get("smiles", ""), str, f"{place}: smiles"),
-        identifiers=checked(table.get("identifiers", ""), str, f"{place}: identifiers"),
+        training=Schedule(**check_options(Schedule, training, f"{place}: training")),
+        smiles=check_value(table.get("smiles", ""), str, f"{place}: smiles"),
+        identifiers=check_value(table.get("identifiers", ""), str, f"{place}: identifiers"),
         **parts,
     )
 
@@ -335,6 +335,6 @@ def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mappi
     name = value["name"]
     if name not in members:
         family = place.rpartition(": ")[2].removesuffix("s")
-        raise UserError(f"{place}: unknown {family} '{name}'. {nearest(name, members)}")
+        raise UserError(f"{place}: unknown {family} '{name}'. {suggest(name, members)}")
     options = {**usual.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
-    return Part(name, checked_options(members[name], options, f"{place}: {name}"))
+    return Part(name, check_options(members[name], options, f"{place}: {name}"))

@@ -26,24 +26,24 @@ which OGB calls "misc" or, of attributes, is that of all rare ones.
 
 from __future__ import annotations
 
-ELEMENTS = 119
-CHIRALITIES = 4
-BOND_TYPES = 4
-DIRECTIONS = 3
+NUM_ELEMENTS = 119
+NUM_CHIRALITIES = 4
+NUM_BOND_TYPES = 4
+NUM_BOND_DIRECTIONS = 3
 
 # The elements by their numbers; the last is for what is none.
-_SYMBOLS = """
+_ELEMENT_SYMBOLS = """
 H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr
 Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu
 Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr
 Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og *
 """
-SYMBOLS = tuple(_SYMBOLS.split())
+ELEMENT_SYMBOLS = tuple(_ELEMENT_SYMBOLS.split())
 
 
-ATOMS = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-BONDS = (5, 6, 2)
-TYPES = 98
-ATTRIBUTES = 10_030
-MOST_DEPTH = 20
-SYNTAX_COLUMNS = 4
+OGB_ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
+OGB_BOND_SIZES = (5, 6, 2)
+OGB_NODE_TYPES = 98
+OGB_NODE_ATTRIBUTES = 10_030
+OGB_MAX_DEPTH = 20
+OGB_TREE_COLUMNS = 4

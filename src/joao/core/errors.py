@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class UserError(ValueError):
-    """Wrong input, in one line for the reader: place, what, value, cure.
+    """Wrong input, in one line for the reader: place, what, value, fix.
 
     The command line prints it behind ``joao:`` and exits with code 2.
 
@@ -20,7 +20,7 @@ class UserError(ValueError):
     """
 
 
-class NotWritten(UserError):
+class WriteError(UserError):
     """A file could not be written: disk full, a quota, or no permission."""
 
 
@@ -68,10 +68,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def believed(complaint: str, cure: str = "") -> Iterator[None]:
+def user_error_on_failure(problem: str, fix: str = "") -> Iterator[None]:
     """Inside, sense is made of what anybody may have written; that there is none in it is told in one line.
 
-    >>> with believed("run.json: is damaged", "Copy it again."):
+    >>> with user_error_on_failure("run.json: is damaged", "Copy it again."):
     ...     int("seven")
     Traceback (most recent call last):
         ...
@@ -82,13 +82,13 @@ def believed(complaint: str, cure: str = "") -> Iterator[None]:
     except UserError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{complaint} ({shortly(error)}). {cure}".rstrip()) from error
+        raise UserError(f"{problem} ({one_line(error)}). {fix}".rstrip()) from error
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, and all of them.
 
-    >>> nearest("nodedrop", ["node_drop", "subgraph"])
+    >>> suggest("nodedrop", ["node_drop", "subgraph"])
     "Did you mean 'node_drop'? Known: node_drop, subgraph."
     """
     names = list(known)
@@ -98,22 +98,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{guess}Known: {', '.join(names)}."
 
 
-def plain(text: str) -> str:
+def escape_control(text: str) -> str:
     r"""Text without what a terminal would obey: names and cells come from files.
 
-    >>> print(plain("MUTAG\x1b[2J ± 1"))
+    >>> print(escape_control("MUTAG\x1b[2J ± 1"))
     MUTAG\x1b[2J ± 1
     """
     is_shown = text.isprintable()
     return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value for a message: on one line, and short."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def shortly(error: object) -> str:
+def one_line(error: object) -> str:
     """What another program says of an error, likewise."""
     return " ".join(str(error).split())[:200] or type(error).__name__

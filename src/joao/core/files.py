@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from joao.core.errors import NotWritten, UserError
+from joao.core.errors import UserError, WriteError
 
 try:
     import fcntl
@@ -37,7 +37,7 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise NotWritten(f"{path}: cannot be written ({error.strerror}).") from error
+        raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -46,7 +46,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 @contextmanager
-def attempt(path: Path, failure: str) -> Iterator[None]:
+def user_error_on_os_error(path: Path, failure: str) -> Iterator[None]:
     """Inside, the system is asked for something; where it refuses, ``failure`` is told of ``path``, and why."""
     try:
         yield
@@ -56,17 +56,17 @@ def attempt(path: Path, failure: str) -> Iterator[None]:
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
     """Makes a folder, and those above it, unless it is there; ``mode`` is for the folder itself, less the umask."""
-    with attempt(path, "cannot be made"):
+    with user_error_on_os_error(path, "cannot be made"):
         path.mkdir(mode, parents=True, exist_ok=True)
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Has ``folder`` for this process alone, or raises where another one has it; whoever dies lets go of it."""
     if fcntl is None:
         yield
         return
-    with attempt(folder, "cannot be opened"):
+    with user_error_on_os_error(folder, "cannot be opened"):
         handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, folder)
@@ -86,14 +86,14 @@ def _lock(handle: int, folder: Path) -> None:
         pass  # a file system without locks
 
 
-def check_new(path: Path) -> None:
+def check_new_file(path: Path) -> None:
     """Refuses an output that exists or that has no folder to be written into, before any work is done."""
     if path.exists():
         raise UserError(f"{path}: exists already. Choose another name or remove it first.")
-    check_folder(path)
+    check_writable(path)
 
 
-def check_folder(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Refuses an output that has no folder to be written into, or is one."""
     if path.is_dir():
         raise UserError(f"{path}: is a folder. Name a file in it.")

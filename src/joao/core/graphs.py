@@ -21,12 +21,12 @@ from torch import Tensor
 Numbers = NDArray[np.int64]
 
 
-def _first_of_each(sizes: Tensor) -> Tensor:
+def _offsets(sizes: Tensor) -> Tensor:
     """``(G,)`` sizes to ``(G + 1,)`` offsets."""
     return torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
 
 
-def ranges(starts: Tensor, sizes: Tensor) -> Tensor:
+def concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
     """Concatenates ``start, start + 1, ..., start + size - 1`` over all ranges."""
     offsets = torch.cumsum(sizes, 0) - sizes
     total = int(sizes.sum())
@@ -34,18 +34,18 @@ def ranges(starts: Tensor, sizes: Tensor) -> Tensor:
     return torch.arange(total, device=starts.device) + shift
 
 
-def rows(values: Tensor, index: Tensor) -> Tensor:
+def take_rows(values: Tensor, index: Tensor) -> Tensor:
     """``values[index]``, which on a CPU is several times slower."""
     if values.dim() == 2 and values.device.type == "cpu" and not values.requires_grad:
         return torch.from_numpy(values.numpy().take(index.numpy(), axis=0))  # faster again
     return values.index_select(0, index)
 
 
-def _as_floats(values: Tensor) -> Tensor:
+def _bytes_to_floats(values: Tensor) -> Tensor:
     return values.float() if values.dtype == torch.uint8 else values
 
 
-def places(mask: Tensor) -> Tensor:
+def nonzero_indices(mask: Tensor) -> Tensor:
     """Where ``mask`` ``(N,)`` is true; on a CPU, numpy needs a fifth of torch's time."""
     if mask.device.type != "cpu":
         return mask.nonzero().squeeze(1)
@@ -121,12 +121,12 @@ class GraphBatch:
     @cached_property
     def first_node(self) -> Tensor:
         """``(G + 1,)`` offsets of the graphs in the list of nodes."""
-        return _first_of_each(self.nodes_per_graph)
+        return _offsets(self.nodes_per_graph)
 
     @cached_property
     def first_edge(self) -> Tensor:
         """``(N + 1,)`` offsets of the nodes in the list of edges by target: the CSR row pointer."""
-        return _first_of_each(torch.bincount(self.target, minlength=self.num_nodes))
+        return _offsets(torch.bincount(self.target, minlength=self.num_nodes))
 
     @cached_property
     def reverse_edge(self) -> Tensor:
@@ -157,26 +157,26 @@ class GraphBatch:
 
     def keep_nodes(self, keep: Tensor) -> GraphBatch:
         """The subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
-        nodes = places(keep)
-        edges = places(rows(keep, self.source) & rows(keep, self.target))
+        nodes = nonzero_indices(keep)
+        edges = nonzero_indices(take_rows(keep, self.source) & take_rows(keep, self.target))
         new_number = torch.cumsum(keep, 0) - 1
         return replace(
             self,
-            x=rows(self.x, nodes),
-            source=rows(new_number, rows(self.source, edges)),
-            target=rows(new_number, rows(self.target, edges)),
-            graph_of_node=rows(self.graph_of_node, nodes),
-            edge_attr=None if self.edge_attr is None else rows(self.edge_attr, edges),
+            x=take_rows(self.x, nodes),
+            source=take_rows(new_number, take_rows(self.source, edges)),
+            target=take_rows(new_number, take_rows(self.target, edges)),
+            graph_of_node=take_rows(self.graph_of_node, nodes),
+            edge_attr=None if self.edge_attr is None else take_rows(self.edge_attr, edges),
         )
 
     def keep_edges(self, keep: Tensor) -> GraphBatch:
         """The same nodes with only the edges where ``keep`` ``(E,)`` is true."""
-        kept = places(keep)
+        kept = nonzero_indices(keep)
         return replace(
             self,
-            source=rows(self.source, kept),
-            target=rows(self.target, kept),
-            edge_attr=None if self.edge_attr is None else rows(self.edge_attr, kept),
+            source=take_rows(self.source, kept),
+            target=take_rows(self.target, kept),
+            edge_attr=None if self.edge_attr is None else take_rows(self.edge_attr, kept),
         )
 
     def between(self, first: int, last: int) -> GraphBatch:
@@ -198,8 +198,8 @@ class GraphBatch:
 
 def concatenate(batches: list[GraphBatch]) -> GraphBatch:
     """The graphs of all batches, in order, as one batch."""
-    nodes = _first_of_each(torch.tensor([batch.num_nodes for batch in batches])).tolist()
-    graphs = _first_of_each(torch.tensor([batch.num_graphs for batch in batches])).tolist()
+    nodes = _offsets(torch.tensor([batch.num_nodes for batch in batches])).tolist()
+    graphs = _offsets(torch.tensor([batch.num_graphs for batch in batches])).tolist()
     edge_attr = [batch.edge_attr for batch in batches if batch.edge_attr is not None]
     return GraphBatch(
         x=torch.cat([batch.x for batch in batches]),
@@ -313,19 +313,19 @@ class GraphStore(Store):
     def _batch_anywhere(self, graphs: Tensor) -> GraphBatch:
         sizes = self.first_node[graphs + 1] - self.first_node[graphs]
         edge_sizes = self.first_edge[graphs + 1] - self.first_edge[graphs]
-        nodes = ranges(self.first_node[graphs], sizes)
-        edges = ranges(self.first_edge[graphs], edge_sizes)
+        nodes = concatenate_ranges(self.first_node[graphs], sizes)
+        edges = concatenate_ranges(self.first_edge[graphs], edge_sizes)
         new_first = torch.cumsum(sizes, 0) - sizes
         shift = torch.repeat_interleave(new_first, edge_sizes, output_size=edges.numel())
         numbers = torch.arange(graphs.numel(), device=graphs.device)
-        x = rows(self.x, nodes)
+        x = take_rows(self.x, nodes)
         return GraphBatch(
-            x=_as_floats(x),
-            source=rows(self.source, edges) + shift,
-            target=rows(self.target, edges) + shift,
+            x=_bytes_to_floats(x),
+            source=take_rows(self.source, edges) + shift,
+            target=take_rows(self.target, edges) + shift,
             graph_of_node=torch.repeat_interleave(numbers, sizes, output_size=nodes.numel()),
             num_graphs=graphs.numel(),
-            edge_attr=None if self.edge_attr is None else _as_floats(rows(self.edge_attr, edges)),
+            edge_attr=None if self.edge_attr is None else _bytes_to_floats(take_rows(self.edge_attr, edges)),
         )
 
     def _batch_on_cpu(self, graphs: Tensor) -> GraphBatch:
@@ -338,12 +338,14 @@ class GraphStore(Store):
         before = np.cumsum(num_components[numbers]) - num_components[numbers]
         x = torch.from_numpy(self.x.numpy().take(nodes, axis=0))
         batch = GraphBatch(
-            x=_as_floats(x),
+            x=_bytes_to_floats(x),
             source=torch.from_numpy(self.source.numpy().take(edges) + shift),
             target=torch.from_numpy(self.target.numpy().take(edges) + shift),
             graph_of_node=torch.from_numpy(np.repeat(np.arange(len(numbers)), sizes)),
             num_graphs=len(numbers),
-            edge_attr=None if self.edge_attr is None else _as_floats(rows(self.edge_attr, torch.from_numpy(edges))),
+            edge_attr=None
+            if self.edge_attr is None
+            else _bytes_to_floats(take_rows(self.edge_attr, torch.from_numpy(edges))),
         )
         known = {
             "nodes_per_graph": sizes,

@@ -43,7 +43,7 @@ def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | 
     return max(0, _resident("VmHWM") - before)
 
 
-def measured(make: Callable[[], Made], device: torch.device | str) -> tuple[Made, float, dict[str, Any]]:
+def measure_run(make: Callable[[], Made], device: torch.device | str) -> tuple[Made, float, dict[str, Any]]:
     """What ``make`` makes, the seconds it took, and what records say of its memory."""
     made: list[Made] = []
     seconds = 0.0
@@ -55,10 +55,10 @@ def measured(make: Callable[[], Made], device: torch.device | str) -> tuple[Made
         seconds = time.perf_counter() - started
 
     peak = peak_memory(timed, device)
-    return made[0], seconds, {"peak bytes": peak, "memory": how_measured(device)}
+    return made[0], seconds, {"peak bytes": peak, "memory": memory_source(device)}
 
 
-def how_measured(device: torch.device | str) -> str:
+def memory_source(device: torch.device | str) -> str:
     """Where the figures of :func:`peak_memory` come from, in words."""
     if torch.device(device).type == "cuda":
         return "torch.cuda.max_memory_allocated, less what was allocated before"

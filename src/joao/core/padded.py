@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from joao.core.graphs import GraphBatch, rows
+from joao.core.graphs import GraphBatch, take_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class PaddedBatch:
     @property
     def graph_of_edge(self) -> Tensor:
         """``(E,)``; the last graph's number for room left over."""
-        return rows(self.graph_of_node, self.target)
+        return take_rows(self.graph_of_node, self.target)
 
     @property
     def is_edge(self) -> Tensor:
@@ -108,7 +108,7 @@ class PaddedViews:
     edge_attr: Tensor | None = None
 
 
-def stack(views: Sequence[PaddedBatch]) -> PaddedViews:
+def stack_views(views: Sequence[PaddedBatch]) -> PaddedViews:
     """Views of the same graphs as one value."""
     return PaddedViews(
         x=torch.stack([view.x for view in views]),
@@ -124,6 +124,6 @@ def stack(views: Sequence[PaddedBatch]) -> PaddedViews:
     )
 
 
-def with_keep(batch: PaddedBatch, keep: Tensor) -> PaddedBatch:
+def keep_nodes(batch: PaddedBatch, keep: Tensor) -> PaddedBatch:
     """The subgraphs induced by those kept nodes where ``keep`` ``(N,)`` is true."""
     return replace(batch, keep=batch.keep & keep)

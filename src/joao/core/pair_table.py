@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class PairTable:
     def __getitem__(self, pair: tuple[str, str]) -> float:
         for name in pair:
             if name not in self.names:
-                raise UserError(f"pairs: '{name}' is not in the table. {nearest(name, self.names)}")
+                raise UserError(f"pairs: '{name}' is not in the table. {suggest(name, self.names)}")
         first, second = (self.names.index(name) for name in pair)
         return float(self.values[first, second])
 
@@ -57,7 +57,7 @@ class PairTable:
     @property
     def has_strengths(self) -> bool:
         """Whether an augmentation is there several times, as at several strengths."""
-        return len(set(map(augmentation_of, self.names))) < len(self.names)
+        return len(set(map(augmentation_name, self.names))) < len(self.names)
 
     def over_strengths(self) -> PairTable:
         """The sums over all members of one augmentation: a table of augmentations, whatever their strength.
@@ -65,7 +65,7 @@ class PairTable:
         >>> PairTable.of(["a(strength=0.1)", "a(strength=0.2)", "b"], np.full((3, 3), 1 / 9)).over_strengths()["a", "b"]
         0.2222222222222222
         """
-        groups = [augmentation_of(name) for name in self.names]
+        groups = [augmentation_name(name) for name in self.names]
         names = tuple(dict.fromkeys(groups))
         belongs = np.array([[group == name for group in groups] for name in names], dtype=np.float64)
         return PairTable(names, belongs @ self.values @ belongs.T)
@@ -77,7 +77,7 @@ class PairTable:
         """
         shares: dict[str, dict[str, float]] = {}
         for name, share in self.by_augmentation().items():
-            shares.setdefault(augmentation_of(name), {})[strength_of(name)] = share
+            shares.setdefault(augmentation_name(name), {})[strength_label(name)] = share
         return shares
 
     def to_pandas(self) -> Any:
@@ -123,19 +123,19 @@ def _cell_style(share: float) -> str:
     return f"background:rgb({red:.0f},{green:.0f},{blue:.0f});color:{letters};text-align:center"
 
 
-def augmentation_of(name: str) -> str:
+def augmentation_name(name: str) -> str:
     """Of a member of a pool that has several of one augmentation.
 
-    >>> augmentation_of("node_drop(strength=0.1)")
+    >>> augmentation_name("node_drop(strength=0.1)")
     'node_drop'
     """
     return name.partition("(")[0]
 
 
-def strength_of(name: str) -> str:
+def strength_label(name: str) -> str:
     """What sets a member of a pool apart from others of its augmentation.
 
-    >>> [strength_of(name) for name in ("node_drop(strength=0.1)", "identity")]
+    >>> [strength_label(name) for name in ("node_drop(strength=0.1)", "identity")]
     ['0.1', '-']
     """
     inside = name.partition("(")[2].removesuffix(")")

@@ -31,7 +31,7 @@ def silence_lightning() -> None:
 
 
 @contextmanager
-def workers(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
     """New processes, which are not forked: a caller may have threads, whose locks they would inherit locked.
 
     They end with this process, also where it is killed. One that ends early is told in a line.
@@ -56,7 +56,7 @@ def workers(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[Proc
             pool.shutdown(cancel_futures=True)
 
 
-def end_with_parent() -> None:
+def exit_with_parent() -> None:
     """Called in a new process: it ends when the one that began it does, however that ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:  # there is one
@@ -69,7 +69,7 @@ def _end_after(parent: BaseProcess) -> None:
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
-    end_with_parent()
+    exit_with_parent()
     if begin is not None:
         begin()
 
@@ -78,7 +78,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_chunks(
+def map_chunks(
     compute: Callable[[Sequence[Item]], Result],
     items: Sequence[Item],
     *,
@@ -101,7 +101,7 @@ def in_chunks(
     if min(jobs, len(chunks)) <= 1:
         yield from _told(chunks, map(compute, chunks), on_chunk)
         return
-    with workers(min(jobs, len(chunks))) as pool:
+    with worker_pool(min(jobs, len(chunks))) as pool:
         # Not pool.map, which stumbles over a process that ends early while others wait.
         tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
         yield from _told(chunks, (tasks.popleft().result() for _ in chunks), on_chunk)
@@ -119,7 +119,7 @@ def _told(
 Work = TypeVar("Work")
 
 
-def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jobs: int) -> Iterator[Work]:
+def run_tasks(compute: Callable[[Work], object], works: Sequence[Work], jobs: int) -> Iterator[Work]:
     """Does every piece of work and yields it when it is done.
 
     Args:
@@ -139,8 +139,8 @@ def done_one_by_one(compute: Callable[[Work], object], works: Sequence[Work], jo
         finally:
             torch.set_num_threads(threads)
         return
-    with workers(jobs, _begin_work) as pool:
-        with without_interrupts():
+    with worker_pool(jobs, _begin_work) as pool:
+        with block_interrupts():
             tasks = {pool.submit(compute, work): work for work in works}
         try:
             for task in as_completed(tasks):
@@ -161,7 +161,7 @@ def _begin_work() -> None:
 
 
 @contextmanager
-def without_interrupts() -> Iterator[None]:
+def block_interrupts() -> Iterator[None]:
     """Ctrl-C inside is heard of afterwards, and not at all by processes that are started inside: it is for this one."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -58,13 +58,13 @@ def command() -> str:
     """The command line as another person would type it: of paths that begin at the root, only the last name."""
     program = Path(sys.argv[0])
     name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
-    return f"{name} {shlex.join(shortened(word) for word in sys.argv[1:])}".rstrip()
+    return f"{name} {shlex.join(strip_absolute_path(word) for word in sys.argv[1:])}".rstrip()
 
 
-def shortened(word: str) -> str:
+def strip_absolute_path(word: str) -> str:
     """A word of a command without the places of this machine.
 
-    >>> [shortened(word) for word in ("/home/me/data/NCI1.zip", "--out=/home/me/run", "runs/mine")]
+    >>> [strip_absolute_path(word) for word in ("/home/me/data/NCI1.zip", "--out=/home/me/run", "runs/mine")]
     ['NCI1.zip', '--out=run', 'runs/mine']
     """
     key, equals, value = word.rpartition("=")

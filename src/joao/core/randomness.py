@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 
-def derived_seed(seed: int, purpose: str) -> int:
+def derive_seed(seed: int, purpose: str) -> int:
     """A seed of its own for each purpose, so that adding one purpose changes no other.
 
-    >>> derived_seed(0, "views") == derived_seed(0, "views") != derived_seed(0, "batches")
+    >>> derive_seed(0, "views") == derive_seed(0, "views") != derive_seed(0, "batches")
     True
     """
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
@@ -23,12 +23,12 @@ def derived_seed(seed: int, purpose: str) -> int:
 
 def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
     """A torch generator for one purpose ("weights", "batches", "views", "policy")."""
-    return torch.Generator(device).manual_seed(derived_seed(seed, purpose))
+    return torch.Generator(device).manual_seed(derive_seed(seed, purpose))
 
 
 def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
     """A numpy generator for one purpose ("labels")."""
-    return np.random.default_rng(derived_seed(seed, purpose))
+    return np.random.default_rng(derive_seed(seed, purpose))
 
 
 def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch.Generator) -> Tensor:
@@ -92,28 +92,28 @@ def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
 
 
 @contextmanager
-def seeded(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
+def temporary_seed(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
     """Lets code that draws from torch's global generators, such as ``nn.Linear`` or dropout, draw from a named one.
 
     The global generators, of the CPU and of ``device``, are as before afterwards.
     """
     gpus = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(derived_seed(seed, purpose))  # torch.manual_seed seeds all GPUs
+        torch.default_generator.manual_seed(derive_seed(seed, purpose))  # torch.manual_seed seeds all GPUs
         for gpu in gpus:
             with torch.cuda.device(gpu):
-                torch.cuda.manual_seed(derived_seed(seed, purpose))
+                torch.cuda.manual_seed(derive_seed(seed, purpose))
         yield
 
 
-def global_state(device: torch.device | str) -> list[Tensor]:
+def global_rng_state(device: torch.device | str) -> list[Tensor]:
     """The states of torch's global generators: of the CPU and, if it is a GPU, of ``device``."""
     states = [torch.get_rng_state()]
     return [*states, torch.cuda.get_rng_state(device)] if torch.device(device).type == "cuda" else states
 
 
-def set_global_state(states: Sequence[Tensor], device: torch.device | str) -> None:
-    """Puts torch's global generators, inside :func:`seeded`, into the states of :func:`global_state`."""
+def set_global_rng_state(states: Sequence[Tensor], device: torch.device | str) -> None:
+    """Puts torch's global generators, inside :func:`temporary_seed`, into the states of :func:`global_rng_state`."""
     torch.set_rng_state(states[0])
     if torch.device(device).type == "cuda":
         torch.cuda.set_rng_state(states[1], device)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 
 
 def snake_case(name: str) -> str:
@@ -41,7 +41,7 @@ def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[A
 _GIVEN = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
 
 
-def checked_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
+def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
     """The complete options of a class: those given, checked, and the defaults of the others."""
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: must be a table, got {given!r}.")
@@ -50,15 +50,15 @@ def checked_options(member: Callable[..., Any], given: Any, place: str) -> dict[
     }
     for key in given:
         if key not in parameters:
-            raise UserError(f"{place}: unknown key '{key}'. {nearest(key, parameters) if parameters else ''}".rstrip())
+            raise UserError(f"{place}: unknown key '{key}'. {suggest(key, parameters) if parameters else ''}".rstrip())
     hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
     return {
-        name: checked(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
+        name: check_value(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
         for name, parameter in parameters.items()
     }
 
 
-def checked(value: Any, hint: Any, place: str) -> Any:
+def check_value(value: Any, hint: Any, place: str) -> Any:
     """``value`` as the type that ``hint`` wants, or a complaint."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
@@ -78,6 +78,6 @@ def checked(value: Any, hint: Any, place: str) -> Any:
         return value
     if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
         inside = typing.get_args(hint)[0]
-        return [checked(each, inside, place) for each in value]
+        return [check_value(each, inside, place) for each in value]
     wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, "a list")
     raise UserError(f"{place} must be {wanted}, got {value!r}.")

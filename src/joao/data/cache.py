@@ -35,7 +35,7 @@ import numpy as np
 
 from joao.core import codes
 from joao.core.errors import UserError
-from joao.core.files import attempt, make_folder, write_file
+from joao.core.files import make_folder, user_error_on_os_error, write_file
 from joao.data.dataset import Dataset
 from joao.data.formats.packed import pieces_of, read_if
 from joao.data.molecules.featurise import featuriser
@@ -122,7 +122,7 @@ def sizes() -> dict[Path, int]:
 def clear() -> None:
     """Removes all packed data."""
     for file in sizes():
-        with attempt(file, "cannot be removed"):
+        with user_error_on_os_error(file, "cannot be removed"):
             file.unlink(missing_ok=True)
 
 

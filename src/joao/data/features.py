@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.data.dataset import Dataset
 from joao.data.shards.index import attribute_facts, label_values
@@ -65,7 +65,7 @@ class Features:
     def fixed_on(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
         """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what is known of all their graphs."""
         if rule not in RULES:
-            raise UserError(f"features: unknown rule '{rule}'. {nearest(rule, RULES)}")
+            raise UserError(f"features: unknown rule '{rule}'. {suggest(rule, RULES)}")
         if not 1 <= max_degree <= MOST_DEGREES:
             raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
         if rule in CODES and dataset.kind != CODES[rule]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.errors import JoaoNotice, UserError, shown
+from joao.core.errors import JoaoNotice, UserError, short_repr
 from joao.data import listing, read, read_whole
 from joao.data.dataset import Dataset, offsets_of
 from joao.data.features import Features
@@ -39,12 +39,14 @@ def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
         return X if isinstance(X, Dataset) else _NO_GRAPHS
     dataset = read_whole(X)
-    first = "; ".join(f"row {each.row} (from 0), {shown(each.text)}: {each.reason}" for each in dataset.failures[:1])
+    first = "; ".join(
+        f"row {each.row} (from 0), {short_repr(each.text)}: {each.reason}" for each in dataset.failures[:1]
+    )
     if not len(dataset) and not first:
         raise UserError(f"{dataset.name}: no graphs in it.")
     if not len(dataset) and not may_be_empty:
-        cure = "Give SMILES, or a name or path by itself, not in a list."
-        raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {cure}")
+        fix = "Give SMILES, or a name or path by itself, not in a list."
+        raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {fix}")
     for notice in dataset.notices:
         tell(notice)
     if first and X is not dataset:
@@ -84,4 +86,6 @@ def _refuse_tables_and_single_smiles(X: Any) -> None:
     if not isinstance(X, str) or X in WELL_KNOWN or os.path.exists(os.path.expanduser(X)) or X in listing():
         return
     if featuriser() is not None and not featurise([X]).failures:
-        raise UserError(f"{shown(X)} is a molecule, and no data set or file has this name. Give a list: [{shown(X)}].")
+        raise UserError(
+            f"{short_repr(X)} is a molecule, and no data set or file has this name. Give a list: [{short_repr(X)}]."
+        )

@@ -11,8 +11,16 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from joao.core.codes import ATOMS, BOND_TYPES, BONDS, CHIRALITIES, DIRECTIONS, ELEMENTS, SYNTAX_COLUMNS
-from joao.core.errors import UserError, shown
+from joao.core.codes import (
+    NUM_BOND_DIRECTIONS,
+    NUM_BOND_TYPES,
+    NUM_CHIRALITIES,
+    NUM_ELEMENTS,
+    OGB_ATOM_SIZES,
+    OGB_BOND_SIZES,
+    OGB_TREE_COLUMNS,
+)
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import GRAPHS_AT_ONCE, Array, Dataset, offsets_of
 
 MOST_NODES = (1 << 31) - 1
@@ -203,7 +211,7 @@ def _classes(
     plain = [plain_label(labels[graph]) for graph in labelled]
     if None in plain:
         graph = labelled[plain.index(None)]
-        raise UserError(f"{name}: graph {graph}: label {shown(labels[graph])} is neither a whole number nor text.")
+        raise UserError(f"{name}: graph {graph}: label {short_repr(labels[graph])} is neither a whole number nor text.")
     is_text = any(isinstance(label, str) for label in plain)
     names = np.array([str(label) for label in plain] if is_text else plain)
     values, numbers = np.unique(names, return_inverse=True)
@@ -215,7 +223,7 @@ def _classes(
 
 
 # Columns of nodes and edges; encoders take any numbers in them.
-_OF_OGB = {"ogb_molecules": (len(ATOMS), len(BONDS)), "syntax_trees": (SYNTAX_COLUMNS, 1)}
+_OF_OGB = {"ogb_molecules": (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)), "syntax_trees": (OGB_TREE_COLUMNS, 1)}
 KINDS = ("graphs", "molecules", *_OF_OGB)
 # A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
 _FORMS = {
@@ -284,7 +292,10 @@ def _check_edges(dataset: Dataset) -> None:
 
 def check_molecules(dataset: Dataset) -> None:
     """Raises ValueError where atoms or bonds are not the numbers that they should be."""
-    bounds = (dataset.node_labels, (ELEMENTS, CHIRALITIES)), (dataset.edge_attr, (BOND_TYPES, DIRECTIONS))
+    bounds = (
+        (dataset.node_labels, (NUM_ELEMENTS, NUM_CHIRALITIES)),
+        (dataset.edge_attr, (NUM_BOND_TYPES, NUM_BOND_DIRECTIONS)),
+    )
     for codes, most in bounds:
         if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
             raise ValueError("its atoms or bonds are not there")

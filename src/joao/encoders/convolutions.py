@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from joao.core.errors import UserError, nearest, shortly
+from joao.core.errors import UserError, one_line, suggest
 from joao.core.graphs import GraphBatch
 from joao.encoders.base import Encoder, NodeEncoder, check_layers, sum_nodes
 
@@ -132,7 +132,7 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
 
     known = [each for each in dir(conv) if each.endswith("Conv")]
     if name not in known:
-        raise UserError(f"Convolutions: torch-geometric has no convolution '{name}'. {nearest(name, known)}")
+        raise UserError(f"Convolutions: torch-geometric has no convolution '{name}'. {suggest(name, known)}")
     kind: Any = getattr(conv, name)
     parameters = inspect.signature(kind.__init__).parameters
     options = {"edge_dim": num_edge_features} if "edge_dim" in parameters and num_edge_features else {}
@@ -143,7 +143,7 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
             found = _try_out(module, before, num_edge_features)
         except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
             raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({shortly(error)}). {BY_HAND}"
+                f"Convolutions: {name} needs more than numbers of columns ({one_line(error)}). {BY_HAND}"
             ) from error
         if found != (2, after):
             raise UserError(f"Convolutions: {name} returned {found} for {(2, after)} nodes and columns. {BY_HAND}")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.core.codes import BOND_TYPES, CHIRALITIES, DIRECTIONS, ELEMENTS
+from joao.core.codes import NUM_BOND_DIRECTIONS, NUM_BOND_TYPES, NUM_CHIRALITIES, NUM_ELEMENTS
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
@@ -64,8 +64,8 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
                 "columns. Give molecules, or use encoder gin."
             )
         self.dropout = dropout
-        self.atoms = _table(ELEMENTS + 1 + CHIRALITIES + 1, width)  # with the mask token's rows
-        self.bonds = nn.ParameterList(_table(BOND_TYPES + 1 + DIRECTIONS, width) for _ in range(layers))
+        self.atoms = _table(NUM_ELEMENTS + 1 + NUM_CHIRALITIES + 1, width)  # with the mask token's rows
+        self.bonds = nn.ParameterList(_table(NUM_BOND_TYPES + 1 + NUM_BOND_DIRECTIONS, width) for _ in range(layers))
         self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
         # Normalisation would take a bias out again.
         self.outer = nn.ModuleList(nn.Linear(2 * width, width, bias=False) for _ in range(layers))
@@ -117,9 +117,9 @@ def _table(num_rows: int, width: int) -> nn.Parameter:
 def _rows_of_atoms(x: Tensor) -> Tensor:
     """``(..., 2)`` elements and chiralities to their rows in the table of atoms."""
     element, chirality = x.long().unbind(-1)
-    element = torch.where(element < 0, ELEMENTS, element)
-    chirality = torch.where(chirality < 0, CHIRALITIES, chirality)
-    return torch.stack([element, chirality + ELEMENTS + 1], dim=-1)
+    element = torch.where(element < 0, NUM_ELEMENTS, element)
+    chirality = torch.where(chirality < 0, NUM_CHIRALITIES, chirality)
+    return torch.stack([element, chirality + NUM_ELEMENTS + 1], dim=-1)
 
 
 def _bond_counts(target: Tensor, attr: Tensor, weight: Tensor, num_nodes: int) -> Tensor:
@@ -131,9 +131,9 @@ def _bond_counts(target: Tensor, attr: Tensor, weight: Tensor, num_nodes: int) -
         weight: ``(E,)`` 1, or 0 for what is no bond.
         num_nodes: N.
     """
-    width = BOND_TYPES + 1 + DIRECTIONS
+    width = NUM_BOND_TYPES + 1 + NUM_BOND_DIRECTIONS
     counts = weight.new_zeros(num_nodes, width)
-    counts[:, BOND_TYPES : BOND_TYPES + 2] = 1  # the loop, without direction
+    counts[:, NUM_BOND_TYPES : NUM_BOND_TYPES + 2] = 1  # the loop, without direction
     kind, direction = attr.long().unbind(1)
-    places = torch.stack([target * width + kind, target * width + BOND_TYPES + 1 + direction])
+    places = torch.stack([target * width + kind, target * width + NUM_BOND_TYPES + 1 + direction])
     return counts.flatten().index_add(0, places.flatten(), weight.repeat(2)).view(num_nodes, width)

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.core.codes import ATOMS, ATTRIBUTES, BONDS, MOST_DEPTH, SYNTAX_COLUMNS, TYPES
+from joao.core.codes import (
+    OGB_ATOM_SIZES,
+    OGB_BOND_SIZES,
+    OGB_MAX_DEPTH,
+    OGB_NODE_ATTRIBUTES,
+    OGB_NODE_TYPES,
+    OGB_TREE_COLUMNS,
+)
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.encoders.base import MeanEncoder, check_layers
@@ -137,20 +144,20 @@ class OgbMoleculeGin(MeanEncoder):
 
     def __init__(
         self,
-        num_features: int = len(ATOMS),
-        num_edge_features: int = len(BONDS),
+        num_features: int = len(OGB_ATOM_SIZES),
+        num_edge_features: int = len(OGB_BOND_SIZES),
         width: int = 300,
         layers: int = 5,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.layers = OgbLayers("OgbMoleculeGin", sum(BONDS), width, layers, dropout)
-        if (num_features, num_edge_features) != (len(ATOMS), len(BONDS)):
+        self.layers = OgbLayers("OgbMoleculeGin", sum(OGB_BOND_SIZES), width, layers, dropout)
+        if (num_features, num_edge_features) != (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)):
             raise UserError(
-                f"OgbMoleculeGin: wants atoms of {len(ATOMS)} numbers and bonds of {len(BONDS)}, got {num_features} "
-                f"and {num_edge_features} columns. Give molecules of OGB, or use encoder molecule_gin."
+                f"OgbMoleculeGin: wants atoms of {len(OGB_ATOM_SIZES)} numbers and bonds of {len(OGB_BOND_SIZES)}, "
+                f"got {num_features} and {num_edge_features} columns. Give molecules of OGB, or use encoder molecule_gin."
             )
-        self.atoms = CodeTable(ATOMS, width)
+        self.atoms = CodeTable(OGB_ATOM_SIZES, width)
         for table in (self.atoms, *self.layers.edges):
             nn.init.xavier_uniform_(cast(nn.Linear, table).weight)
         self.num_dimensions = self.num_node_dimensions = width
@@ -164,10 +171,10 @@ class OgbMoleculeGin(MeanEncoder):
 
 def _bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
     """``(E, 3)`` numbers to ``(E, 13)`` zeros and ones."""
-    last = torch.tensor(BONDS, device=bonds.device) - 1
-    first = torch.tensor(BONDS, device=bonds.device).cumsum(0) - last - 1
+    last = torch.tensor(OGB_BOND_SIZES, device=bonds.device) - 1
+    first = torch.tensor(OGB_BOND_SIZES, device=bonds.device).cumsum(0) - last - 1
     rows = torch.minimum(bonds.long(), last) + first
-    return torch.zeros(len(bonds), sum(BONDS), dtype=dtype, device=bonds.device).scatter_(1, rows, 1)
+    return torch.zeros(len(bonds), sum(OGB_BOND_SIZES), dtype=dtype, device=bonds.device).scatter_(1, rows, 1)
 
 
 @final
@@ -191,20 +198,20 @@ class SyntaxGin(MeanEncoder):
 
     def __init__(
         self,
-        num_features: int = SYNTAX_COLUMNS,
+        num_features: int = OGB_TREE_COLUMNS,
         num_edge_features: int = 1,
         width: int = 300,
         layers: int = 5,
         dropout: float = 0.0,
-        types: int = TYPES,
-        attributes: int = ATTRIBUTES,
-        most_depth: int = MOST_DEPTH,
+        types: int = OGB_NODE_TYPES,
+        attributes: int = OGB_NODE_ATTRIBUTES,
+        most_depth: int = OGB_MAX_DEPTH,
     ) -> None:
         super().__init__()
         self.layers = OgbLayers("SyntaxGin", 3, width, layers, dropout)
-        if (num_features, num_edge_features) != (SYNTAX_COLUMNS, 1):
+        if (num_features, num_edge_features) != (OGB_TREE_COLUMNS, 1):
             raise UserError(
-                f"SyntaxGin: wants nodes of {SYNTAX_COLUMNS} numbers and edges of one, got {num_features} and "
+                f"SyntaxGin: wants nodes of {OGB_TREE_COLUMNS} numbers and edges of one, got {num_features} and "
                 f"{num_edge_features} columns. Give syntax trees of OGB, or use encoder gin."
             )
         if min(types, attributes) < 1 or most_depth < 0:

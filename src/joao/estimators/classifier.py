@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from torch import nn
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.validation import plain_label
 from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_gap, with_tasks
@@ -186,7 +186,7 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     for number, value in known.items():
         label = plain_label(value)
         if label is None:
-            raise UserError(f"{place}: y[{number}] is {shown(value)}, neither a whole number nor text.")
+            raise UserError(f"{place}: y[{number}] is {short_repr(value)}, neither a whole number nor text.")
         types.add(type(label))
     if len(types) > 1:
         raise UserError(f"{place}: y has numbers and text. Make all labels the one or the other.")

@@ -21,9 +21,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.core.files import check_new, write_file
+from joao.core.files import check_new_file, write_file
 from joao.core.graphs import GraphStore
-from joao.core.provenance import shortened
+from joao.core.provenance import strip_absolute_path
 from joao.core.randomness import numpy_generator
 from joao.data.features import CODES, Features, make_store
 from joao.data.formats.packed import header_of
@@ -73,7 +73,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors.")
     for path in (out, out.with_suffix(".md")):
-        check_new(path)
+        check_new_file(path)
     opened = Run.open(run)
     finetuned = load_finetuned(run, device="cpu") if opened.info.finetuned_on else None
     trained = load_run(run, device="cpu") if finetuned is None else finetuned.trained
@@ -86,7 +86,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
     texts = {
         FILE_FORMAT_KEY: str(FILE_FORMAT),
         CHECKSUM_KEY: checksum(weights),
-        "recipe.toml": replace(opened.recipe, data=shortened(opened.recipe.data)).toml(),
+        "recipe.toml": replace(opened.recipe, data=strip_absolute_path(opened.recipe.data)).toml(),
         CARD: card,
         **({} if change is None else {HALF_CHANGE: repr(change)}),
         **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},

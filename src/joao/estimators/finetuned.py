@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.errors import UserError, shown
-from joao.core.registry import checked, checked_options
+from joao.core.errors import UserError, short_repr
+from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
 from joao.data.user_input import graphs_of, tell, warn_of_unknown_labels
 from joao.estimators.joao import JOAO, GraphEstimator, fast_of
@@ -85,7 +85,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             y = y if X is dataset else of_graphs(dataset, y)
             dataset = self._labelled(dataset, y)
         drawn = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        seed = checked(drawn, int, f"{name}: random_state")
+        seed = check_value(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
             tell(f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch.")
@@ -96,7 +96,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
             split="random",
             seed=seed,
-            validation_share=checked(self.validation_share, float, f"{name}: validation_share"),
+            validation_share=check_value(self.validation_share, float, f"{name}: validation_share"),
             device=self.device,
             precision=self.precision,
             fast=self.fast,
@@ -212,7 +212,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         if self.learning_rate is None:
             given["learning_rate"] = usual_learning_rate(self.frozen)
         given |= {"balanced": self._is_balanced(), "standardise": True}
-        return Finetune(**checked_options(Finetune, given, type(self).__name__))
+        return Finetune(**check_options(Finetune, given, type(self).__name__))
 
     def _start(self, dataset: Dataset, seed: int) -> Trained:
         name = type(self).__name__
@@ -227,7 +227,8 @@ class FinetunedEstimator(GraphEstimator, ABC):
             return load_run(model_path(self.pretrained), device=self.device)
         if not isinstance(self.pretrained, JOAO):
             raise UserError(
-                f"{name}: pretrained must be a fitted JOAO, the folder of a run or None, got {shown(self.pretrained)}."
+                f"{name}: pretrained must be a fitted JOAO, the folder of a run or None, "
+                f"got {short_repr(self.pretrained)}."
             )
         if not hasattr(self.pretrained, "trained_"):
             raise UserError(f"{name}: pretrained is not fitted. Fit it, or save it and give its folder.")

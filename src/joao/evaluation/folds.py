@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from joao.core.errors import UserError
-from joao.core.randomness import derived_seed, numpy_generator
+from joao.core.randomness import derive_seed, numpy_generator
 
 Indices = NDArray[np.int64]
 Fold = tuple[Indices, Indices]
@@ -59,7 +59,7 @@ def folds(
         # The splitter's own shuffling mixes groups up in scikit-learn 1.6.
         order = numpy_generator(partition, "folds").permutation(len(classes))
         return grouped_folds(classes, order[np.unique(groups, return_inverse=True)[1]], num_folds)
-    splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derived_seed(partition, "folds") % 2**32)
+    splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(partition, "folds") % 2**32)
     return [
         (train.astype(np.int64), test.astype(np.int64))
         for train, test in splitter.split(np.zeros(len(classes)), classes)

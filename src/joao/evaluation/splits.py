@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, nearest
-from joao.core.processes import in_chunks
+from joao.core.errors import UserError, suggest
+from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.molecules.featurise import require_rdkit
@@ -129,7 +129,7 @@ def scaffolds(
         on_chunk: told how many further molecules are done, for a progress bar.
     """
     require_rdkit()
-    found = [each for chunk in in_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
+    found = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
     if None in found:
         row = found.index(None)
         raise UserError(f"scaffolds: molecule {row}, '{smiles[row][:60]}', cannot be read by RDKit. Leave it out.")
@@ -215,7 +215,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
         seed: of the random split.
     """
     if kind not in SHARES:
-        raise UserError(f"split: unknown kind '{kind}'. {nearest(kind, list(SHARES))}")
+        raise UserError(f"split: unknown kind '{kind}'. {suggest(kind, list(SHARES))}")
     if len(dataset) < 3:
         raise UserError(f"{dataset.name}: {len(dataset)} labelled {dataset.kind} are too few. Label more.")
     if not 0 < validation_share < 1:
@@ -228,10 +228,10 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
     parts = (_by_scaffold if kind == "scaffold" else _at_random)(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
-        cure = "Label more, or split at random." if kind == "scaffold" else "Label more."
+        fix = "Label more, or split at random." if kind == "scaffold" else "Label more."
         raise UserError(
             f"{dataset.name}: {len(dataset)} labelled {dataset.kind} in a {kind} split are {sizes[0]} to learn from, "
-            f"{sizes[1]} to choose the epoch with and {sizes[2]} to test on: too few. {cure}"
+            f"{sizes[1]} to choose the epoch with and {sizes[2]} to test on: too few. {fix}"
         )
     return parts
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, nearest, shown
+from joao.core.errors import UserError, short_repr, suggest
 from joao.data.dataset import Dataset
 from joao.evaluation.targets import roc_auc
 
@@ -23,7 +23,9 @@ def with_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
         raise UserError(f"{dataset.name}: has no tasks, that is, no columns of labels that are numbers.")
     unknown = [name for name in tasks if name not in dataset.target_names]
     if unknown:
-        raise UserError(f"{dataset.name}: no task {shown(unknown[0])}. {nearest(unknown[0], dataset.target_names)}")
+        raise UserError(
+            f"{dataset.name}: no task {short_repr(unknown[0])}. {suggest(unknown[0], dataset.target_names)}"
+        )
     names = tuple(dict.fromkeys(tasks)) or dataset.target_names
     targets = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
     labelled = np.flatnonzero(~np.isnan(targets).all(axis=1))
@@ -74,8 +76,8 @@ def notice_of_numbers(dataset: Dataset) -> str | None:
     name, values = few[0]
     *others, last = [f"{value:g}" for value in values]
     more = f" ({len(few) - 1} more tasks are like it)" if len(few) > 1 else ""
-    cure = "write 0 and 1 for yes and no" if len(values) == 2 else "for classes, write a column of 0 and 1 for each"
-    return f"{dataset.name}: {name} holds only {', '.join(others)} and {last}{more}: learned as numbers; {cure}."
+    fix = "write 0 and 1 for yes and no" if len(values) == 2 else "for classes, write a column of 0 and 1 for each"
+    return f"{dataset.name}: {name} holds only {', '.join(others)} and {last}{more}: learned as numbers; {fix}."
 
 
 def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> None:

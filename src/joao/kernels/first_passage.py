@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from joao.core.graphs import rows
+from joao.core.graphs import take_rows
 from joao.core.padded import PaddedBatch
 
 
@@ -25,10 +25,10 @@ def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:
 def swept(source: Tensor, target: Tensor, start: Tensor, waiting: Tensor, sweeps_per_check: int = 8) -> Tensor:
     """The same by sweeps over all edges until nothing changes."""
     time = start.clone()
-    arrival_waiting = rows(waiting, target)
+    arrival_waiting = take_rows(waiting, target)
     while True:
         before = time.clone()
         for _ in range(sweeps_per_check):
-            time.scatter_reduce_(0, target, rows(time, source) + arrival_waiting, "amin")
+            time.scatter_reduce_(0, target, take_rows(time, source) + arrival_waiting, "amin")
         if torch.equal(before, time):
             return time

@@ -5,7 +5,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from joao.core.graphs import rows
+from joao.core.graphs import take_rows
 from joao.core.padded import PaddedBatch
 
 
@@ -39,7 +39,7 @@ def lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: P
         plain_lay_out(store, graphs, first_edge_of_graph, batch)
     if batch.edge_attr is not None and store.edge_attr is not None:
         edge, _ = _places(store.first_edge, graphs, first_edge_of_graph, batch.num_edges)
-        batch.edge_attr.copy_(rows(store.edge_attr, edge))
+        batch.edge_attr.copy_(take_rows(store.edge_attr, edge))
 
 
 def plain_lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, batch: PaddedBatch) -> None:
@@ -48,15 +48,15 @@ def plain_lay_out(store: Packed, graphs: Tensor, first_edge_of_graph: Tensor, ba
     edge, graph_of_edge = _places(store.first_edge, graphs, first_edge_of_graph, batch.num_edges)
     is_node = torch.arange(batch.num_nodes, device=batch.device) < batch.first_node[-1]
     is_edge = torch.arange(batch.num_edges, device=batch.device) < first_edge_of_graph[-1]
-    shift = rows(batch.first_node, graph_of_edge)
+    shift = take_rows(batch.first_node, graph_of_edge)
     nowhere = batch.num_nodes - 1
-    begin = rows(first_edge_of_graph, graph_of_node) + rows(store.edge_of_node, node)
-    batch.x.copy_(rows(store.x, node) * is_node[:, None])
-    batch.source.copy_(torch.where(is_edge, rows(store.source, edge) + shift, nowhere))
-    batch.target.copy_(torch.where(is_edge, rows(store.target, edge) + shift, nowhere))
+    begin = take_rows(first_edge_of_graph, graph_of_node) + take_rows(store.edge_of_node, node)
+    batch.x.copy_(take_rows(store.x, node) * is_node[:, None])
+    batch.source.copy_(torch.where(is_edge, take_rows(store.source, edge) + shift, nowhere))
+    batch.target.copy_(torch.where(is_edge, take_rows(store.target, edge) + shift, nowhere))
     batch.first_edge[:-1] = torch.where(is_node, begin, first_edge_of_graph[-1])
     batch.first_edge[-1] = first_edge_of_graph[-1]
-    reverse = rows(first_edge_of_graph, graph_of_edge) + rows(store.reverse_edge, edge)
+    reverse = take_rows(first_edge_of_graph, graph_of_edge) + take_rows(store.reverse_edge, edge)
     batch.reverse_edge.copy_(torch.where(is_edge, reverse, batch.num_edges - 1))
     batch.keep.copy_(is_node)
     batch.graph_of_node.copy_(graph_of_node)
@@ -66,5 +66,5 @@ def _places(first: Tensor, graphs: Tensor, new_first: Tensor, room: int) -> tupl
     """Where the items of ``graphs`` are that go to each place, and their graph; for room left over, anything."""
     place = torch.arange(room, device=graphs.device)
     graph = torch.searchsorted(new_first[1:], place, right=True).clamp(max=graphs.numel() - 1)
-    item = place + rows(rows(first, graphs) - new_first[:-1], graph)
+    item = place + take_rows(take_rows(first, graphs) - new_first[:-1], graph)
     return torch.where(place < new_first[-1], item, 0), graph

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from joao.core.graphs import rows
+from joao.core.graphs import take_rows
 
 # Up to this many items a group's ranks are counted by comparing all pairs, which takes less time than sorting.
 MOST_COMPARED = 2048
@@ -30,5 +30,5 @@ def sorted_ranks(values: Tensor, group_of_item: Tensor, first: Tensor) -> Tensor
     place = torch.arange(values.numel(), device=values.device)
     is_over = place >= first[-1]
     order = torch.argsort(values, stable=True)
-    order = rows(order, torch.argsort(rows(group_of_item + is_over, order), stable=True))
-    return torch.empty_like(place).index_copy_(0, order, place - rows(first, group_of_item))
+    order = take_rows(order, torch.argsort(take_rows(group_of_item + is_over, order), stable=True))
+    return torch.empty_like(place).index_copy_(0, order, place - take_rows(first, group_of_item))

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from joao.core.codes import ELEMENTS
+from joao.core.codes import NUM_ELEMENTS
 from joao.core.errors import UserError
-from joao.core.graphs import GraphBatch, places, rows
+from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.randomness import random_choice
 from joao.objectives.base import EncodeNodes, NodeObjective, full_precision
 
@@ -47,16 +47,16 @@ class AttributeMasking(NodeObjective):
             raise UserError(f"AttributeMasking: share must be in [0, 1), got {self.share}.")
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
-        return nn.Linear(num_node_dimensions, ELEMENTS)
+        return nn.Linear(num_node_dimensions, NUM_ELEMENTS)
 
     def __call__(
         self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
     ) -> Tensor:
         sizes = batch.nodes_per_graph
         count = torch.minimum((self.share * sizes.double() + 1e-9).long() + 1, sizes)
-        masked = places(random_choice(batch.graph_of_node, sizes, count, generator))
+        masked = nonzero_indices(random_choice(batch.graph_of_node, sizes, count, generator))
         shown = replace(batch, x=batch.x.index_fill(0, masked, -1))
-        vectors = rows(full_precision(encode_nodes(shown)), masked)
+        vectors = take_rows(full_precision(encode_nodes(shown)), masked)
         with torch.autocast(vectors.device.type, enabled=False):
             scores = parts(vectors)
-        return cross_entropy(scores, rows(batch.x, masked)[:, 0].long())
+        return cross_entropy(scores, take_rows(batch.x, masked)[:, 0].long())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.core.errors import UserError
-from joao.core.graphs import GraphBatch, places, rows
+from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.objectives.base import (
     EncodeNodes,
     NodeObjective,
@@ -73,17 +73,17 @@ class ContextPrediction(NodeObjective):
         distance = _distances(batch, centre, max(self.hops, self.outer))
         is_near, is_context = distance <= self.hops, (distance >= self.inner) & (distance <= self.outer)
         neighbourhoods = _vectors(encode_nodes, batch, is_near, centre)
-        anchors = places(is_near & is_context)
-        graph_of_anchor = rows(batch.graph_of_node, anchors)
+        anchors = nonzero_indices(is_near & is_context)
+        graph_of_anchor = take_rows(batch.graph_of_node, anchors)
         has_context = torch.bincount(graph_of_anchor, minlength=batch.num_graphs) > 0  # what has one has an anchor
         # No graph may become empty: where there is no context, the centre stands in for it.
-        kept = is_context.index_fill(0, rows(centre, places(~has_context)), True)
+        kept = is_context.index_fill(0, take_rows(centre, nonzero_indices(~has_context)), True)
         vectors = _vectors(cast(Any, parts).encode_nodes, batch, kept, anchors)
         contexts = means(vectors, graph_of_anchor, batch.num_graphs)
-        graphs = places(has_context)
+        graphs = nonzero_indices(has_context)
         if graphs.numel() < 2:
             graphs = graphs[:0]
-        neighbourhoods, contexts = rows(neighbourhoods, graphs), rows(contexts, graphs)
+        neighbourhoods, contexts = take_rows(neighbourhoods, graphs), take_rows(contexts, graphs)
         return binary_loss(
             inner_products(neighbourhoods, contexts), inner_products(neighbourhoods, contexts.roll(-1, dims=0))
         )
@@ -93,11 +93,11 @@ def _distances(batch: GraphBatch, centre: Tensor, most: int) -> Tensor:
     """``(N,)`` steps from the graph's centre; ``most + 1`` for all that is farther away."""
     distance = torch.full_like(batch.graph_of_node, most + 1).index_fill_(0, centre, 0)
     for _ in range(min(most, batch.num_nodes)):  # no way has more steps
-        distance = distance.scatter_reduce(0, batch.target, rows(distance, batch.source) + 1, "amin")
+        distance = distance.scatter_reduce(0, batch.target, take_rows(distance, batch.source) + 1, "amin")
     return distance
 
 
 def _vectors(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
     """``(n, d)`` vectors of ``nodes`` ``(n,)`` in the subgraphs of the nodes where ``keep`` ``(N,)`` is true."""
     new_number = torch.cumsum(keep, 0) - 1
-    return rows(full_precision(encode_nodes(batch.keep_nodes(keep))), rows(new_number, nodes))
+    return take_rows(full_precision(encode_nodes(batch.keep_nodes(keep))), take_rows(new_number, nodes))

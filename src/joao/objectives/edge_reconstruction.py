@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from joao.core.graphs import GraphBatch, places, rows
+from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, random_numbers
 
 
@@ -41,25 +41,25 @@ class EdgeReconstruction(NodeObjective):
         self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
     ) -> Tensor:
         nodes = full_precision(encode_nodes(batch))
-        one_way = places(batch.source < batch.target)
-        source, target = rows(batch.source, one_way), rows(batch.target, one_way)
-        first, second = _made_up_edges(batch, rows(batch.graph_of_node, target), generator)
+        one_way = nonzero_indices(batch.source < batch.target)
+        source, target = take_rows(batch.source, one_way), take_rows(batch.target, one_way)
+        first, second = _made_up_edges(batch, take_rows(batch.graph_of_node, target), generator)
         return binary_loss(
-            inner_products(rows(nodes, source), rows(nodes, target)),
-            inner_products(rows(nodes, first), rows(nodes, second)),
+            inner_products(take_rows(nodes, source), take_rows(nodes, target)),
+            inner_products(take_rows(nodes, first), take_rows(nodes, second)),
         )
 
 
 def _made_up_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A uniform pair of different nodes for each entry of ``graphs``, which have edges, less the pairs that are one."""
-    size = rows(batch.nodes_per_graph, graphs)
+    size = take_rows(batch.nodes_per_graph, graphs)
     first = random_numbers(size, generator)
     second = random_numbers(size - 1, generator)
     second += second >= first
-    offset = rows(batch.first_node, graphs)
+    offset = take_rows(batch.first_node, graphs)
     first, second = offset + first, offset + second
     edges = batch.target * batch.num_nodes + batch.source  # ascending
     pairs = first * batch.num_nodes + second
     place = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)
-    made_up = places(rows(edges, place) != pairs)
-    return rows(first, made_up), rows(second, made_up)
+    made_up = nonzero_indices(take_rows(edges, place) != pairs)
+    return take_rows(first, made_up), take_rows(second, made_up)

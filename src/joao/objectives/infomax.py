@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from joao.core.graphs import GraphBatch, rows
+from joao.core.graphs import GraphBatch, take_rows
 from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, means
 
 
@@ -52,6 +52,6 @@ class Infomax(NodeObjective):
         with torch.autocast(nodes.device.type, enabled=False):  # under mixed precision scores are in float32, too
             directions = linear(summaries, parts.weight.to(nodes.dtype))
         return binary_loss(
-            inner_products(nodes, rows(directions, batch.graph_of_node)),
-            inner_products(nodes, rows(directions.roll(-1, dims=0), batch.graph_of_node)),
+            inner_products(nodes, take_rows(directions, batch.graph_of_node)),
+            inner_products(nodes, take_rows(directions.roll(-1, dims=0), batch.graph_of_node)),
         )

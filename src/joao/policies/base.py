@@ -9,7 +9,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 
 
 class Policy(ABC):
@@ -77,7 +77,7 @@ class Policy(ABC):
         """The places of ``names`` in the pool."""
         for name in names:
             if name not in self.augmentations:
-                raise UserError(f"policy: '{name}' is not in the pool. {nearest(name, self.augmentations)}")
+                raise UserError(f"policy: '{name}' is not in the pool. {suggest(name, self.augmentations)}")
         return [self.augmentations.index(name) for name in names]
 
 

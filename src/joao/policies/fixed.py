@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.policies.base import Policy, uniform_table
 
 
@@ -102,7 +102,7 @@ class RulePool(Policy):
     def __init__(self, augmentations: Collection[str], pool: str = "dense") -> None:
         super().__init__(augmentations)
         if pool not in POOLS:
-            raise UserError(f"policy: unknown pool '{pool}'. {nearest(pool, POOLS)}")
+            raise UserError(f"policy: unknown pool '{pool}'. {suggest(pool, POOLS)}")
         members = self.numbers(POOLS[pool])
         chosen = torch.zeros(len(self.augmentations), dtype=torch.float64)
         chosen[members] = 1 / len(members)

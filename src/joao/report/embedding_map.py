@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, nearest
-from joao.core.randomness import derived_seed
+from joao.core.errors import UserError, suggest
+from joao.core.randomness import derive_seed
 
 KINDS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 SIZE = 1000
@@ -20,7 +20,7 @@ ENOUGH_FOR_OUTLIERS = 200
 def check_kind(kind: str) -> None:
     """Refuses a kind of map that is not known, or whose package is not there."""
     if kind not in KINDS:
-        raise UserError(f"--map {kind}: unknown kind of map. {nearest(kind, KINDS)}")
+        raise UserError(f"--map {kind}: unknown kind of map. {suggest(kind, KINDS)}")
     if kind == "umap" and importlib.util.find_spec("umap") is None:
         raise UserError("--map umap: needs the package umap-learn. Install it (pip install umap-learn) or use tsne.")
 
@@ -64,7 +64,7 @@ def _whole_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
     if kind == "pca" or len(embeddings) < 5:
         return EmbeddingMap(*principal_components(centred))
-    seed = derived_seed(0, "map") % 2**32
+    seed = derive_seed(0, "map") % 2**32
     start = principal_components(centred, 50)[0]
     if kind == "tsne":
         from sklearn.manifold import TSNE

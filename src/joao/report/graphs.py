@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from joao.augmentations import Augmentation
 from joao.config.builder import build_pool
-from joao.core.codes import SYMBOLS
+from joao.core.codes import ELEMENT_SYMBOLS
 from joao.core.graphs import GraphBatch
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.dataset import Dataset
@@ -155,7 +155,7 @@ def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
         return None
     first = dataset.node_labels[:, 0]
     if dataset.kind == "molecules":
-        return np.array(SYMBOLS)[first.astype(np.int64)]
+        return np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)]
     return first.astype(np.str_)
 
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from joao.core.errors import UserError
-from joao.core.files import check_folder
+from joao.core.files import check_writable
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
 from joao.evaluation.statistics import Gain
@@ -64,7 +64,7 @@ def render(subjects: Sequence[Subject]) -> str:
 
 def check_replaceable(path: Path) -> None:
     """Refuses a file that is there and not such a page: a page can be made again, and nothing else is replaced."""
-    check_folder(path)
+    check_writable(path)
     if path.exists() and _MARK not in _beginning(path):
         raise UserError(
             f"{path}: exists already and is no page of 'joao report'. Choose another name or remove it first."
@@ -178,8 +178,8 @@ def _hint(subject: Subject) -> str:
     if not subject.run.info.finished:
         return "No score yet: the run is not finished."
     if subject.dataset is not None and subject.dataset.classes is None:
-        cure = "'joao finetune' scores tasks." if subject.dataset.targets is not None else "Look at the map instead."
-        return f"No score: the graphs have no classes. {cure}"
+        fix = "'joao finetune' scores tasks." if subject.dataset.targets is not None else "Look at the map instead."
+        return f"No score: the graphs have no classes. {fix}"
     return f"No score yet. Get it with: joao evaluate {name}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from joao.core.errors import UserError
-from joao.core.pair_table import augmentation_of
+from joao.core.pair_table import augmentation_name
 from joao.evaluation.statistics import Gain, paired_gain
 from joao.evaluation.tables import NAMES
 from joao.report import paper
@@ -150,11 +150,11 @@ def history(metrics: Sequence[EpochMetrics], pool: Sequence[str], most_numbers: 
     learns = bool(metrics) and all(each.pair_losses is not None for each in metrics)
     total = np.cumsum([np.ravel(each.drawn) for each in metrics], axis=0) if metrics else np.zeros((0, members))
     counts = np.diff(total[shown], axis=0, prepend=np.zeros((1, members))) if len(shown) else total
-    groups = list(dict.fromkeys(map(augmentation_of, pool)))
+    groups = list(dict.fromkeys(map(augmentation_name, pool)))
     return {
         "pool": list(pool),
         "groups": groups,
-        "group": [groups.index(augmentation_of(name)) for name in pool],
+        "group": [groups.index(augmentation_name(name)) for name in pool],
         "epochs": [metrics[i].epoch for i in curve],
         "loss": [float(f"{metrics[i].loss:.5g}") for i in curve],
         "pairs": [round(effective_pairs(metrics[i].probabilities), 2) for i in curve],

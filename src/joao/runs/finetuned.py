@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from joao.core.errors import UserError, believed
-from joao.core.randomness import seeded
-from joao.core.registry import checked_options
+from joao.core.errors import UserError, user_error_on_failure
+from joao.core.randomness import temporary_seed
+from joao.core.registry import check_options
 from joao.data.dataset import Dataset
 from joao.evaluation.targets import KINDS
 from joao.evaluation.tasks import task_figures
@@ -193,17 +193,17 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     """A fine-tuned run, from its folder or the file it was exported to, ready to predict."""
     trained = load_run(folder, device=device, encoder=encoder)
     path, (kind, fields) = folder / FILE, _kind_and_fields(folder)
-    with believed(_NOT_ONE.format(path)):
+    with user_error_on_failure(_NOT_ONE.format(path)):
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
         tasks = tuple(str(each) for each in fields.get("tasks", ()))
-        how = Finetune(**checked_options(Finetune, fields["settings"], f"{path}: settings"))
+        how = Finetune(**check_options(Finetune, fields["settings"], f"{path}: settings"))
         fit = Fit(tuple(_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
         if not 1 <= fit.chosen <= len(fit.epochs):
             raise ValueError(f"epoch {fit.chosen} of {len(fit.epochs)} was chosen")
         known = {each.name for each in dataclasses.fields(FinetuneInfo)}
         info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
         scores = dict(fields.get("scores", {}))
-    with seeded(0, "classifier"):
+    with temporary_seed(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
     weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
     set_weights(classifier, weights, folder)
@@ -221,7 +221,7 @@ def _kind_and_fields(folder: Path) -> tuple[str, dict[str, Any]]:
     path, text = folder / FILE, read_text(folder, FILE)
     if text is None:
         raise UserError(f"{folder}: has no classifier; make one with 'joao finetune {folder} DATA --out FOLDER'.")
-    with believed(_NOT_ONE.format(path)):
+    with user_error_on_failure(_NOT_ONE.format(path)):
         fields = json.loads(text)
         version, kind = fields["format"], str(fields.get("kind", "classes"))
         if version > FORMAT:

@@ -37,7 +37,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parsed_table
-from joao.core.errors import JoaoNotice, NotWritten, UserError, believed
+from joao.core.errors import JoaoNotice, UserError, WriteError, user_error_on_failure
 from joao.core.files import make_folder, write_file, write_json
 from joao.data.features import Features
 from joao.data.molecules.featurise import FEATURISER
@@ -163,7 +163,7 @@ class Run:
         text = read_text(folder, path.name)
         if text is None:
             raise UserError(f"{folder}: is not a run: it has no run.json. Make one with 'joao pretrain'.")
-        with believed(f"{path}: is damaged or not of a run"):
+        with user_error_on_failure(f"{path}: is damaged or not of a run"):
             fields = json.loads(text)
             if fields["format"] > FORMAT:
                 raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
@@ -189,7 +189,7 @@ class Run:
         path = self.folder / "metrics.jsonl"
         trained = self.recipe.training.epochs if self.info.pretrained else 0
         wanted = trained if num_epochs is None else num_epochs
-        with believed(f"{path}: cannot be read"):
+        with user_error_on_failure(f"{path}: cannot be read"):
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
             metrics = [epoch_of(line, len(self.info.pool)) for line in lines]
         if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
@@ -205,7 +205,7 @@ class Run:
                 file.flush()
                 os.fsync(file.fileno())  # a checkpoint must not be on the disk before the epochs it counts
         except OSError as error:
-            raise NotWritten(f"{path}: cannot be written ({error.strerror}).") from error
+            raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
 
     def check_unfinished(self) -> None:
         """Refuses to go on with what is complete."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from joao.core.errors import UserError, nearest
+from joao.core.errors import UserError, suggest
 from joao.runs.folder import LOG_FOLDERS, Run
 from joao.training.pretrain import EpochMetrics
 
@@ -32,7 +32,7 @@ def check_loggers(loggers: Sequence[Any], folder: Path | None) -> None:
             if not isinstance(each, Logger):
                 raise UserError(f"log: {each!r} is no logger: it must have log_metrics and finalize, as Fabric's have.")
         elif each not in LOG_FOLDERS:
-            raise UserError(f"log: unknown log '{each}'. {nearest(each, LOG_FOLDERS)}")
+            raise UserError(f"log: unknown log '{each}'. {suggest(each, LOG_FOLDERS)}")
         elif folder is None:
             raise UserError(f"log: '{each}' is written into the folder of a run. Without one, give a logger as object.")
         elif each == "tensorboard" and importlib.util.find_spec("tensorboard") is None:

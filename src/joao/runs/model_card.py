@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joao.config.recipe import Part, toml_value
-from joao.core.errors import plain
+from joao.core.errors import escape_control
 from joao.evaluation.tables import markdown
 from joao.runs.finetuned import Finetuned
 from joao.runs.trained import Trained
@@ -35,7 +35,7 @@ def model_card(
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
     text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
     # Names come from elsewhere: Markdown takes HTML, and a terminal what controls it.
-    return plain(text).replace("<", "&lt;")
+    return escape_control(text).replace("<", "&lt;")
 
 
 def _what(trained: Trained, finetuned: Finetuned | None) -> str:

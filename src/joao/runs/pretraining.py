@@ -16,8 +16,8 @@ from torch import Tensor
 
 from joao.config.builder import OwnParts, build_method, build_objective, build_pool, check_input
 from joao.config.recipe import Recipe
-from joao.core.errors import Interrupted, NotWritten, ProcessLost, UserError, is_out_of_memory
-from joao.core.files import held, make_folder
+from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory
+from joao.core.files import lock_folder, make_folder
 from joao.data.dataset import Dataset
 from joao.data.features import Features
 from joao.data.shards.shards import Shards
@@ -123,7 +123,7 @@ class Keeper:
                 f"ones (--set training.batch_size={max(2, size // 2)}) or a narrower encoder (--set encoder.width=...)."
             )
         if self.run is not None and not isinstance(error, Interrupted | ProcessLost):
-            if self.kept_step == 0 and not isinstance(error, NotWritten):
+            if self.kept_step == 0 and not isinstance(error, WriteError):
                 self.run.discard()
             elif isinstance(told, UserError):
                 told = type(told)(f"{told} The state after step {self.kept_step} is kept.{self._how_to_go_on()}")
@@ -262,7 +262,7 @@ def _written(folder: Path, resume: bool) -> Iterator[None]:
     if not resume:
         check_new_folder(folder)
         make_folder(folder)
-    with held(folder):
+    with lock_folder(folder):
         try:
             yield
         except BaseException:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from joao.core.errors import UserError, shortly
+from joao.core.errors import UserError, one_line
 from joao.core.files import write_file
 from joao.data.dataset import as_bytes
 
@@ -43,7 +43,7 @@ def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:  # also of types without a name
-        raise UserError(f"{path}: is damaged ({shortly(error)}).") from error
+        raise UserError(f"{path}: is damaged ({one_line(error)}).") from error
     if not is_whole:
         raise UserError(f"{path}: is damaged: its weights are not those that were written. Bring back a copy.")
     return tensors

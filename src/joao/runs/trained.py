@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from joao.config.builder import build_encoder, check_input
 from joao.config.recipe import Recipe
-from joao.core.errors import UserError, nearest, shortly
+from joao.core.errors import UserError, one_line, suggest
 from joao.core.files import write_json
 from joao.core.graphs import GraphStore, Store
 from joao.core.pair_table import PairTable
@@ -41,8 +41,8 @@ def shipped(name: str) -> Path:
     """The file of the one called ``name``."""
     known = shipped_names()
     if name not in known:
-        cure = nearest(name, known) if known else "None comes with this version; make one with 'joao export'."
-        raise UserError(f"unknown pre-trained model '{name}'. {cure}")
+        fix = suggest(name, known) if known else "None comes with this version; make one with 'joao export'."
+        raise UserError(f"unknown pre-trained model '{name}'. {fix}")
     return PRETRAINED / f"{name}.safetensors"
 
 
@@ -210,7 +210,7 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"{folder}: its weights do not fit its recipe ({shortly(error)}).") from error
+        raise UserError(f"{folder}: its weights do not fit its recipe ({one_line(error)}).") from error
 
 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
@@ -221,7 +221,7 @@ def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
     except UserError:
         return  # some convolutions cannot be tried out without numbers; other reasons come up again
     except (RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({shortly(error)}).") from error
+        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({one_line(error)}).") from error
     wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
     if wanted > found:
         raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.core.randomness import global_state
+from joao.core.randomness import global_rng_state
 from joao.training.pretrain import Pretraining, UnderWay
 
 # What Adam keeps of a parameter, and a tensor of the same form.
@@ -52,7 +52,7 @@ def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
         "epoch/seconds": torch.tensor(time.perf_counter() - so_far.started, dtype=torch.float64),
         "epoch/finite_steps": training.steps.finite_steps,
     }
-    own = training.steps.loss_sum.cpu(), global_state(training.fabric.device)
+    own = training.steps.loss_sum.cpu(), global_rng_state(training.fabric.device)
     for rank, (loss_sum, states) in enumerate(training.ranks.everybody(own)):
         tensors[f"process/{rank}/loss_sum"] = loss_sum
         tensors |= {f"process/{rank}/global/{number}": state for number, state in enumerate(states)}
@@ -109,7 +109,7 @@ def _forms(training: Pretraining) -> dict[str, Tensor]:
     for place, parameter in enumerate(_parameters(training)):
         forms |= {f"optimiser/{place}/{name}": like(parameter) for name, like in OPTIMISER.items()}
     own = f"process/{training.ranks.rank}/"
-    forms |= {f"{own}global/{place}": state for place, state in enumerate(global_state(training.fabric.device))}
+    forms |= {f"{own}global/{place}": state for place, state in enumerate(global_rng_state(training.fabric.device))}
     return forms | {f"{own}loss_sum": training.steps.loss_sum}
 
 
@@ -129,7 +129,7 @@ def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> UnderWa
     own, device = f"process/{training.ranks.rank}/", training.fabric.device
     training.steps.loss_sum.copy_(tensors[f"{own}loss_sum"])
     training.steps.finite_steps.copy_(tensors["epoch/finite_steps"])
-    states = [tensors[f"{own}global/{place}"] for place in range(len(global_state(device)))]
+    states = [tensors[f"{own}global/{place}"] for place in range(len(global_rng_state(device)))]
     for state, kind in zip(states, ("cpu", str(device)), strict=False):
         torch.Generator(kind).set_state(state)  # which looks whether it is one
     return UnderWay(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from joao.core.errors import ProcessLost, UserError, shortly
+from joao.core.errors import ProcessLost, UserError, one_line
 from joao.training.distributed.place import Place
 
 try:
@@ -105,7 +105,7 @@ def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabr
     try:
         fabric.launch()
     except RuntimeError as error:
-        raise ProcessLost(f"the processes did not find each other ({shortly(error)}).") from error
+        raise ProcessLost(f"the processes did not find each other ({one_line(error)}).") from error
     finally:
         lightning.setLevel(level)
     return fabric

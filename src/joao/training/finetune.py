@@ -17,7 +17,7 @@ from joao.augmentations import Augmentation, Identity
 from joao.augmentations.base import PaddedAugmentation
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.core.randomness import seeded, torch_generator
+from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders import Encoder
 from joao.encoders.base import PaddedEncoder
 from joao.evaluation.targets import ClassTargets, Targets
@@ -173,7 +173,7 @@ class Finetuning:
         on_gpu = self.device.type == "cuda"
         reason = "a frozen encoder needs none" if how.frozen else why_not_padded(encoder, self.pool, self.fabric)
         self.is_fast = takes_fast_path("fine-tuning", fast, reason, on_gpu)
-        with seeded(seed, "classifier"):
+        with temporary_seed(seed, "classifier"):
             self.classifier = Classifier(encoder, targets.num_outputs).to(self.device)
         learning = self.classifier.linear if how.frozen else self.classifier
         self.optimiser = torch.optim.Adam(
@@ -217,7 +217,7 @@ class Finetuning:
         kept, chosen, improved, best = self.state(), 0, 0, -math.inf
         epochs: list[FitEpoch] = []
         while len(epochs) < self.how.epochs:
-            with seeded(seed, f"fine-tuning epoch {len(epochs)}", self.device), matrix_products(self.fabric):
+            with temporary_seed(seed, f"fine-tuning epoch {len(epochs)}", self.device), matrix_products(self.fabric):
                 loss = self._train_epoch(train, frozen, *generators)
                 epochs.append(self._look(loss, looked_at, validation))
             on_epoch(epochs[-1])
@@ -250,7 +250,7 @@ class Finetuning:
 
     def start_of(self, seed: int, encoder: Encoder | None = None) -> list[Tensor]:
         """Other weights to start with: a linear layer's, drawn by ``seed``, and an encoder's, by default its own."""
-        with seeded(seed, "classifier"):
+        with temporary_seed(seed, "classifier"):
             made = Classifier(encoder or self.classifier.encoder, self.targets.num_outputs).to(self.device)
         return [
             (first if encoder is None and name.startswith("encoder.") else drawn).clone()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from joao.augmentations import Augmentation
 from joao.config.recipe import Recipe
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.core.graphs import GraphBatch, Store, concatenate
 from joao.core.randomness import torch_generator
 from joao.encoders import Encoder, NodeEncoder
@@ -61,7 +61,7 @@ def _augmented(batch: GraphBatch, augmentation: Augmentation, generator: torch.G
     name = type(augmentation).__name__
     if not isinstance(made, GraphBatch):
         raise UserError(
-            f"augmentation {name}: returned {shown(made)}. Return a batch: dataclasses.replace(batch, ...)."
+            f"augmentation {name}: returned {short_repr(made)}. Return a batch: dataclasses.replace(batch, ...)."
         )
     before, after = ((each.num_graphs, each.x.shape[1]) for each in (batch, made))
     if before != after:

@@ -16,7 +16,7 @@ from joao.config.builder import Method
 from joao.config.schedule import Schedule
 from joao.core.errors import UserError
 from joao.core.graphs import GraphStore, Store
-from joao.core.randomness import seeded, set_global_state, torch_generator
+from joao.core.randomness import set_global_rng_state, temporary_seed, torch_generator
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
@@ -148,7 +148,7 @@ class Pretraining:
     def _make_model(self) -> nn.Module:
         encoder, objective, policy = self.method.encoder, self.method.objective, self.method.policy
         if isinstance(objective, MomentumObjective):
-            with seeded(self.schedule.seed, "parts"):
+            with temporary_seed(self.schedule.seed, "parts"):
                 return MomentumModel(encoder, self.method.heads, objective.predictor(encoder.num_dimensions))
         if isinstance(objective, PairObjective):
             return ContrastiveModel(encoder, self.method.heads)
@@ -172,7 +172,7 @@ class Pretraining:
             raise UserError(
                 f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
             )
-        with seeded(self.schedule.seed, "parts"):
+        with temporary_seed(self.schedule.seed, "parts"):
             return NodeModel(encoder, objective)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
@@ -197,7 +197,7 @@ class Pretraining:
             # that drop the same places of their parts would drop too much alike.
             purpose = f"epoch {self.epoch}" + (f", process {self.ranks.rank}" if self.ranks.rank else "")
             norms = shared_norms(self.model) if self.ranks.size > 1 else nullcontext()
-            with seeded(self.schedule.seed, purpose, self.fabric.device), matrix_products(self.fabric), norms:
+            with temporary_seed(self.schedule.seed, purpose, self.fabric.device), matrix_products(self.fabric), norms:
                 metrics = self._train_epoch(after_step)
             yield metrics
 
@@ -210,7 +210,7 @@ class Pretraining:
             self.steps.loss_sum.zero_()
             self.steps.finite_steps.zero_()
         else:
-            set_global_state(self.under_way.global_state, self.fabric.device)
+            set_global_rng_state(self.under_way.global_state, self.fabric.device)
         so_far = self.under_way
         for batch in islice(self._batches("batches"), so_far.steps, None):
             num_graphs = batch.graphs.numel()

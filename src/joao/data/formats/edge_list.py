@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.formats.text import base_name, table_rows
 from joao.data.validation import make_dataset, numbered_through
@@ -93,7 +93,8 @@ def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place
     label = row.get("label", "")
     if label and graph.label not in (None, label):
         raise UserError(
-            f"{place}: graph {shown(row['graph'])} has label {shown(label)} here and {shown(graph.label)} above."
+            f"{place}: graph {short_repr(row['graph'])} has label {short_repr(label)} here "
+            f"and {short_repr(graph.label)} above."
         )
     graph.label = label or graph.label
 
@@ -104,7 +105,9 @@ def _number(cell: str, column: str, place: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{place}: column '{column}': {shown(cell)} is not a number, as an edge attribute must be.")
+        raise UserError(
+            f"{place}: column '{column}': {short_repr(cell)} is not a number, as an edge attribute must be."
+        )
     return number
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.joining import joined
 from joao.data.molecules.sets import Work, make_molecules
@@ -98,5 +98,5 @@ def _refusal(place: str, kind: str | None, value: object = None) -> str:
     if kind == "Batch":
         return f"{place} is a Batch, several graphs in one. Write batch.to_data_list()."
     if isinstance(value, str):
-        return f"{place} is text ({shown(value)}), among other things. Give SMILES alone, or a name or path by itself."
+        return f"{place} is text ({short_repr(value)}). Do not mix SMILES with other graphs in one list."
     return f"{place} is a {type(value).__name__}, not a graph. Give {_EXPECTED}."

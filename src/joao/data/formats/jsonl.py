@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.errors import UserError, nearest, shown
+from joao.core.errors import UserError, short_repr, suggest
 from joao.data.dataset import Array, Dataset
 from joao.data.formats.text import base_name, text_lines
 from joao.data.validation import check_bare_nodes, make_dataset, numbered_through, plain_label
@@ -88,7 +88,7 @@ def _checked(graph: dict[str, Any], place: str) -> dict[str, Any]:
     """The graph with ``num_nodes`` filled in and everything but the cells of its rows checked."""
     for key in graph:
         if key not in _KEYS:
-            raise UserError(f"{place}: unknown key {shown(key)}. {nearest(key, _KEYS)}")
+            raise UserError(f"{place}: unknown key {short_repr(key)}. {suggest(key, _KEYS)}")
     if "edges" not in graph:
         raise UserError(f"{place}: no 'edges'. Write [] for a graph without any.")
     for key in ("edges", *_NODE_ROWS, "edge_attributes"):

@@ -31,7 +31,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Array, Dataset
 from joao.data.validation import make_dataset, plain_label
 
@@ -131,7 +131,7 @@ def _node_labels(nodes: list[_Row]) -> Array | None:
             raise UserError(f"{place} has no 'label', but other nodes do. Label all nodes or none.")
         label = plain_label(data["label"])
         if label is None:
-            raise UserError(f"{place}: 'label' must be a whole number or text, got {shown(data['label'])}.")
+            raise UserError(f"{place}: 'label' must be a whole number or text, got {short_repr(data['label'])}.")
         if labels and type(label) is not type(labels[0]):
             raise UserError(f"{place}: label {label!r} is of another type than {labels[0]!r} before it.")
         labels.append(label)
@@ -159,12 +159,14 @@ def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:
     vectors: list[list[float]] = []
     for place, data in rows:
         if key not in data:
-            raise UserError(f"{place} has no {shown(key)}, but other {what}s do. Set it on all {what}s or on none.")
+            raise UserError(
+                f"{place} has no {short_repr(key)}, but other {what}s do. Set it on all {what}s or on none."
+            )
         vector = _vector(data[key], key)
         if not vector:
-            raise UserError(f"{place}: {shown(key)} must be a number, got {shown(data[key])}.")
+            raise UserError(f"{place}: {short_repr(key)} must be a number, got {short_repr(data[key])}.")
         if vectors and len(vector) != len(vectors[0]):
-            raise UserError(f"{place}: {shown(key)} has {len(vector)} numbers, {len(vectors[0])} before it.")
+            raise UserError(f"{place}: {short_repr(key)} has {len(vector)} numbers, {len(vectors[0])} before it.")
         vectors.append(vector)
     return np.array(vectors, dtype=np.float64)
 
@@ -192,5 +194,5 @@ def _class(graph: Any, place: str) -> int | str | None:
         return None
     label = plain_label(value)
     if label is None:
-        raise UserError(f"{place}: the graph's label must be a whole number or text, got {shown(value)}.")
+        raise UserError(f"{place}: the graph's label must be a whole number or text, got {short_repr(value)}.")
     return label

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.codes import ATOMS, BONDS, SYNTAX_COLUMNS
-from joao.core.errors import UserError, shown
+from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset, offsets_of
 from joao.data.formats.ogb_files import SIZES, OgbFiles, Rows, ogb_files
 from joao.data.validation import check_bare_nodes, make_dataset
@@ -149,9 +149,9 @@ class _Form:
 
 def _form(files: OgbFiles) -> _Form:
     if any(file in files for file in _SYNTAX):
-        return _Form("syntax_trees", SYNTAX_COLUMNS, np.int32, 1, np.uint8)
+        return _Form("syntax_trees", OGB_TREE_COLUMNS, np.int32, 1, np.uint8)
     if "raw/node-feat" in files:
-        return _Form("ogb_molecules", len(ATOMS), np.uint8, len(BONDS), np.uint8)
+        return _Form("ogb_molecules", len(OGB_ATOM_SIZES), np.uint8, len(OGB_BOND_SIZES), np.uint8)
     if "raw/edge-feat" not in files:
         return _Form("graphs", 0, np.uint8, 0, np.float32)
     with files.rows("raw/edge-feat", np.float64, None) as rows:
@@ -289,7 +289,7 @@ def _label(cell: str, place: str, line: int) -> float:
     try:
         return float(cell) if cell.strip() else np.nan
     except ValueError as error:
-        raise UserError(f"{place} line {line}: {shown(cell)} is not a number.") from error
+        raise UserError(f"{place} line {line}: {short_repr(cell)} is not a number.") from error
 
 
 def _mapping(files: OgbFiles, num_graphs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -34,7 +34,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, shortly
+from joao.core.errors import UserError, one_line
 from joao.core.files import write_file
 from joao.data.dataset import Array, Dataset, Failure, as_bytes, offsets_of
 from joao.data.formats.text import open_file
@@ -132,7 +132,7 @@ def telling(path: Path) -> Iterator[None]:
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path}: is damaged ({shortly(error)}). Copy or pack it again.") from error
+        raise UserError(f"{path}: is damaged ({one_line(error)}). Copy or pack it again.") from error
 
 
 def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
@@ -278,7 +278,7 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
 def type_in_memory(told: str) -> np.dtype[Any]:
     """The type that a file tells for an array: numbers, or text; any other could take any amount of memory."""
     if told not in _CODES and not _TEXT_TYPE.fullmatch(told):
-        raise ValueError(f"{shortly(told)!r} is no type of an array")
+        raise ValueError(f"{one_line(told)!r} is no type of an array")
     return np.dtype(told)
 
 

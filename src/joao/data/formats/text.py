@@ -33,7 +33,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Array
 
 MOST_GROWTH = 100
@@ -135,9 +135,9 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
 def _check_place(path: Path, member: zipfile.ZipInfo) -> None:
     name, place = member.filename, PurePosixPath(member.filename)
     if ".." in place.parts or place.is_absolute() or "\\" in name or ":" in name:
-        raise UserError(f"{path}: holds {shown(name)}, which leaves its folder. Get the archive from its source.")
+        raise UserError(f"{path}: holds {short_repr(name)}, which leaves its folder. Get the archive from its source.")
     if stat.S_ISLNK(member.external_attr >> 16):
-        raise UserError(f"{path}: holds a link, {shown(name)}. Get the archive from its source.")
+        raise UserError(f"{path}: holds a link, {short_repr(name)}. Get the archive from its source.")
 
 
 def _bounded(stream: Any, size: int) -> IO[bytes]:

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.codes import ELEMENTS
+from joao.core.codes import NUM_ELEMENTS
 from joao.core.errors import UserError
-from joao.core.processes import in_chunks
+from joao.core.processes import map_chunks
 from joao.data.dataset import Dataset, Failure, offsets_of
 
 # To be raised when any molecule gets other codes: an encoder understands those that it was trained with.
 FEATURISER = 1
-NO_ELEMENT = ELEMENTS - 1
+NO_ELEMENT = NUM_ELEMENTS - 1
 MOST_ATOMS = 1 << 16
 MOST_LETTERS = 16 * MOST_ATOMS
 _MOST_ATOMS_IN_A_MATRIX = 128
@@ -68,7 +68,7 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         on_chunk: told how many further SMILES are done, for a progress bar.
     """
     require_rdkit()
-    chunks = list(in_chunks(_featurised, smiles, jobs=jobs, on_chunk=on_chunk))
+    chunks = list(map_chunks(_featurised, smiles, jobs=jobs, on_chunk=on_chunk))
     first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
     failures = tuple(
         failure._replace(row=first + failure.row)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from joao.core.errors import UserError, shown
+from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.formats.edge_list import NEEDED
 from joao.data.formats.text import column_names
@@ -42,14 +42,15 @@ def no_molecules(path: Path, dataset: Dataset) -> str:
     """What to say of a table of which no row is a molecule."""
     first = dataset.failures[0]
     return (
-        f"{path}:{first.line}: {shown(first.text)} is no SMILES ({first.reason}), nor is any other of "
+        f"{path}:{first.line}: {short_repr(first.text)} is no SMILES ({first.reason}), nor is any other of "
         f"{len(dataset.failures)} rows. Name the column of SMILES, if it is another."
     )
 
 
 def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
     notices = [
-        f"{table.name}: column {shown(column)} is left out as a task: {why}." for column, why in table.spoiled.items()
+        f"{table.name}: column {short_repr(column)} is left out as a task: {why}."
+        for column, why in table.spoiled.items()
     ]
     without = [column for column in table.ignored if column not in table.spoiled]
     if without and columns.tasks is None:
@@ -95,7 +96,7 @@ def _text_behind(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     named = [text for text, rest in rests if rest and not rest[0].startswith("|")]
     if not named:
         return ()
-    which = f"{len(named)} of {len(smiles)} molecules, the first {shown(named[0])}"
+    which = f"{len(named)} of {len(smiles)} molecules, the first {short_repr(named[0])}"
     return (f"{name}: text behind the SMILES and a blank is left out ({which}).",)
 
 

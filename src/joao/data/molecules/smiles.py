@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, nearest, shown
+from joao.core.errors import UserError, short_repr, suggest
 from joao.data.formats.text import base_name, table_rows, text_lines
 
 # In the order of preference.
@@ -178,7 +178,7 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
     count = Counter(names)  # there may be a million
     repeated = next((name for name in names if name and count[name] > 1), None)
     if repeated is not None:
-        raise UserError(f"{place}: column {shown(repeated)} is there twice.")
+        raise UserError(f"{place}: column {short_repr(repeated)} is there twice.")
     smiles = _called(place, names, columns.smiles, SMILES_NAMES)
     if smiles is None:
         found = ", ".join(names)[:200]
@@ -188,7 +188,7 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         )
     identifiers = _called(place, names, columns.identifiers, IDENTIFIER_NAMES)
     if identifiers == smiles:
-        raise UserError(f"{place}: column {shown(names[smiles])} cannot be both SMILES and identifiers.")
+        raise UserError(f"{place}: column {short_repr(names[smiles])} cannot be both SMILES and identifiers.")
     rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
     if columns.tasks is None:
         taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
@@ -209,7 +209,7 @@ def _called(place: str, names: list[str], given: str | None, known: Sequence[str
 
 def _given(place: str, names: list[str], name: str) -> int:
     if name not in names:
-        raise UserError(f"{place}: no column {shown(name)}. {nearest(name, names)}")
+        raise UserError(f"{place}: no column {short_repr(name)}. {suggest(name, names)}")
     return names.index(name)
 
 
@@ -276,10 +276,10 @@ class _Reader:
             self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
         numbers = _numbers(cells)
         if isinstance(numbers, int):
-            line, column, cell = lines[numbers], self.names[number], shown(cells[numbers])
+            line, column, cell = lines[numbers], self.names[number], short_repr(cells[numbers])
             if self.is_given:
                 raise UserError(
-                    f"{self.path}:{line}: column {shown(column)}: {cell} is not a number that a label can be. "
+                    f"{self.path}:{line}: column {short_repr(column)}: {cell} is not a number that a label can be. "
                     "Mend or empty the cell, or name the tasks without this column."
                 )
             self.spoiled[column] = f"line {line} has {cell}, not a number that a label can be"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, believed
-from joao.core.files import attempt
+from joao.core.errors import UserError, user_error_on_failure
+from joao.core.files import user_error_on_os_error
 from joao.data.dataset import Dataset
 from joao.data.validation import KINDS
 
@@ -224,9 +224,9 @@ class Index:
     @classmethod
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
-        with attempt(path, "cannot be read"):
+        with user_error_on_os_error(path, "cannot be read"):
             content = path.read_bytes()
-        with believed(f"{path}: is damaged", "Pack the graphs again."):
+        with user_error_on_failure(f"{path}: is damaged", "Pack the graphs again."):
             told = json.loads(content)
             if int(told[FORMAT_KEY]) > FORMAT:
                 raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, believed, shortly
+from joao.core.errors import UserError, one_line, user_error_on_failure
 from joao.data.formats.packed import TYPES, from_code_points, read_header, type_in_memory
 from joao.data.shards.index import INDEX, OFFSETS, Index, ShardInfo, damage
 
@@ -112,7 +112,7 @@ class MappedRows:
         try:
             return from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
         except ValueError as error:
-            raise damage(self.folder, f"{name}: {shortly(error)}") from error
+            raise damage(self.folder, f"{name}: {one_line(error)}") from error
 
     def _checked_header(self, told: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
         """The descriptions of a shard's arrays, their types in memory, and where the first of them begins."""
@@ -123,7 +123,7 @@ class MappedRows:
         size = path.stat().st_size
         if size != told.bytes or metadata.get("checksum") != told.checksum:
             raise UserError(f"{path}: is not the shard that {INDEX} tells of. Copy or pack it again.")
-        with believed(f"{path}: is damaged", "Copy or pack it again."):
+        with user_error_on_failure(f"{path}: is damaged", "Copy or pack it again."):
             lengths = {"first_node": told.graphs, "first_edge": told.graphs}
             lengths |= dict.fromkeys(NODE_ROWS, told.nodes) | dict.fromkeys(EDGE_ROWS, told.edges)
             types = json.loads(metadata["about"])["types"]
@@ -168,7 +168,7 @@ class MappedRows:
             dtype = np.dtype(TYPES[entry["dtype"]])
             return _Form(dtype, tuple(entry["shape"][1:]), type_in_memory(types.get(name, dtype.str)))
         except (TypeError, ValueError) as error:
-            raise damage(self.folder, f"{name}: {shortly(error)}") from error
+            raise damage(self.folder, f"{name}: {one_line(error)}") from error
 
     def _forms_of(self, name: str) -> list[_Form]:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
@@ -202,6 +202,6 @@ def _mapping(path: Path, size: int) -> memoryview:
     try:
         storage = torch.UntypedStorage.from_file(str(path), False, size)
     except (RuntimeError, OSError) as error:
-        raise UserError(f"{path}: cannot be mapped ({shortly(error)}).") from error
+        raise UserError(f"{path}: cannot be mapped ({one_line(error)}).") from error
     mapped: NDArray[np.uint8] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()  # type: ignore[arg-type]
     return mapped.data

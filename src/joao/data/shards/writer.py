@@ -21,7 +21,7 @@ from typing import final
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.core.files import attempt, make_folder, write_file, write_json
+from joao.core.files import make_folder, user_error_on_os_error, write_file, write_json
 from joao.data.dataset import Dataset, as_bytes, offsets_of
 from joao.data.formats.jsonl import jsonl_pieces
 from joao.data.formats.packed import (
@@ -64,7 +64,7 @@ class Pieces:
         self.holds_molecules = self.suffix in TABLES and holds_molecules(self.path, columns)
         self.whole: Dataset | Shards | None = None
         if self.holds_molecules or self.suffix in _STREAMED:
-            with attempt(self.path, "cannot be read"), self.path.open("rb") as stream:
+            with user_error_on_os_error(self.path, "cannot be read"), self.path.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
             self.stamp = f"{content} {columns} {featuriser() if self.holds_molecules else ''}"
         else:

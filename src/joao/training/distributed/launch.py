@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from joao.core.errors import ProcessLost, UserError
-from joao.core.processes import end_with_parent
+from joao.core.processes import exit_with_parent
 from joao.training.distributed.place import Place
 
 PATIENCE = 3.0  # seconds in which the process that starts the others must have noticed that one of its own is gone
@@ -97,7 +97,7 @@ def _work(
     function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], parent: Connection
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
-    end_with_parent()
+    exit_with_parent()
     os.environ.update(environment)
     try:
         function(parent.send, *arguments)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from joao.augmentations import Augmentation
 from joao.core.graphs import GraphBatch, Store, concatenate
-from joao.core.randomness import derived_seed
+from joao.core.randomness import derive_seed
 from joao.training.distributed.group import ALONE, Ranks
 from joao.training.model import View, view_by_many, view_by_one
 
@@ -93,6 +93,6 @@ class Share:
             return [generator]
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         return [
-            torch.Generator(generator.device).manual_seed(derived_seed(seed, f"section {first // SECTION}"))
+            torch.Generator(generator.device).manual_seed(derive_seed(seed, f"section {first // SECTION}"))
             for first in self.firsts
         ]

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.core.errors import UserError
-from joao.core.graphs import GraphStore, rows
-from joao.core.padded import PaddedBatch, PaddedViews, stack
+from joao.core.graphs import GraphStore, take_rows
+from joao.core.padded import PaddedBatch, PaddedViews, stack_views
 from joao.encoders.base import Encoder, PaddedEncoder
 from joao.kernels.lay_out import lay_out
 from joao.training.device import Fabric
@@ -100,13 +100,13 @@ class PaddedStore:
         self.most_nodes, self.most_edges = int(self.nodes_of_graph.max()), int(self.edges_of_graph.max())
         graph_of_node = torch.repeat_interleave(self.nodes_of_graph)
         graph_of_edge = torch.repeat_interleave(self.edges_of_graph)
-        shift = rows(store.first_node, graph_of_edge)
+        shift = take_rows(store.first_node, graph_of_edge)
         numbers = torch.arange(len(graph_of_node), device=store.device)
         first = torch.searchsorted(store.target + shift, numbers)
-        self.edge_of_node = first - rows(store.first_edge, graph_of_node)
+        self.edge_of_node = first - take_rows(store.first_edge, graph_of_node)
         # Edges are sorted by (graph, target, source). Sorted by (graph, source, target) instead, the k-th one is the
         # other direction of edge k.
-        reverse = torch.argsort(store.source + shift, stable=True) - rows(store.first_edge, graph_of_edge)
+        reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
     def batch(self, graphs: Tensor, num_nodes: int, num_edges: int) -> PaddedBatch:
@@ -136,8 +136,8 @@ class PaddedStore:
     def fill(self, batch: PaddedBatch, graphs: Tensor) -> None:
         """Puts other graphs, as many as there were, into the tensors of ``batch``."""
         first_edge_of_graph = torch.zeros_like(batch.first_node)
-        torch.cumsum(rows(self.nodes_of_graph, graphs), 0, out=batch.first_node[1:])
-        torch.cumsum(rows(self.edges_of_graph, graphs), 0, out=first_edge_of_graph[1:])
+        torch.cumsum(take_rows(self.nodes_of_graph, graphs), 0, out=batch.first_node[1:])
+        torch.cumsum(take_rows(self.edges_of_graph, graphs), 0, out=first_edge_of_graph[1:])
         lay_out(self, graphs, first_edge_of_graph, batch)
 
 
@@ -194,7 +194,7 @@ class Rooms:
             own = graphs.clone()
             num_nodes, num_edges = self.capacity[size]
             batch = self.store.batch(own, num_nodes + 1, num_edges)
-            self.rooms[size] = Room(own, batch, stack([batch] * self.num_views))
+            self.rooms[size] = Room(own, batch, stack_views([batch] * self.num_views))
         room = self.rooms[size]
         room.graphs.copy_(graphs)
         self.recorder.run(("batch", size), lambda: self.store.fill(room.batch, room.graphs))

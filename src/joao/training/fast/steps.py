@@ -10,7 +10,7 @@ from torch import Tensor
 
 from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.core.graphs import GraphStore
-from joao.core.padded import stack
+from joao.core.padded import stack_views
 from joao.encoders.base import Encoder, PaddedEncoder
 from joao.heads import Heads
 from joao.objectives import MomentumObjective, Objective, PairObjective
@@ -104,7 +104,7 @@ class StaticSteps(Steps):
         repeated = [k for k in numbers if draws[k] is room.batch]
         kept = [k for k in range(len(draws)) if k - len(self.pool) not in repeated]
         with self.precision(), statistics_untouched(self.encoder):
-            embeddings = self.encoder.encode_padded(stack([draws[k] for k in kept]))
+            embeddings = self.encoder.encode_padded(stack_views([draws[k] for k in kept]))
             projected = {k: self.heads(embeddings[n], k % len(self.pool)).float() for n, k in enumerate(kept)}
         second = torch.stack([projected.get(k + len(self.pool), projected[k]) for k in numbers])
         self.pair_losses += torch.stack([self.objective(projected[k], second) for k in numbers])
