@@ -46,7 +46,7 @@ slow: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 docs: .venv/installed
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python docs/build.py site
 	@echo "Built: site/index.html"
 
 kill-test: .venv/installed

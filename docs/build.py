@@ -83,10 +83,13 @@ def build(folder: Path) -> int:
             if address.startswith("results/"):
                 markdown = f"---\nhide: [toc]\n---\n\n{markdown}"  # wide tables
             copy.write_text(markdown, encoding="utf-8")
-        done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=project)
+        command = [sys.executable, "-m", "zensical", "build", "--strict"]
+        done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode == 0:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(project / "site", folder)
+        else:
+            sys.stderr.buffer.write(done.stdout)
     return done.returncode
 
 

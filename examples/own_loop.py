@@ -2,7 +2,7 @@
 
     python examples/own_loop.py
 
-What JOAO adds is marked by (1) to (4); docs/plug-in.md explains it.
+What JOAO adds is marked by (1) to (4); docs/custom-training-loop.md explains it.
 """
 
 import torch

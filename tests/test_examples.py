@@ -51,9 +51,9 @@ def test_the_policy_of_ones_own_loop_goes_where_the_losses_say(own_loop, monkeyp
 
 
 def test_the_lines_of_the_page_run(capsys):
-    page = (EXAMPLE.parent.parent / "docs/plug-in.md").read_text(encoding="utf-8")
+    page = (EXAMPLE.parent.parent / "docs/custom-training-loop.md").read_text(encoding="utf-8")
     names = {}
-    exec(compile(re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1), "plug-in.md", "exec"), names)
+    exec(compile(re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1), "custom-training-loop.md", "exec"), names)
     learned = names["policy"].probabilities
     assert learned.shape == (3, 3)
     assert learned.sum().item() == pytest.approx(1)
@@ -62,6 +62,6 @@ def test_the_lines_of_the_page_run(capsys):
 
 
 def test_the_page_names_every_policy():
-    page = (EXAMPLE.parent.parent / "docs/plug-in.md").read_text(encoding="utf-8")
+    page = (EXAMPLE.parent.parent / "docs/custom-training-loop.md").read_text(encoding="utf-8")
     for policy in POLICIES.values():
         assert f"`{policy.__name__}(" in page

@@ -11,15 +11,13 @@ import joao
 
 API = (Path(__file__).parent.parent / "docs/api.md").read_text(encoding="utf-8")
 LISTED = re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE)
-PUBLIC = {
-    f"{public.__module__}.{public.__qualname__}": public
-    for public in (getattr(joao, name) for name in joao.__all__ if name != "__version__")
-}
+PUBLIC = {f"joao.{name}": getattr(joao, name) for name in joao.__all__ if name != "__version__"}
 PUBLIC |= {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in LISTED}
 
 
-def examples(name, public):
-    """Those that a doctest of its module runs."""
+def examples(public):
+    """The examples in the docstring, which the doctests of its module run."""
+    name = f"{public.__module__}.{public.__qualname__}"
     found = doctest.DocTestFinder().find(inspect.getmodule(public))
     return [example for each in found if each.name == name for example in each.examples]
 
@@ -44,7 +42,7 @@ def test_the_reference_lists_every_public_name():
 
 
 def test_it_says_what_it_is_and_shows_it():
-    shown = {name: examples(name, public) for name, public in PUBLIC.items()}
+    shown = {name: examples(public) for name, public in PUBLIC.items()}
     assert [name for name, found in shown.items() if not any(each.want or each.exc_msg for each in found)] == []
     may_differ = [name for name, found in shown.items() if any("doctest:" in each.source for each in found)]
     assert may_differ == []
@@ -62,5 +60,5 @@ def test_what_is_missing_is_seen():
 
     Bare.__module__ = "joao.core.errors"
     assert undocumented(Bare) == ["method"]
-    assert examples("joao.core.errors.Bare", Bare) == []
-    assert len(examples("joao.core.errors.UserError", joao.UserError)) == 2
+    assert examples(Bare) == []
+    assert len(examples(joao.UserError)) == 2

@@ -1,4 +1,4 @@
-// Browsers start no workers from the file system, and the search runs in one: there, a hidden frame takes its place.
+// The search runs in a worker, but browsers do not start workers from file:// pages. There, a hidden frame replaces the worker.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(address) {

@@ -7,7 +7,7 @@ from typing import Any
 import typer.main
 
 INTRODUCTION = (
-    "Exit codes: 0 for success, 2 for wrong input, 130 after Ctrl-C, 143 after SIGTERM and 1 if one of several processes "
+    "Exit codes: 0 for success, 2 for wrong input, 130 after Ctrl-C, 143 after SIGTERM, 1 if one of several processes "
     "died. `joao --version` shows the version. `joao COMMAND --help` shows the text of this page in the terminal."
 )
 

@@ -94,7 +94,7 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
         if not is_out_of_memory(error):
             raise
         _end(
-            name, "out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scale.md).", 2
+            name, "out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scaling.md).", 2
         )
 
 

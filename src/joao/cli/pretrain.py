@@ -75,7 +75,7 @@ def pretrain(
         int | None,
         typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
     ] = None,
-    num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scale.md.", show_default="1")] = None,
+    num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scaling.md.", show_default="1")] = None,
     logs: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,7 +15,7 @@ from joao.core.errors import UserError, suggest
 class Policy(ABC):
     """A law over ordered pairs of augmentations: which pair makes the two views of the next batch.
 
-    It needs nothing else of this package (docs/plug-in.md): draw a pair with :meth:`sample`, and now and then hand the
+    It needs nothing else of this package (docs/custom-training-loop.md): draw a pair with :meth:`sample`, and now and then hand the
     losses of all pairs to :meth:`update`.
 
     Args:

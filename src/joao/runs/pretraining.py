@@ -168,7 +168,7 @@ def pretrain(
         own: objects that replace parts of the recipe.
         devices: processes on each machine, one for each device; None is as torchrun says, or as a resumed run has it,
             or one. Where neither torchrun nor SLURM has started several, they are started here, and a script must
-            guard its own code by ``if __name__ == "__main__"``. See docs/scale.md.
+            guard its own code by ``if __name__ == "__main__"``. See docs/scaling.md.
         num_nodes: machines, likewise.
         on_epoch: told what each epoch showed, in the first process.
         loggers: of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``; told likewise. A resumed

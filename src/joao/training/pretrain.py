@@ -92,7 +92,7 @@ class Pretraining:
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: the device, precision and launch, of Lightning. In several processes each trains on its share of every
-            batch, and all have the same losses, weights and policy (docs/scale.md).
+            batch, and all have the same losses, weights and policy (docs/scaling.md).
         fast: whether to train on padded batches (:mod:`joao.training.fast.steps`); None: on a GPU, where possible.
 
     Attributes:

@@ -57,7 +57,7 @@ def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
 
 
 def graph_batch(batch: Any) -> GraphBatch:
-    """A torch-geometric ``Batch`` as augmentations take it: for a training loop of one's own (docs/plug-in.md).
+    """A torch-geometric ``Batch`` as augmentations take it: for a training loop of one's own (docs/custom-training-loop.md).
 
     A missing direction of an edge is added; loops and repeats are left out. Attributes of what becomes one edge are
     averaged.
