@@ -93,9 +93,8 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        _end(
-            name, "out of memory. Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scaling.md).", 2
-        )
+        fix = "Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scaling.md)."
+        _end(name, f"out of memory. {fix}", 2)
 
 
 def _speaks() -> bool:
