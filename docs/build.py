@@ -82,6 +82,8 @@ def build(folder: Path) -> int:
             markdown = adapt_links(path.read_text(encoding="utf-8"), address, files)
             if address.startswith("results/"):
                 markdown = f"---\nhide: [toc]\n---\n\n{markdown}"  # wide tables
+            # The contents of the API page show the whole name, as its headings do.
+            markdown = re.sub(r"^(::: (\S+))$", r"\1\n    options:\n      toc_label: \2\n", markdown, flags=re.M)
             copy.write_text(markdown, encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
         done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

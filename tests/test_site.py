@@ -87,10 +87,13 @@ def test_every_page_is_on_the_site_and_in_the_navigation(site, pages):
 
 def test_every_api_heading_is_the_name_to_import(site):
     names = re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
-    headings = re.findall(r"<h3 id=[^>]*>(.*?)</h3>", (site / "api.html").read_text(encoding="utf-8"), re.DOTALL)
+    page = (site / "api.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<h3 id=[^>]*>(.*?)</h3>", page, re.DOTALL)
     words = [re.sub(r"<[^>]*>", " ", heading).split() for heading in headings]
     assert len(names) > 40
     assert [name for name, found in zip(names, words, strict=True) if name not in found] == []
+    contents = re.findall(r'<a href="#[^"]*" class="md-nav__link">(.*?)</a>', page, re.DOTALL)
+    assert set(names) <= {re.sub(r"<[^>]*>", "", entry).strip() for entry in contents}
 
 
 def test_docstrings_are_converted_to_markdown():
