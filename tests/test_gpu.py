@@ -25,10 +25,14 @@ from joao.encoders import Gin, MoleculeGin, ResGcn
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.heads import HEADS
-from joao.kernels.first_passage import first_passage, swept
-from joao.kernels.gin_layer import GinWeights, gin_layer, plain_gin_layer
-from joao.kernels.lay_out import plain_lay_out
-from joao.kernels.random_ranks import ranks, sorted_ranks
+from joao.kernels.graph_ops import (
+    first_passage,
+    plain_copy_graphs,
+    plain_first_passage,
+    plain_rank_within_groups,
+    rank_within_groups,
+)
+from joao.kernels.layers import GinWeights, gin_layer, plain_gin_layer
 from joao.objectives import InfoGraph, MultiView
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
@@ -224,7 +228,7 @@ def test_the_kernels_do_what_the_plain_forms_do(padded):
     names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
     first = take_rows(batch.first_edge, batch.first_node)
     again = replace(batch, **{name: torch.empty_like(getattr(batch, name)) for name in names})
-    plain_lay_out(store, torch.arange(150, device="cuda"), first, again)
+    plain_copy_graphs(store, torch.arange(150, device="cuda"), first, again)
     for name in names:
         assert torch.equal(getattr(again, name), getattr(batch, name)), name
 
@@ -232,10 +236,14 @@ def test_the_kernels_do_what_the_plain_forms_do(padded):
     values = torch.rand(2900, dtype=torch.float64, device="cuda", generator=draw)
     for each in (values, (9 * values).long()):
         arguments = each, batch.graph_of_node, batch.first_node
-        assert torch.equal(ranks(*arguments, batch.most_nodes)[batch.keep], sorted_ranks(*arguments)[batch.keep])
+        assert torch.equal(
+            rank_within_groups(*arguments, batch.most_nodes)[batch.keep],
+            plain_rank_within_groups(*arguments)[batch.keep],
+        )
     waiting = torch.rand(2900, dtype=torch.float64, device="cuda", generator=draw)
     assert torch.equal(
-        first_passage(batch, 50 * values, waiting), swept(batch.source, batch.target, 50 * values, waiting)
+        first_passage(batch, 50 * values, waiting),
+        plain_first_passage(batch.source, batch.target, 50 * values, waiting),
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from joao.augmentations import Subgraph
 from joao.augmentations.subgraph import growth_time, shortest_times
 from joao.core.randomness import order_within_groups, random_rank
-from joao.kernels.first_passage import swept
+from joao.kernels.graph_ops import plain_first_passage
 from tests.messages import refused
 
 LOLLIPOP = (6, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 5)])
@@ -100,7 +100,7 @@ def test_both_algorithms_grow_in_the_same_order(graphs, mutag, generator):
     start, waiting = draws(batch, generator(9))
     by_dijkstra = shortest_times(batch, start, waiting)
     for sweeps_per_check in (1, 8):
-        by_sweeps = swept(batch.source, batch.target, start, waiting, sweeps_per_check)
+        by_sweeps = plain_first_passage(batch.source, batch.target, start, waiting, sweeps_per_check)
         torch.testing.assert_close(by_dijkstra, by_sweeps, rtol=1e-12, atol=1e-9)
         assert torch.equal(*(order_within_groups(times, batch.graph_of_node) for times in (by_dijkstra, by_sweeps)))
 
@@ -109,7 +109,9 @@ def test_both_algorithms_agree_on_made_graphs_and_with_growth_time(make_batch, s
     batch = make_batch([*shapes.values()] * 4)
     start, waiting = draws(batch, generator(10))
     by_dijkstra = shortest_times(batch, start, waiting)
-    torch.testing.assert_close(by_dijkstra, swept(batch.source, batch.target, start, waiting), rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(
+        by_dijkstra, plain_first_passage(batch.source, batch.target, start, waiting), rtol=1e-12, atol=1e-9
+    )
     torch.testing.assert_close(growth_time(batch, generator(10)), by_dijkstra, rtol=1e-12, atol=1e-12)
 
 

@@ -11,17 +11,13 @@ from joao.core.padded import stack_views
 from joao.data import Features, make_store
 from joao.data.sources import BUNDLED, read
 from joao.kernels import _triton
-from joao.kernels.first_passage import swept
-from joao.kernels.gin_layer import GinWeights, _GinLayer, plain_gin_layer
-from joao.kernels.lay_out import plain_lay_out
-from joao.kernels.random_ranks import sorted_ranks
-from joao.kernels.relu_norm import _ReluNorm
-from joao.kernels.relu_norm import norm_alone as plain_norm_alone
-from joao.kernels.relu_norm import relu_norm as plain_relu_norm
-from joao.kernels.sums import _GraphSum, _NeighbourSum
-from joao.kernels.sums import graph_sum as plain_graph_sum
-from joao.kernels.sums import neighbour_sum as plain_neighbour_sum
-from joao.kernels.svm_dual import Problems, stepped_duals
+from joao.kernels.graph_ops import plain_copy_graphs, plain_first_passage, plain_rank_within_groups
+from joao.kernels.layers import GinWeights, _GinLayer, _GraphSum, _NeighbourSum, _ReluNorm, plain_gin_layer
+from joao.kernels.layers import batch_norm as plain_batch_norm_only
+from joao.kernels.layers import graph_sum as plain_graph_sum
+from joao.kernels.layers import neighbour_sum as plain_neighbour_sum
+from joao.kernels.layers import relu_norm as plain_relu_norm
+from joao.kernels.svm_dual import SvmProblems, plain_solve_duals
 from joao.training.fast.batches import PaddedStore
 
 GRAPHS = torch.tensor([3, 5, 17, 100])
@@ -35,24 +31,26 @@ def batch():
     return store, store.batch(GRAPHS, *ROOM)
 
 
-def lay_out():
+def copy_graphs():
     store, plain = batch()
     others = torch.tensor([7, 0, 50, 2])
     first = torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(store.edges_of_graph[others], 0)])
     plain.first_node[1:] = torch.cumsum(store.nodes_of_graph[others], 0)
     names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
     found = dataclasses.replace(plain, **{name: torch.full_like(getattr(plain, name), 77) for name in names})
-    plain_lay_out(store, others, first, plain)
-    _triton.lay_out(store, others, first, found)
+    plain_copy_graphs(store, others, first, plain)
+    _triton.copy_graphs(store, others, first, found)
     for name in names:
         assert torch.equal(getattr(found, name), getattr(plain, name)), name
 
 
-def ranks():
+def rank_within_groups():
     _, given = batch()
     for values in (torch.randint(0, 9, (ROOM[0],), generator=DRAW), torch.rand(ROOM[0], generator=DRAW).double()):
         arguments = values, given.graph_of_node, given.first_node
-        assert torch.equal(_triton.ranks(*arguments)[given.keep], sorted_ranks(*arguments)[given.keep])
+        assert torch.equal(
+            _triton.rank_within_groups(*arguments)[given.keep], plain_rank_within_groups(*arguments)[given.keep]
+        )
 
 
 def first_passage():
@@ -60,7 +58,7 @@ def first_passage():
     start = 50 * torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
     waiting = torch.rand(ROOM[0], dtype=torch.float64, generator=DRAW)
     found = _triton.first_passage(given, start, waiting)
-    assert torch.equal(found, swept(given.source, given.target, start, waiting))
+    assert torch.equal(found, plain_first_passage(given.source, given.target, start, waiting))
 
 
 def gin_layer(dtype=torch.float32, tolerance=1e-5):
@@ -105,7 +103,7 @@ def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):
         if with_relu:
             expected = plain_relu_norm(z, bias, keep, scale, shift, 1e-5)
         else:
-            expected = plain_norm_alone(z + bias.unsqueeze(-2), keep, scale, shift, 1e-5)
+            expected = plain_batch_norm_only(z + bias.unsqueeze(-2), keep, scale, shift, 1e-5)
         found = _ReluNorm.apply(z, bias, keep, scale, shift, 1e-5, 0.0 if with_relu else -math.inf)
         assert [each.requires_grad for each in found] == [True, False, False]
         assert found[0].dtype == dtype
@@ -118,7 +116,7 @@ def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):
         close(one, other, tolerance)
 
 
-def norm_alone():
+def batch_norm():
     relu_norm(with_relu=False)
 
 
@@ -165,8 +163,8 @@ def svm_dual():
     rows = torch.stack([torch.randperm(40, generator=DRAW), torch.arange(40)])
     matrix = torch.tensor([0, 1, 1, 0])
     bound = torch.tensor([0.01, 1.0, 100.0, 10.0], dtype=torch.float64)
-    problems = Problems(kernels, matrix, rows[matrix], sign[matrix], bound)
-    for found, expected in zip(_triton.solve_duals(problems), stepped_duals(problems), strict=True):
+    problems = SvmProblems(kernels, matrix, rows[matrix], sign[matrix], bound)
+    for found, expected in zip(_triton.solve_duals(problems), plain_solve_duals(problems), strict=True):
         assert torch.equal(found, expected)
 
 
@@ -178,7 +176,7 @@ def close(found, expected, tolerance):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    cases = lay_out, ranks, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
-    cases += relu_norm, norm_alone, relu_norm_bf16, svm_dual
+    cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
+    cases += relu_norm, batch_norm, relu_norm_bf16, svm_dual
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

@@ -3,7 +3,7 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
-from joao.kernels.svm_dual import Problems, solve_duals
+from joao.kernels.svm_dual import SvmProblems, solve_duals
 
 C_VALUES = (1e-3, 0.1, 1.0, 10.0, 1000.0)
 
@@ -28,7 +28,7 @@ def problems_of(given, c_values=C_VALUES):
         rows[number, :own] = torch.from_numpy(order)
         sign[number, :own] = torch.from_numpy(np.where(classes[order] == 0, 1.0, -1.0))
     many = len(c_values)
-    return Problems(
+    return SvmProblems(
         kernels,
         torch.arange(len(given)).repeat_interleave(many),
         rows.repeat_interleave(many, dim=0),

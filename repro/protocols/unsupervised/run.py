@@ -23,7 +23,7 @@ from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddi
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
-from joao.kernels.svm_dual import can_be_solved
+from joao.kernels.svm_dual import has_fast_solver
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
 from joao.runs.trained import initial
@@ -228,7 +228,7 @@ def _inductive_scores(
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
     found = PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen))
-    return Scores((found,), side_by_side=can_be_solved(len(classes), where))
+    return Scores((found,), side_by_side=has_fast_solver(len(classes), where))
 
 
 def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:

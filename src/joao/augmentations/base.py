@@ -12,7 +12,7 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, take_rows
 from joao.core.padded import PaddedBatch
 from joao.core.randomness import random_choice
-from joao.kernels.random_ranks import ranks
+from joao.kernels.graph_ops import rank_within_groups
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def choose_padded_nodes(batch: PaddedBatch, share: float, generator: torch.Gener
 
 def first_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
     """Marks the ``count`` ``(G,)`` nodes of each graph that have the smallest ``values`` ``(N,)``."""
-    rank = ranks(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
+    rank = rank_within_groups(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
     return rank < take_rows(count, batch.graph_of_node)
 
 

@@ -11,7 +11,7 @@ from joao.augmentations.base import PaddedAugmentation, share_of
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch
 from joao.core.randomness import random_choice
-from joao.kernels.random_ranks import ranks
+from joao.kernels.graph_ops import rank_within_groups
 
 
 @final
@@ -124,7 +124,7 @@ def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, gener
     uniform = torch.rand(batch.num_edges, dtype=torch.float64, device=batch.device, generator=generator)
     first = take_rows(batch.first_edge, batch.first_node)
     graph = batch.graph_of_edge
-    rank = ranks(torch.where(is_low, uniform, 2.0), graph, first, batch.most_edges)
+    rank = rank_within_groups(torch.where(is_low, uniform, 2.0), graph, first, batch.most_edges)
     return rank < take_rows(share_of(first.diff() // 2, share), graph)
 
 
@@ -137,7 +137,7 @@ def _sorted_again(
     """
     first, graph = take_rows(batch.first_edge, batch.first_node), batch.graph_of_edge
     by = key if order is None else key * (batch.num_edges + 1) + order
-    place = take_rows(first, graph) + ranks(by, graph, first, batch.most_edges)
+    place = take_rows(first, graph) + rank_within_groups(by, graph, first, batch.most_edges)
     key = torch.empty_like(key).index_copy_(0, place, key)
     target = key // batch.num_nodes
     source = key % batch.num_nodes

@@ -14,8 +14,7 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch, keep_nodes
 from joao.core.randomness import order_within_groups, random_rank
-from joao.kernels.first_passage import first_passage, swept
-from joao.kernels.random_ranks import ranks
+from joao.kernels.graph_ops import first_passage, plain_first_passage, rank_within_groups
 
 
 @final
@@ -88,7 +87,7 @@ def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
     start = rank * (waiting.sum() + 1)
     if batch.device.type == "cpu":
         return shortest_times(batch, start, waiting)
-    return swept(batch.source, batch.target, start, waiting)
+    return plain_first_passage(batch.source, batch.target, start, waiting)
 
 
 def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
@@ -115,5 +114,5 @@ def padded_growth_time(batch: PaddedBatch, generator: torch.Generator) -> Tensor
     """:func:`growth_time` in a padded batch."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
     waiting = torch.empty_like(uniform).exponential_(generator=generator)
-    rank = ranks(uniform, batch.graph_of_node, batch.first_node, batch.most_nodes)
+    rank = rank_within_groups(uniform, batch.graph_of_node, batch.first_node, batch.most_nodes)
     return first_passage(batch, rank * (waiting.sum() + 1), waiting)

@@ -10,7 +10,7 @@ from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
 from joao.encoders.layers import add_neighbours, adjacency, diffusion, remember
-from joao.kernels.gin_layer import GinWeights, gin_layer
+from joao.kernels.layers import GinWeights, gin_layer
 
 
 @final

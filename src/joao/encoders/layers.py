@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.core.graphs import GraphBatch
-from joao.kernels.relu_norm import norm_alone
+from joao.kernels.layers import batch_norm
 
 with warnings.catch_warnings():
     # torch says once per process that CSR tensors are in beta and go unchecked; here, nobody needs to hear it.
@@ -149,7 +149,7 @@ def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Mome
     By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered.
     """
     if norm.training:
-        y, means, variances = norm_alone(h, keep, norm.weight, norm.bias, norm.eps)
+        y, means, variances = batch_norm(h, keep, norm.weight, norm.bias, norm.eps)
         moments.append((means, variances))
         return y
     mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)

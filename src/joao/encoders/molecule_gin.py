@@ -13,7 +13,7 @@ from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
 from joao.encoders.layers import Moments, add_neighbours, adjacency, normalised, remember
-from joao.kernels.sums import graph_sum, neighbour_sum
+from joao.kernels.layers import graph_sum, neighbour_sum
 
 
 @final

@@ -155,7 +155,8 @@ class OgbMoleculeGin(MeanEncoder):
         if (num_features, num_edge_features) != (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)):
             raise UserError(
                 f"OgbMoleculeGin: wants atoms of {len(OGB_ATOM_SIZES)} numbers and bonds of {len(OGB_BOND_SIZES)}, "
-                f"got {num_features} and {num_edge_features} columns. Give molecules of OGB, or use encoder molecule_gin."
+                f"got {num_features} and {num_edge_features} columns. Give molecules of OGB, or use encoder "
+                "molecule_gin."
             )
         self.atoms = CodeTable(OGB_ATOM_SIZES, width)
         for table in (self.atoms, *self.layers.edges):

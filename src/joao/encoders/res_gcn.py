@@ -10,8 +10,7 @@ from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import StackableEncoder, check_layers, sum_nodes
 from joao.encoders.layers import Moments, add_neighbours, adjacency, diffusion, normalised, remember
-from joao.kernels.relu_norm import relu_norm
-from joao.kernels.sums import graph_sum, neighbour_sum
+from joao.kernels.layers import graph_sum, neighbour_sum, relu_norm
 
 
 @final

@@ -15,7 +15,7 @@ from joao.core.randomness import numpy_generator
 from joao.evaluation import statistics
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
-from joao.kernels.svm_dual import can_be_solved
+from joao.kernels.svm_dual import has_fast_solver
 
 
 @final
@@ -141,7 +141,7 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    side_by_side = can_be_solved(len(classes), device)
+    side_by_side = has_fast_solver(len(classes), device)
     return Scores(tuple(parts), standardise and kernel == "rbf", kernel, side_by_side)
 
 

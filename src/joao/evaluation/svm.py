@@ -42,7 +42,7 @@ from torch import Tensor
 from joao.core.errors import UserError
 from joao.evaluation.folds import Fold, grouped_folds, num_groups
 from joao.evaluation.svm_batched import KernelsOf, accuracies
-from joao.kernels.svm_dual import can_be_solved
+from joao.kernels.svm_dual import has_fast_solver
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
 NUM_INNER_FOLDS = 5
@@ -98,7 +98,7 @@ def score_folds(
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
     with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
         embeddings, classes = checked_embeddings(embeddings, classes)
-        if can_be_solved(len(classes), device):
+        if has_fast_solver(len(classes), device):
             found = _side_by_side(_kernels_on(embeddings, kernel, standardise, device), classes, folds, groups)
         else:
             kernel_of = _kernel_of(embeddings, kernel, standardise)

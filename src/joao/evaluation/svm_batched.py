@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.evaluation.folds import Fold
-from joao.kernels.svm_dual import Problems, solve_duals
+from joao.kernels.svm_dual import SvmProblems, solve_duals
 
 # Train to train ``(n, n)`` and test to train ``(t, n)``, float64, on the device of the machines.
 KernelsOf = Callable[[Fold], tuple[Tensor, Tensor]]
@@ -63,7 +63,7 @@ def _fitted(
     rows, sign = (each.to(device).repeat_interleave(len(c_values), dim=0) for each in (rows, sign))
     matrix = torch.tensor([part for part, _, _ in pairs], device=device).repeat_interleave(len(c_values))
     bound = torch.tensor(c_values, dtype=torch.float64, device=device).repeat(len(pairs))
-    values, offsets = solve_duals(Problems(kernels, matrix, rows, sign, bound))
+    values, offsets = solve_duals(SvmProblems(kernels, matrix, rows, sign, bound))
     coefficients = torch.zeros(len(values), size, dtype=torch.float64, device=device).scatter_add_(1, rows, values)
     shape, numbers = (len(pairs), len(c_values)), [len(of_part) for of_part in machines]
     by_part = torch.split(coefficients.view(*shape, size), numbers), torch.split(offsets.view(shape), numbers)

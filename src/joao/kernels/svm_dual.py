@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-3  # libsvm's
-MOST_STEPS = 10_000_000  # likewise
-MOST_ROWS = 16_384  # that a program of the Triton form holds
+MAX_STEPS = 10_000_000  # likewise
+MAX_ROWS = 16_384  # that a program of the Triton form holds
 
 
-def can_be_solved(num_rows: int, device: str) -> bool:
+def has_fast_solver(num_rows: int, device: str) -> bool:
     """Whether there is a quick form for machines of so many rows; the plain one is for small ones."""
-    return device == "cuda" and num_rows <= MOST_ROWS and importlib.util.find_spec("triton") is not None
+    return device == "cuda" and num_rows <= MAX_ROWS and importlib.util.find_spec("triton") is not None
 
 
 @final
 @dataclass(frozen=True)
-class Problems:
+class SvmProblems:
     """Support vector machines of two classes, to be fitted side by side.
 
     Attributes:
@@ -37,7 +37,7 @@ class Problems:
     bound: Tensor
 
 
-def solve_duals(problems: Problems) -> tuple[Tensor, Tensor]:
+def solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
     r"""Fits the machines: for each,
 
     .. math:: \min_\alpha \tfrac{1}{2} \sum_{ij} y_i y_j k_{ij} \alpha_i \alpha_j - \sum_i \alpha_i,
@@ -55,18 +55,18 @@ def solve_duals(problems: Problems) -> tuple[Tensor, Tensor]:
 
         alpha, gradient = _triton.solve_duals(problems)
     else:
-        alpha, gradient = stepped_duals(problems)
+        alpha, gradient = plain_solve_duals(problems)
     return problems.sign * alpha, _offset(problems, alpha, gradient)
 
 
-def stepped_duals(problems: Problems) -> tuple[Tensor, Tensor]:
+def plain_solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
     """``(P, m)`` alpha and the gradient there, all machines at the same step."""
     kernels, sign, bound = problems.kernels, problems.sign, problems.bound[:, None]
     machine = torch.arange(len(sign), device=sign.device)
     matrix, place = problems.matrix[:, None], torch.arange(sign.shape[1], device=sign.device)
     diagonal = kernels[matrix, problems.rows, problems.rows].double()
     alpha, gradient = torch.zeros_like(sign), -sign.abs()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         uphill = -sign * gradient
         can_rise = ((sign > 0) & (alpha < bound)) | ((sign < 0) & (alpha > 0))
         can_fall = ((sign > 0) & (alpha > 0)) | ((sign < 0) & (alpha < bound))
@@ -96,7 +96,7 @@ def stepped_duals(problems: Problems) -> tuple[Tensor, Tensor]:
     return alpha, gradient
 
 
-def _offset(problems: Problems, alpha: Tensor, gradient: Tensor) -> Tensor:
+def _offset(problems: SvmProblems, alpha: Tensor, gradient: Tensor) -> Tensor:
     """``(P,)`` the mean of y times gradient over rows inside the bounds; without any, the middle of what is allowed."""
     sign, bound = problems.sign, problems.bound[:, None]
     values = sign * gradient

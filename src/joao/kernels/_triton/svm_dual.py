@@ -5,11 +5,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from joao.kernels.svm_dual import MOST_STEPS, TOLERANCE, Problems
+from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE, SvmProblems
 
 
-def solve_duals(problems: Problems) -> tuple[Tensor, Tensor]:
-    """See :func:`joao.kernels.svm_dual.stepped_duals`; a program for each machine, which holds all its rows."""
+def solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
+    """See :func:`joao.kernels.svm_dual.plain_solve_duals`; a program for each machine, which holds all its rows."""
     number, width = problems.sign.shape
     alpha, gradient = torch.empty_like(problems.sign), torch.empty_like(problems.sign)
     block = triton.next_power_of_2(width)
@@ -24,7 +24,7 @@ def solve_duals(problems: Problems) -> tuple[Tensor, Tensor]:
         problems.kernels.shape[1],
         width,
         TOLERANCE,
-        MOST_STEPS,
+        MAX_STEPS,
         BLOCK=block,
         num_warps=min(32, max(4, block // 256)),
     )

@@ -8,26 +8,26 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS = 32  # of a tile
-MOST_PARTS = 128  # into which rows are cut for sums over them
+MAX_PARTS = 128  # into which rows are cut for sums over them
 
 
-def columns_of_tile(width: int) -> int:
+def tile_width(width: int) -> int:
     columns: int = min(64, triton.next_power_of_2(width))
     return columns
 
 
-def cut(num_rows: int, rows: int) -> tuple[int, int]:
+def split_rows(num_rows: int, rows: int) -> tuple[int, int]:
     """The number of parts that rows are cut into, and the rows of a part: whole tiles of ``rows``."""
-    parts = min(MOST_PARTS, triton.cdiv(num_rows, rows))
+    parts = min(MAX_PARTS, triton.cdiv(num_rows, rows))
     return parts, triton.cdiv(triton.cdiv(num_rows, parts), rows) * rows
 
 
-def stride_of(values: Tensor) -> int:
+def view_stride(values: Tensor) -> int:
     """From one view's values to the next one's; 0 where all views share them."""
     return values.shape[-1] if values.dim() == 2 else 0
 
 
-def joined(parts: Tensor) -> tuple[Tensor, Tensor]:
+def sum_parts(parts: Tensor) -> tuple[Tensor, Tensor]:
     """Adds up ``(K, V, parts, d)``: to ``(K, V, d)``, and further to ``(K, d)``."""
     num_kinds, num_views, num_parts, width = parts.shape
     by_view = torch.empty(num_kinds, num_views, width, device=parts.device)
@@ -35,42 +35,42 @@ def joined(parts: Tensor) -> tuple[Tensor, Tensor]:
     columns = min(32, triton.next_power_of_2(width))
     shape = {"COLUMNS": columns, "PARTS": triton.next_power_of_2(num_parts)}
     grid = num_kinds, triton.cdiv(width, columns)
-    _join[grid](parts, by_view, total, num_views, num_parts, width, **shape)
+    _sum_parts[grid](parts, by_view, total, num_views, num_parts, width, **shape)
     return by_view, total
 
 
 @triton.jit
-def _join(parts, by_view, total, num_views, num_parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr):
+def _sum_parts(parts, by_view, total, num_views, num_parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr):
     """A program is a kind of sums and some columns."""
     kind = tl.program_id(0).to(tl.int64)
-    column, inside = columns_of(tl.program_id(1), width, COLUMNS)
+    column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     part = tl.arange(0, PARTS)
-    there = (part < num_parts)[:, None] & inside[None, :]
+    valid = (part < num_parts)[:, None] & inside[None, :]
     all_views = tl.zeros((COLUMNS,), tl.float32)
     for view in range(num_views):
         at = ((kind * num_views + view) * num_parts + part[:, None]) * width + column[None, :]
-        one_view = tl.sum(tl.load(parts + at, mask=there, other=0.0), 0)
+        one_view = tl.sum(tl.load(parts + at, mask=valid, other=0.0), 0)
         tl.store(by_view + (kind * num_views + view) * width + column, one_view, mask=inside)
         all_views += one_view
     tl.store(total + kind * width + column, all_views, mask=inside)
 
 
 @triton.jit
-def columns_of(block, width, COLUMNS: tl.constexpr):
-    """The columns of a block, and which of them there are."""
+def tile_columns(block, width, COLUMNS: tl.constexpr):
+    """The columns of a block, and which of them valid are."""
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     return column, column < width
 
 
 @triton.jit
-def rows_of(part, rows_of_part, num_rows):
+def part_rows(part, rows_of_part, num_rows):
     """Where the rows of a part begin and end."""
     begin = part * rows_of_part
     return begin, tl.minimum(begin + rows_of_part, num_rows)
 
 
 @triton.jit
-def add_and_cut(z, mask, bias, floor):
+def add_bias_and_clamp(z, mask, bias, floor):
     """A tile of max(z + bias, floor)."""
     value = tl.load(z, mask=mask, other=0.0).to(tl.float32) + bias[None, :]
     return tl.maximum(value, floor, propagate_nan=tl.PropagateNan.ALL)  # as torch: a fault must be seen

@@ -21,7 +21,7 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphStore, take_rows
 from joao.core.padded import PaddedBatch, PaddedViews, stack_views
 from joao.encoders.base import Encoder, PaddedEncoder
-from joao.kernels.lay_out import lay_out
+from joao.kernels.graph_ops import copy_graphs
 from joao.training.device import Fabric
 
 
@@ -138,7 +138,7 @@ class PaddedStore:
         first_edge_of_graph = torch.zeros_like(batch.first_node)
         torch.cumsum(take_rows(self.nodes_of_graph, graphs), 0, out=batch.first_node[1:])
         torch.cumsum(take_rows(self.edges_of_graph, graphs), 0, out=first_edge_of_graph[1:])
-        lay_out(self, graphs, first_edge_of_graph, batch)
+        copy_graphs(self, graphs, first_edge_of_graph, batch)
 
 
 @dataclass(frozen=True, eq=False)

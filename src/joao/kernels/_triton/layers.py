@@ -1,4 +1,4 @@
-"""Sums over neighbours and over graphs."""
+"""Triton forms of the sums and of the hidden layer in :mod:`joao.kernels.layers`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import triton.language as tl
 from torch import Tensor
 
 from joao.core.padded import PaddedViews
-from joao.kernels._triton.tiles import ROWS, columns_of, columns_of_tile, stride_of
+from joao.kernels._triton.tiles import (
+    ROWS,
+    add_bias_and_clamp,
+    part_rows,
+    split_rows,
+    sum_parts,
+    tile_columns,
+    tile_width,
+    view_stride,
+)
 
 
 def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None) -> Tensor:
@@ -30,7 +39,7 @@ def _neighbour_sum(
     """A program is a node and some columns."""
     place = tl.program_id(0).to(tl.int64)
     view, node = place // num_nodes, place % num_nodes
-    column, inside = columns_of(tl.program_id(1), width, COLUMNS)
+    column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     x += view * num_nodes * width
     total = tl.load(x + node * width + column, mask=inside, other=0.0).to(tl.float32)
     if weight is not None:
@@ -58,10 +67,10 @@ def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
     num_views, num_nodes, width = x.shape
     num_graphs = first_node.shape[-1] - 1
     summed = x.new_empty(num_views, num_graphs, width)
-    columns = columns_of_tile(width)
+    columns = tile_width(width)
     shape = {"ROWS": ROWS, "COLUMNS": columns, "num_warps": 2}
     grid = num_views * num_graphs, triton.cdiv(width, columns)
-    _graph_sum[grid](x, first_node, stride_of(first_node), summed, num_nodes, num_graphs, width, **shape)
+    _graph_sum[grid](x, first_node, view_stride(first_node), summed, num_nodes, num_graphs, width, **shape)
     return summed
 
 
@@ -70,7 +79,7 @@ def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS
     """A program is a graph and some columns."""
     place = tl.program_id(0).to(tl.int64)
     view, graph = place // num_graphs, place % num_graphs
-    column, inside = columns_of(tl.program_id(1), width, COLUMNS)
+    column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     first_node += view * stride
     begin, end = tl.load(first_node + graph), tl.load(first_node + graph + 1)
     total = tl.zeros((COLUMNS,), tl.float32)
@@ -80,3 +89,52 @@ def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS
         values = tl.load(at, mask=(nodes < end)[:, None] & inside[None, :], other=0.0)
         total += tl.sum(values.to(tl.float32), 0)
     tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
+
+
+def add_and_relu(z: Tensor, bias: Tensor) -> Tensor:
+    """``max(z + bias, 0)``, in the place of ``z`` ``(R, d)``."""
+    num_rows, width = z.shape
+    columns = tile_width(width)
+    grid = triton.cdiv(num_rows, ROWS), triton.cdiv(width, columns)
+    _add_and_relu[grid](z, bias, num_rows, width, ROWS=ROWS, COLUMNS=columns)
+    return z
+
+
+@triton.jit
+def _add_and_relu(z, bias, num_rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
+    mask = (row < num_rows)[:, None] & inside[None, :]
+    at = z + row[:, None] * width + column[None, :]
+    value = add_bias_and_clamp(at, mask, tl.load(bias + column, mask=inside, other=0.0), 0.0)
+    tl.store(at, value.to(z.dtype.element_ty), mask=mask)
+
+
+def relu_backward(gradient: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
+    """Where ``activation`` ``(R, d)`` is 0 the gradient, changed in place, becomes 0; and its sum ``(d,)``."""
+    num_rows, width = gradient.shape
+    columns, (parts, rows_of_part) = tile_width(width), split_rows(num_rows, ROWS)
+    sums = torch.empty(1, 1, parts, width, device=gradient.device)
+    grid = parts, triton.cdiv(width, columns)
+    _relu_backward[grid](gradient, activation, sums, num_rows, rows_of_part, width, ROWS=ROWS, COLUMNS=columns)
+    return gradient, sum_parts(sums)[1][0]
+
+
+@triton.jit
+def _relu_backward(
+    gradient, activation, sums, num_rows, rows_of_part, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """A program is a part of the rows and some columns."""
+    part = tl.program_id(0)
+    column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
+    begin, end = part_rows(part, rows_of_part, num_rows)
+    total = tl.zeros((COLUMNS,), tl.float32)
+    for first in range(begin, end, ROWS):
+        row = (first + tl.arange(0, ROWS)).to(tl.int64)
+        mask = (row < end)[:, None] & inside[None, :]
+        at = row[:, None] * width + column[None, :]
+        passes = tl.load(activation + at, mask=mask, other=0.0) > 0
+        value = tl.where(passes, tl.load(gradient + at, mask=mask, other=0.0), 0.0)
+        tl.store(gradient + at, value, mask=mask)
+        total += tl.sum(value.to(tl.float32), 0)
+    tl.store(sums + part * width + column, total, mask=inside)

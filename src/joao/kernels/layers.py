@@ -1,0 +1,278 @@
+"""Layers of encoders on padded views."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from joao.core.padded import PaddedViews
+
+
+def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -> Tensor:
+    r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(V, N, d)``; nodes that are not kept must be 0 in ``x``.
+
+    With ``weight`` :math:`c` ``(V, N)``, which gets no gradient, :math:`c_v (c_v x_v + \sum_{u \sim v} c_u x_u)`.
+    What becomes of a node that is not kept is anything, and must not be used.
+    """
+    if x.is_cuda:
+        summed: Tensor = _NeighbourSum.apply(x, views, weight)  # type: ignore[no-untyped-call]
+        return summed
+    if weight is not None:
+        factor = weight.unsqueeze(-1).to(x.dtype)
+        return factor * plain_neighbour_sum(factor * x, views)
+    return plain_neighbour_sum(x, views)
+
+
+def plain_neighbour_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """The same without weights, view by view."""
+    return torch.stack(
+        [each.index_add(0, to, each[of]) for each, of, to in zip(x, views.source, views.target, strict=True)]
+    )
+
+
+def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """``(V, G, d)`` the sum over each graph's nodes; nodes that are not kept must be 0 in ``x`` ``(V, N, d)``."""
+    if x.is_cuda:
+        summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
+        return summed
+    return plain_graph_sum(x, views)
+
+
+def plain_graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
+    """The same, in one operation of torch."""
+    sums = x.new_zeros(len(x), views.first_node.shape[-1] - 1, x.shape[2])
+    return sums.flatten(0, 1).index_add(0, _rows_of_sums(views), x.flatten(0, 1)).view_as(sums)
+
+
+def _rows_of_sums(views: PaddedViews) -> Tensor:
+    """``(V N,)`` the graph of every node of every view, counted over all views."""
+    num_views, num_graphs = len(views.x), views.first_node.shape[-1] - 1
+    before = num_graphs * torch.arange(num_views, device=views.x.device).unsqueeze(1)
+    return (views.graph_of_node + before).flatten()
+
+
+class _NeighbourSum(torch.autograd.Function):
+    """The gradient of a sum over neighbours is the same sum, as undirected graphs are symmetric.
+
+    A gradient must be 0 where nodes are not kept; it is, if what becomes of them is not used.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews, weight: Tensor | None) -> Tensor:
+        from joao.kernels import _triton
+
+        ctx.views, ctx.weight = views, weight
+        return _triton.neighbour_sum(x.contiguous(), views, x.dtype, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        from joao.kernels import _triton
+
+        return _triton.neighbour_sum(gradient.contiguous(), ctx.views, gradient.dtype, ctx.weight), None, None
+
+
+class _GraphSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews) -> Tensor:
+        from joao.kernels import _triton
+
+        ctx.views, ctx.shape = views, x.shape
+        return _triton.graph_sum(x.contiguous(), views.first_node)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.flatten(0, 1).index_select(0, _rows_of_sums(ctx.views)).view(ctx.shape), None
+
+
+def relu_norm(
+    z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""ReLU and batch normalisation, each view by itself, over the rows that are kept.
+
+    .. math:: h = \max(z + b, 0), \qquad y = a \, (h - \mu) / \sqrt{\sigma^2 + \epsilon} + c
+
+    Args:
+        z: ``(V, N, d)``.
+        bias: ``(d,)`` :math:`b`, or ``(V, d)``: one for each view; so, too, scale and shift.
+        keep: ``(V, N)``.
+        scale, shift: ``(d,)`` :math:`a` and :math:`c`.
+        eps: :math:`\epsilon`.
+
+    Returns:
+        :math:`y` ``(V, N, d)``, 0 where a row is not kept, and without gradient the means and variances ``(V, d)``.
+    """
+    if z.is_cuda:
+        return _fused(z, bias, keep, scale, shift, eps, 0.0)
+    return plain_batch_norm(torch.relu(z + bias.unsqueeze(-2)), keep, scale, shift, eps)
+
+
+def batch_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without bias and ReLU: the normalisation of ``h`` ``(V, N, d)``."""
+    if h.is_cuda:
+        return _fused(h, torch.zeros_like(shift, requires_grad=False), keep, scale, shift, eps, -math.inf)
+    return plain_batch_norm(h, keep, scale, shift, eps)
+
+
+def plain_batch_norm(
+    h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalisation, operation by operation; what ``h`` has in rows that are not kept does not matter."""
+    mask = keep.unsqueeze(-1)
+    h = h.to(scale.dtype)
+    count = mask.sum(1, keepdim=True)
+    means = (h * mask).sum(1, keepdim=True) / count
+    centred = (h - means) * mask
+    variances = centred.square().sum(1, keepdim=True) / count
+    y = (centred * torch.rsqrt(variances + eps) * scale.unsqueeze(-2) + shift.unsqueeze(-2)) * mask
+    return y, means.squeeze(1).detach(), variances.squeeze(1).detach()
+
+
+def _fused(
+    z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _ReluNorm(torch.autograd.Function):
+    """The maximum with ``floor`` is the ReLU, or minus infinity for none."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from joao.kernels import _triton
+
+        z, keep = z.contiguous(), keep.contiguous()
+        y, means, variances = _triton.normalise(z, bias, keep, scale, shift, eps, floor)
+        ctx.save_for_backward(z, bias, keep, scale, means, variances)
+        ctx.eps, ctx.floor = eps, floor
+        ctx.mark_non_differentiable(means, variances)
+        return y, means, variances
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        from joao.kernels import _triton
+
+        z, bias, keep, scale, means, variances = ctx.saved_tensors
+        nothing = z.new_zeros(len(z), 1, z.shape[2])  # no gradient comes by way of sums over graphs
+        one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
+        dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
+            dy, nothing, one_graph, z, bias, keep, scale, means, variances, ctx.eps, ctx.floor
+        )
+        return dz, d_bias, None, d_scale, d_shift, None, None
+
+
+class GinWeights(NamedTuple):
+    """Of a layer that takes ``(N, a)`` to ``(N, d)``.
+
+    Attributes:
+        weight_1, bias_1: ``(c, a)`` and ``(c,)`` of the first linear map.
+        weight_2, bias_2: ``(d, c)`` and ``(d,)`` of the second.
+        scale, shift: ``(d,)`` of the normalisation.
+        eps: of the normalisation.
+    """
+
+    weight_1: Tensor
+    bias_1: Tensor
+    weight_2: Tensor
+    bias_2: Tensor
+    scale: Tensor
+    shift: Tensor
+    eps: float
+
+
+class GinOutput(NamedTuple):
+    """What a layer gives.
+
+    Attributes:
+        x: ``(V, N, d)`` the nodes.
+        pooled: ``(V, G, d)`` the sum over each graph's nodes.
+        means, variances: ``(V, d)`` of each view's nodes before normalisation; without gradient.
+    """
+
+    x: Tensor
+    pooled: Tensor
+    means: Tensor
+    variances: Tensor
+
+
+def gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
+    r"""A layer of :class:`joao.encoders.Gin` on padded views.
+
+    .. math::
+        s_v = x_v + \sum_{u \sim v} x_u, \qquad h_v = \max(W_2 \max(W_1 s_v + b_1, 0) + b_2, 0), \qquad
+        y_v = a \, (h_v - \mu) / \sqrt{\sigma^2 + \epsilon} + b
+
+    with the mean :math:`\mu` and variance :math:`\sigma^2` over the kept nodes of each view by itself. Nodes that are
+    not kept are 0, must be 0 in ``x`` ``(V, N, a)``, and get no gradient: sums are over kept nodes.
+    """
+    if x.is_cuda:
+        return GinOutput(*_GinLayer.apply(x, views, *weights))  # type: ignore[no-untyped-call]
+    return plain_gin_layer(x, views, weights)
+
+
+def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
+    """The same, operation by operation."""
+    summed = plain_neighbour_sum(x, views)
+    hidden = torch.relu(F.linear(summed, weights.weight_1, weights.bias_1))
+    z = F.linear(hidden, weights.weight_2, weights.bias_2)
+    y, means, variances = plain_batch_norm(torch.relu(z), views.keep, weights.scale, weights.shift, weights.eps)
+    y = y.to(z.dtype)
+    return GinOutput(y, plain_graph_sum(y, views), means, variances)
+
+
+class _GinLayer(torch.autograd.Function):
+    """By hand: the gradient of a sum over neighbours is the same sum, as undirected graphs are symmetric."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        views: PaddedViews,
+        weight_1: Tensor,
+        bias_1: Tensor,
+        weight_2: Tensor,
+        bias_2: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        from joao.kernels import _triton
+
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        with torch.autocast(device, enabled=False):
+            weight_1, weight_2 = weight_1.to(dtype), weight_2.to(dtype)
+            summed = _triton.neighbour_sum(x, views, dtype)
+            hidden = _triton.add_and_relu(summed.flatten(0, 1) @ weight_1.T, bias_1)
+            z = (hidden @ weight_2.T).view(*x.shape[:2], -1)
+            y, means, variances = _triton.normalise(z, bias_2, views.keep, scale, shift, eps)
+            pooled = _triton.graph_sum(y, views.first_node)
+        ctx.save_for_backward(summed, hidden, z, means, variances, weight_1, weight_2, bias_2, scale)
+        ctx.views, ctx.eps = views, eps
+        ctx.mark_non_differentiable(means, variances)
+        ctx.set_materialize_grads(False)
+        return y, pooled, means, variances
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor | None, d_pooled: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        from joao.kernels import _triton
+
+        summed, hidden, z, means, variances, weight_1, weight_2, bias_2, scale = ctx.saved_tensors
+        views: PaddedViews = ctx.views
+        dz, d_scale, d_shift, d_bias_2 = _triton.normalise_backward(
+            dy, d_pooled.contiguous(), views.graph_of_node, z, bias_2, views.keep, scale, means, variances, ctx.eps
+        )
+        dz = dz.flatten(0, 1)
+        d_hidden, d_bias_1 = _triton.relu_backward(dz @ weight_2, hidden)
+        dx = None
+        if ctx.needs_input_grad[0]:
+            d_summed = (d_hidden @ weight_1).view_as(summed)
+            dx = _triton.neighbour_sum(d_summed, views, summed.dtype)
+        d_weight_1 = d_hidden.T @ summed.flatten(0, 1)
+        return dx, None, d_weight_1, d_bias_1, dz.T @ hidden, d_bias_2, d_scale, d_shift, None
