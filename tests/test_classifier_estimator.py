@@ -26,7 +26,7 @@ from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
 from joao.runs.finetuned import load_finetuned
 from joao.runs.finetuning import finetune
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from joao.training.finetune import Finetune
 from tests.messages import assert_mentions, notice, refused
 
@@ -196,7 +196,7 @@ def test_a_folder_is_as_good_as_the_model_that_was_saved_in_it(pretrained, fitte
 
 def test_none_is_from_scratch_with_the_default_encoder():
     model = joao.JOAOClassifier(None, **OPTIONS, random_state=4).fit(GRAPHS, CLASSES)
-    start = initial(make_recipe({"training": {"seed": 4}}), DATASET, device="cpu")
+    start = make_untrained(make_recipe({"training": {"seed": 4}}), DATASET, device="cpu")
     expected = finetune(start, DATASET, HOW, seed=4, device="cpu")
     np.testing.assert_array_equal(model.predict_proba(UNSEEN), expected.predict(joao.read(UNSEEN)))
     assert model.finetuned_.info.from_scratch
@@ -214,7 +214,7 @@ def test_params_reach_the_fine_tuning(pretrained):
     model = joao.JOAOClassifier(
         pretrained, **options, class_weight=None, validation_share=0.25, random_state=5, device="cpu"
     ).fit(GRAPHS)
-    assert model.finetuned_.how == Finetune(3, 5, 0.02, 7, frozen=True, balanced=False, standardise=True)
+    assert model.finetuned_.settings == Finetune(3, 5, 0.02, 7, frozen=True, balanced=False, standardise=True)
     assert (model.finetuned_.info.num_validation, model.finetuned_.info.seed) == (6, 5)
     first, second = (joao.JOAOClassifier(pretrained, **OPTIONS, random_state=None).fit(GRAPHS) for _ in range(2))
     assert (first.predict_proba(UNSEEN) != second.predict_proba(UNSEEN)).any()

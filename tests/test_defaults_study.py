@@ -17,7 +17,7 @@ from joao.data import Features, make_store, read
 from joao.encoders import Gin
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from joao.training.pretrain import Pretraining
 from tests.messages import refused
 
@@ -210,7 +210,9 @@ def test_records_are_those_of_the_estimator_and_are_written_once(defaults, data,
         "default": one,
         "log": np.sign(one) * np.log(1 + np.abs(one)),
         "two_seeds": np.hstack([one, other]),
-        "untrained": initial(recipe, data, Features.fixed_on(data, "constant"), device="cpu").embed(data).numpy(),
+        "untrained": make_untrained(recipe, data, Features.fixed_on(data, "constant"), device="cpu")
+        .embed(data)
+        .numpy(),
     }
     for name, rows in by_hand.items():
         scores = evaluate_embeddings(rows, data.classes, partitions=[0]).to_json()

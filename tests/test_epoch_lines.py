@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from joao.runs.folder import epoch_of, line_of
+from joao.runs.folder import format_epoch, parse_epoch
 from joao.training.pretrain import EpochMetrics
 
 EPOCH = EpochMetrics(
@@ -24,8 +24,8 @@ NO_TABLES = (0.5, [], [[]], [[1.0, 2.0]], [[1, 2], [3]], [[1, 2, 3]] * 2, [["1",
 @pytest.mark.parametrize("pair_losses", [EPOCH.pair_losses, None])
 def test_what_was_written_is_read(pair_losses):
     epoch = EpochMetrics(**{**vars(EPOCH), "pair_losses": pair_losses})
-    assert line_of(epoch).count("\n") == 1
-    assert epoch_of(line_of(epoch), 2) == epoch
+    assert format_epoch(epoch).count("\n") == 1
+    assert parse_epoch(format_epoch(epoch), 2) == epoch
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_what_was_written_is_read(pair_losses):
 )
 def test_what_is_no_number_or_table_is_refused(name, wrong):
     with pytest.raises((ValueError, TypeError)):
-        epoch_of(json.dumps({**vars(EPOCH), name: wrong}), 2)
+        parse_epoch(json.dumps({**vars(EPOCH), name: wrong}), 2)
 
 
 def test_tables_are_of_the_pool():
     with pytest.raises(ValueError, match="3"):
-        epoch_of(line_of(EPOCH), 3)
+        parse_epoch(format_epoch(EPOCH), 3)

@@ -23,7 +23,7 @@ from joao.encoders import Gin
 from joao.objectives import OBJECTIVES, NtXent, PairObjective
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial, load_run
+from joao.runs.trained import load_run, make_untrained
 from joao.training import pretrain as training_module
 from joao.training.model import embed
 from joao.training.order import Order
@@ -402,13 +402,15 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
         x = (hidden - mean) / torch.sqrt(variance + 1e-5)
         pooled.append(torch.zeros(len(store), x.shape[1]).index_add(0, batch.graph_of_node, x))
 
-    calibrated = initial(recipe, GRAPHS, features, device="cpu").embed(GRAPHS)
+    calibrated = make_untrained(recipe, GRAPHS, features, device="cpu").embed(GRAPHS)
     torch.testing.assert_close(calibrated, torch.cat(pooled, dim=1).detach(), atol=1e-4, rtol=1e-4)
     straw_man = embed(encoder, store)
-    assert torch.equal(initial(recipe, GRAPHS, features, calibrated=False, device="cpu").embed(GRAPHS), straw_man)
+    assert torch.equal(
+        make_untrained(recipe, GRAPHS, features, calibrated=False, device="cpu").embed(GRAPHS), straw_man
+    )
     assert not torch.allclose(calibrated, straw_man, atol=1e-2)
     in_small_batches = make_recipe({"training": {"batch_size": 5}})
-    assert not torch.equal(initial(in_small_batches, GRAPHS, features, device="cpu").embed(GRAPHS), calibrated)
+    assert not torch.equal(make_untrained(in_small_batches, GRAPHS, features, device="cpu").embed(GRAPHS), calibrated)
 
 
 def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
@@ -422,9 +424,9 @@ def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
 def test_untrained_does_not_depend_on_the_pretraining():
     features = Features.fixed_on(GRAPHS)
     first, second = (
-        initial(make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu").embed(
-            GRAPHS
-        )
+        make_untrained(
+            make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu"
+        ).embed(GRAPHS)
         for method, epochs in (("joao", 1), ("joaov2", 9))
     )
     assert torch.equal(first, second)

@@ -24,7 +24,7 @@ from joao.runs.finetuned import load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.folder import FILE_FORMAT, Run
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import load_run, shipped, shipped_names
+from joao.runs.trained import bundled_model_path, bundled_models, load_run
 from joao.training.finetune import Finetune
 from tests.messages import assert_mentions, refused
 
@@ -419,18 +419,18 @@ def test_an_unfinished_run_is_not_exported(tmp_path):
 def test_models_of_the_package(file, run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path / "none")
     with refused("'model'", "joao export"):
-        shipped("model")
+        bundled_model_path("model")
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
-    assert shipped_names() == ["model"]
-    assert shipped("model") == file
+    assert bundled_models() == ["model"]
+    assert bundled_model_path("model") == file
     with refused("'mdel'", "'model'"):
-        shipped("mdel")
+        bundled_model_path("mdel")
     embeddings = joao.load("model", device="cpu").transform(UNSEEN)
     np.testing.assert_array_equal(embeddings, load_run(run, device="cpu").embed(UNSEEN).numpy())
 
 
 def test_every_model_of_the_package_loads():
-    for name in shipped_names():
+    for name in bundled_models():
         assert joao.load(name, device="cpu").history_
 
 

@@ -19,7 +19,7 @@ from joao.evaluation.splits import hold_out
 from joao.runs.finetuned import FILE, FORMAT, load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial, load_run
+from joao.runs.trained import load_run, make_untrained
 from joao.training.finetune import Finetune
 from joao.training.model import calibrate, embed
 from tests.messages import refused
@@ -121,7 +121,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_and_the_layer_behind_it_learns(train
 
 
 def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
-    blank = dataclasses.replace(trained, encoder=initial(RECIPE, GRAPHS, device="cpu").encoder)
+    blank = dataclasses.replace(trained, encoder=make_untrained(RECIPE, GRAPHS, device="cpu").encoder)
     with torch.no_grad():
         for value in blank.encoder.parameters():
             value.zero_()
@@ -129,7 +129,7 @@ def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
     assert same(copied(first.classifier), copied(second.classifier))
     assert not same(copied(tuned(trained).classifier), copied(tuned(blank).classifier))
     frozen = tuned(trained, from_scratch=True, how=dataclasses.replace(HOW, frozen=True))
-    expected = initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS)
+    expected = make_untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS)
     torch.testing.assert_close(frozen.trained.embed(GRAPHS), expected, rtol=0, atol=0)
 
 
@@ -182,7 +182,7 @@ def rare(num_graphs, seed, apart=0.6):
 
 def test_a_balanced_fit_finds_the_rare_class():
     learn, test = rare(400, seed=0), rare(600, seed=1)
-    start = initial(RECIPE, learn, device="cpu")
+    start = make_untrained(RECIPE, learn, device="cpu")
     found = {}
     for balanced in (True, False):
         how = Finetune(30, 64, 0.01, frozen=True, balanced=balanced, standardise=True)
@@ -200,7 +200,7 @@ def test_a_balanced_fit_finds_the_rare_class():
 def test_what_is_saved_is_loaded(finetuned, folder):
     loaded = load_finetuned(folder, device="cpu")
     assert torch.equal(loaded.predict_logits(UNSEEN), finetuned.predict_logits(UNSEEN))
-    for name in ("classes", "how", "fit", "info"):
+    for name in ("classes", "settings", "fit", "info"):
         assert getattr(loaded, name) == getattr(finetuned, name)
     assert loaded.trained.info == dataclasses.replace(finetuned.trained.info, finished=True)
     assert sorted(path.name for path in folder.iterdir()) == sorted(

@@ -36,7 +36,7 @@ from joao.kernels.layers import GinWeights, gin_layer, plain_gin_layer
 from joao.objectives import InfoGraph, MultiView
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
 from joao.training.distributed.batch_norm import shared_norms
 from joao.training.distributed.group import Ranks, _Gather
@@ -532,7 +532,7 @@ def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
 def test_machines_side_by_side_score_as_libsvm_does(dataset):
     classes = np.asarray(dataset.classes)
     recipe = make_recipe({"data": "MUTAG"})
-    embeddings = initial(recipe, dataset, Features.fixed_on(dataset), device="cpu").embed(dataset).numpy()
+    embeddings = make_untrained(recipe, dataset, Features.fixed_on(dataset), device="cpu").embed(dataset).numpy()
     for kernel in ("rbf", "linear"):
         one_by_one, together = (
             evaluate_embeddings(embeddings, classes, partitions=[0], kernel=kernel, device=device)

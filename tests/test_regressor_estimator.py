@@ -15,7 +15,7 @@ import joao
 from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
 from joao.runs.finetuning import finetune
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from joao.training.finetune import Finetune
 from tests.messages import assert_mentions, notice, refused
 
@@ -34,7 +34,7 @@ def how(balanced):
 
 
 def by_the_library(values, names, kind, balanced):
-    start = initial(make_recipe({"training": {"seed": 0}}), GRAPHS, device="cpu")
+    start = make_untrained(make_recipe({"training": {"seed": 0}}), GRAPHS, device="cpu")
     labelled = dataclasses.replace(GRAPHS, targets=np.asarray(values, dtype=np.float32), target_names=names)
     return finetune(start, labelled, how(balanced), kind=kind, split="random", device="cpu").predict(UNSEEN).numpy()
 

@@ -13,13 +13,13 @@ from joao.data import read
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
-from joao.evaluation.embeddings import evaluate_embeddings, shuffled
+from joao.evaluation.embeddings import evaluate_embeddings, permute_classes
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import paired_gain
 from joao.runs.finetuning import finetune
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import REFERENCES, evaluate
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from joao.training.finetune import Finetune
 from tests.messages import refused
 
@@ -73,7 +73,7 @@ def test_all_are_scored_on_the_shared_folds(record):
 def test_each_score_is_that_of_its_own_vectors(trained, record):
     vectors = {
         "run": trained.embed(GRAPHS).numpy(),
-        "untrained": initial(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
+        "untrained": make_untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
         "histogram": Histogram().fit_transform(GRAPHS),
     }
     for name, embeddings in vectors.items():
@@ -138,9 +138,9 @@ def test_shuffled_labels_score_like_chance(monkeypatch):
     # The deviation of an accuracy on 188 graphs by chance is 3.4 points; 4 of them.
     for name in ("run", *REFERENCES):
         assert record[name]["mean"] < record["chance"] + 0.14
-        expected = [fold_hash(folds(shuffled(mutag.classes, 0), partition)) for partition in (0, 1)]
+        expected = [fold_hash(folds(permute_classes(mutag.classes, 0), partition)) for partition in (0, 1)]
         assert [part["fold_hash"] for part in record[name]["partitions"]] == expected
-    assert np.bincount(shuffled(mutag.classes, 0)).tolist() == np.bincount(mutag.classes).tolist()
+    assert np.bincount(permute_classes(mutag.classes, 0)).tolist() == np.bincount(mutag.classes).tolist()
 
 
 def test_twins_together(trained):

@@ -21,7 +21,7 @@ from joao.data import read_whole
 from joao.evaluation.folds import Fold, folds
 from joao.evaluation.svm import C_GRID, NUM_INNER_FOLDS, FoldScores, score_folds
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 from repro.benchmarks.plan import Plan
 from repro.benchmarks.timing import paired_ratio
 
@@ -34,7 +34,7 @@ Scorer = Callable[[Sequence[Fold]], FoldScores]
 def measure_svm(plan: Plan) -> dict[str, Any]:
     """The protocol on embeddings by JOAO with its defaults."""
     dataset = read_whole(QUICK_DATA if plan.quick else DATA, plan.data_root)
-    classes = classes_of(dataset)
+    classes = require_classes(dataset)
     trained = pretrain(make_recipe({"training": {"seed": plan.seed}}), dataset)
     measured = svm_protocol(trained.embed(dataset).numpy(), classes, MEASURED_FOLDS)
     return {"data": dataset.name, **measured}

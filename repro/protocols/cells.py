@@ -17,7 +17,7 @@ from joao.core.files import make_folder, write_json
 from joao.core.processes import Work, run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
-from joao.runs.trained import Trained
+from joao.runs.trained import TrainedEncoder
 
 Record = dict[str, Any]
 
@@ -109,7 +109,7 @@ def has_record(path: Path, read: Callable[[Path], Mapping[str, Any]], expected: 
     return True
 
 
-def learned(trained: Trained) -> dict[str, Any]:
+def learned(trained: TrainedEncoder) -> dict[str, Any]:
     """What a pre-training learned beside the encoder, and how it went."""
     last = trained.metrics[-1]
     return {

@@ -15,7 +15,7 @@ from typing import Any
 from joao.config.recipe import Part, Recipe
 from joao.data.dataset import Dataset
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import describe_data, origin
+from joao.runs.scoring import describe_data, provenance
 from repro.protocols.cells import Record, Where, check_known, compute_and_write, dataset_of, has_record, read_checked
 from repro.protocols.unsupervised import run as unsupervised
 
@@ -64,7 +64,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
         "losses": [epoch.loss for epoch in trained.metrics],
         "probabilities": [epoch.probabilities for epoch in trained.metrics],
         "seconds": sum(epoch.seconds for epoch in trained.metrics),
-        **origin(device),
+        **provenance(device),
     }
 
 

@@ -55,7 +55,7 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
     for number, fit in enumerate(stacked_fits.run()):
         finetuning.set_state([value[number] for value in stacked_fits.kept])
         finetuning.last = [value[number] for value in stacked_fits.state]
-        finetuning.settled.copy_(stacked_fits.settled[number])
+        finetuning.statistics.copy_(stacked_fits.statistics[number])
         yield fit
 
 
@@ -97,13 +97,13 @@ class StackedFits:
         self.nobody = len(finetuning.store)
         self.sizes = [each.diff().cpu() for each in (finetuning.store.first_node, finetuning.store.first_edge)]
         self.store = PaddedStore(_with_empty_graph(as_seen_by(finetuning.classifier.encoder, finetuning.store)))
-        self.targets = finetuning.targets.with_nobody()
+        self.targets = finetuning.targets.with_unlabelled_graph()
         self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
-        self.settled = finetuning.settled.repeat_interleave(len(parts), 0)
+        self.statistics = finetuning.statistics.repeat_interleave(len(parts), 0)
         for number, part in enumerate(parts):
             finetuning.begin(part.train, part.seed, part.start)
-            self.settled[number] = finetuning.settled[0]
+            self.statistics[number] = finetuning.statistics[0]
             for ours, value in zip(self.state, finetuning.classifier.state_dict().values(), strict=True):
                 ours[number] = value
         self.optimiser = torch.optim.Adam(
@@ -170,7 +170,7 @@ class StackedFits:
         self.classifier.train()
         with self.fabric.autocast():
             logits = self._logits(room)
-        loss = self.targets.losses(logits.float(), room.graphs, self.settled)
+        loss = self.targets.losses(logits.float(), room.graphs, self.statistics)
         self.optimiser.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -180,7 +180,7 @@ class StackedFits:
     def _look(self, room: _Room) -> None:
         """What an epoch showed goes into the history, and the parts for which it is as good as any keep it."""
         self.classifier.eval()
-        shown = self._logits(room).float(), room.graphs, self.settled
+        shown = self._logits(room).float(), room.graphs, self.statistics
         losses, scores = self.targets.losses(*shown), self.targets.scores(*shown)
         found = torch.stack([self.loss_sum / self.num_train, losses, scores]).double()
         self.history.index_copy_(0, self.epoch, found.unsqueeze(0))

@@ -30,7 +30,7 @@ from joao.core.processes import run_tasks
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import classes_of, describe_data, origin
+from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import pick_device
 from repro.protocols.cells import dataset_of, write
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
@@ -77,7 +77,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     rows_of = pretrain(recipe, dataset, device=device).embed(dataset).numpy()
     scores = evaluate_embeddings(
         rows_of,
-        classes_of(dataset),
+        require_classes(dataset),
         class_names=dataset.class_names,
         partitions=[cell.seed],
         device=pick_device(device).type,
@@ -85,7 +85,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     facts = {"cell": dataclasses.asdict(cell), "data": describe_data(dataset), "recipe": recipe.table()}
     write(
         cell.path(folder),
-        {**facts, "scores": scores.to_json(), "seconds": time.perf_counter() - started, **origin(device)},
+        {**facts, "scores": scores.to_json(), "seconds": time.perf_counter() - started, **provenance(device)},
     )
 
 

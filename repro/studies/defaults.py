@@ -39,7 +39,7 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import chance_level
 from joao.heads import HEADS
 from joao.objectives import PairObjective
-from joao.runs.scoring import classes_of, describe_data, origin
+from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.distributed.place import find_place
 from joao.training.distributed.share import Share
@@ -199,7 +199,7 @@ def compute(work: Work, folder: Path, device: str) -> None:
         rows, *views = embeddings(candidate, mine, store, shown)
         scores = evaluate_embeddings(
             rows.numpy(),
-            classes_of(dataset),
+            require_classes(dataset),
             class_names=dataset.class_names,
             partitions=[work.seed],
             device=pick_device(device).type,
@@ -210,11 +210,11 @@ def compute(work: Work, folder: Path, device: str) -> None:
         record = {
             **identity(work, name),
             "data": describe_data(dataset),
-            "chance": chance_level(classes_of(dataset)),
+            "chance": chance_level(require_classes(dataset)),
             "scores": scores.to_json(),
             "criteria": found,
             "seconds of pre-training": sum(seconds[seed, candidate.epochs] for seed in mine),
-            **origin(device),
+            **provenance(device),
         }
         write(work.cell(name).path(folder), record)
 

@@ -30,11 +30,11 @@ from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
-from joao.evaluation.splits import few_labels
+from joao.evaluation.splits import few_label_splits
 from joao.evaluation.statistics import gain_over_seeds
 from joao.evaluation.tables import NAMES, markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
-from joao.runs.scoring import classes_of, origin
+from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning, FitEpoch
 from repro.protocols.semi_supervised.run import Cell, Work, grid, read_record, start_of
@@ -93,7 +93,7 @@ def trace(arguments: argparse.Namespace) -> None:
 def traced(work: Work, shares: list[float], traces: Path, device: str, precision: str) -> None:
     """Writes what every fold showed after every epoch, and its test accuracy."""
     dataset = read_whole(work.dataset)
-    classes = classes_of(dataset)
+    classes = require_classes(dataset)
     encoder, features, _ = start_of(work, dataset, device=device, precision=precision)
     finetuning = Finetuning(
         make_store(dataset, features),
@@ -106,7 +106,7 @@ def traced(work: Work, shares: list[float], traces: Path, device: str, precision
     found: dict[str, Any] = {}
     for share in shares:
         folds = []
-        splits = few_labels(classes, work.seed, LABEL_RATE / 100, validation_share=share or 0.1)
+        splits = few_label_splits(classes, work.seed, LABEL_RATE / 100, validation_share=share or 0.1)
         for number, split in enumerate(splits):
             train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
             if not share:
@@ -131,7 +131,7 @@ def traced(work: Work, shares: list[float], traces: Path, device: str, precision
         "shares": found,
         "precision": precision,
     }
-    write_json(traces / f"{work.dataset}-{work.method}-{work.seed}.json", record | origin(device))
+    write_json(traces / f"{work.dataset}-{work.method}-{work.seed}.json", record | provenance(device))
 
 
 def read_traces(folder: Path) -> list[dict[str, Any]]:

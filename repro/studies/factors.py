@@ -31,7 +31,7 @@ from joao.data.features import Features, make_store
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
-from joao.runs.scoring import classes_of, describe_data, origin
+from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import make_fabric, pick_device, steady_threads
 from joao.training.distributed.place import find_place
 from joao.training.model import embed
@@ -151,7 +151,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     trained = time.perf_counter()
     scores = evaluate_embeddings(
         rows_of,
-        classes_of(dataset),
+        require_classes(dataset),
         class_names=dataset.class_names,
         partitions=[cell.seed],
         standardise=level.standardise,
@@ -159,7 +159,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     )
     facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
     seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}
-    write(cell.path(folder), {**facts, **seconds, **origin(device)})
+    write(cell.path(folder), {**facts, **seconds, **provenance(device)})
 
 
 def identity(cell: Cell) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 from joao.runs.trained import load_run
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
 
@@ -68,7 +68,9 @@ def score(arguments: argparse.Namespace) -> None:
         trained = load_run(folder, device="cpu")
         name, method = trained.info.data, folder.name.removeprefix(f"{trained.info.data}-").split("-")[0]
         seed, dataset = trained.recipe.training.seed, read_whole(trained.recipe.data)
-        scores = evaluate_embeddings(trained.embed(dataset).numpy(), classes_of(dataset), partitions=[seed], jobs=2)
+        scores = evaluate_embeddings(
+            trained.embed(dataset).numpy(), require_classes(dataset), partitions=[seed], jobs=2
+        )
         path = "padded" if trained.info.fast else "plain"
         device = trained.info.machine.get("gpu", trained.info.machine["processor"])
         key = f"{name}|{method}|{path}, {trained.info.precision}, {device}"

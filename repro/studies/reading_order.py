@@ -22,7 +22,7 @@ from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -38,7 +38,7 @@ def accuracy(name: str, seed: int) -> float:
     dataset, method = read_whole(DATA), METHODS[name](seed)
     scores = evaluate_embeddings(
         method.fit_transform(dataset),
-        classes_of(dataset),
+        require_classes(dataset),
         class_names=dataset.class_names,
         partitions=[seed],
         kernel="linear" if method.kernel else "rbf",

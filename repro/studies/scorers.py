@@ -21,8 +21,8 @@ import torch
 from joao.core.files import make_folder, write_file, write_json
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
-from joao.runs.scoring import classes_of, origin
-from joao.runs.trained import initial
+from joao.runs.scoring import provenance, require_classes
+from joao.runs.trained import make_untrained
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid
 
@@ -33,13 +33,13 @@ def compute(name: str, device: str) -> Record:
     dataset = dataset_of(name, None)
     recipe = cell_recipe(Cell(name, "joao", 0))
     assert recipe is not None
-    rows = initial(recipe, dataset, device="cpu").embed(dataset).numpy()
+    rows = make_untrained(recipe, dataset, device="cpu").embed(dataset).numpy()
     runs = []
     for _ in range(2 if device == "cuda" else 1):
         started = time.perf_counter()
-        scores = evaluate_embeddings(rows, classes_of(dataset), partitions=[0], device=device)
+        scores = evaluate_embeddings(rows, require_classes(dataset), partitions=[0], device=device)
         runs.append({"seconds": time.perf_counter() - started, **scores.to_json()})
-    return {"set": name, "graphs": len(dataset), "device": device, "runs": runs, **origin(device)}
+    return {"set": name, "graphs": len(dataset), "device": device, "runs": runs, **provenance(device)}
 
 
 def page(records: Sequence[Record]) -> str:

@@ -41,7 +41,7 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.policies import KullbackLeibler, Policy
 from joao.report.plots import draw_policy
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
@@ -120,7 +120,9 @@ def one_run(dataset: Dataset, way: str, seed: int) -> dict[str, Any]:
     epochs = list(Pretraining(store, method, recipe.training).run())
     seconds = time.process_time() - started
     embeddings = embed(method.encoder.eval(), store).numpy()
-    scores = evaluate_embeddings(embeddings, classes_of(dataset), class_names=dataset.class_names, partitions=[seed])
+    scores = evaluate_embeddings(
+        embeddings, require_classes(dataset), class_names=dataset.class_names, partitions=[seed]
+    )
     return {
         "accuracy": 100 * float(np.mean(scores.to_json()["partitions"][0]["accuracies"])),
         "CPU seconds": seconds,

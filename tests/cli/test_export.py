@@ -60,10 +60,10 @@ def test_finetune_and_predict_take_the_file(joao, model, mutag_tuned, tmp_path):
 
 def test_a_model_of_the_package(joao, model, mutag_run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
-    outcome = joao("embed", "--pretrained", "model", "MUTAG", "--out", "shipped.csv", "--device", "cpu")
+    outcome = joao("embed", "--pretrained", "model", "MUTAG", "--out", "bundled.csv", "--device", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
     assert joao("embed", mutag_run, "MUTAG", "--out", "run.csv", "--device", "cpu").code == 0
-    assert (tmp_path / "shipped.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
+    assert (tmp_path / "bundled.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
 
 
 def test_names_and_numbers_of_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned)
     expected = finetune(load_run(mutag_run, device="cpu"), MUTAG, how, device="cpu")
     found = load_finetuned(mutag_tuned, device="cpu")
     np.testing.assert_array_equal(found.predict_logits(MUTAG), expected.predict_logits(MUTAG))
-    assert (found.how, found.fit) == (how, expected.fit)
+    assert (found.settings, found.fit) == (how, expected.fit)
     assert found.info.command.split()[:2] == ["joao", "finetune"]
 
 
@@ -45,7 +45,7 @@ def test_options_reach_the_fine_tuning(joao, mutag_run, tmp_path):
     assert outcome.code == 0, outcome.err
     assert "scratch" in outcome.out
     found = load_finetuned(tmp_path / "tuned", device="cpu")
-    assert found.how == Finetune(2, 50, 0.02, 0, frozen=True, balanced=False, standardise=True)
+    assert found.settings == Finetune(2, 50, 0.02, 0, frozen=True, balanced=False, standardise=True)
     info = found.info
     assert (info.validation_share, info.num_validation, info.seed, info.from_scratch) == (0.25, 47, 3, True)
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from joao.data import read
-from joao.evaluation.splits import filled, scaffolds, split_graphs
+from joao.evaluation.splits import scaffolds, split_by_scaffold, split_graphs
 from joao.runs.finetuned import load_finetuned
 from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
@@ -70,7 +70,7 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     assert (outcome.code, outcome.err) == (0, "")
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     labelled = [n for n in range(60) if n % 7 != 3]  # both columns have their gaps in the same rows
-    split = filled(scaffolds([SMILES[n] for n in labelled]))
+    split = split_by_scaffold(scaffolds([SMILES[n] for n in labelled]))
     sizes = [len(part) for part in split]
     said = outcome.out.splitlines()
     assert_mentions(said[0], "mine: ", "51", "odd, third")
@@ -236,7 +236,7 @@ def test_predictions_do_not_need_all_columns_to_be_numbers(joao, run):
 
 
 def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
-    last = filled(scaffolds(SMILES)).test
+    last = split_by_scaffold(scaffolds(SMILES)).test
     odd = ["1" if n in last else str(n % 2) for n in range(60)]
     write_table("mine.csv", odd=odd)
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
@@ -290,7 +290,7 @@ def test_bace(joao, run, tmp_path):
     assert outcome.code == 0, outcome.err
     found = load_finetuned(tmp_path / "tuned", device="cpu")
     smiles, classes = zip(*(line.rsplit(",", 1) for line in lines[::7]), strict=True)
-    split = filled(scaffolds(smiles))
+    split = split_by_scaffold(scaffolds(smiles))
     predicted = found.predict(read([smiles[n] for n in split.test])).numpy()[:, 0]
     area = roc_auc_score([int(classes[n]) for n in split.test], predicted)
     assert figures(outcome.out.splitlines()[3])[0] == pytest.approx(area, abs=6e-4)

@@ -12,7 +12,7 @@ import typer
 import joao as package
 from joao.cli.main import app
 from joao.config.recipe import METHODS
-from joao.runs.trained import shipped_names
+from joao.runs.trained import bundled_models
 
 
 def commands(group, before=()):
@@ -46,7 +46,7 @@ def test_every_method_is_named(joao):
 
 def test_export_says_whether_models_come_along(joao):
     text = " ".join(joao("export", "--help").out.split())
-    assert all(f"--pretrained {name}" in text for name in shipped_names())
+    assert all(f"--pretrained {name}" in text for name in bundled_models())
 
 
 def test_no_arguments_are_a_cry_for_help(joao):

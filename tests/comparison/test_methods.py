@@ -7,12 +7,20 @@ import pytest
 
 from joao.baselines import BASELINES, Baseline
 from joao.comparison import methods
-from joao.comparison.methods import CHEAP, USUAL, choose, has_seed, make_rows, missing_package, settings_of
+from joao.comparison.methods import (
+    CHEAP_BASELINES,
+    DEFAULT_METHODS,
+    choose_methods,
+    has_seed,
+    make_rows,
+    method_settings,
+    missing_package,
+)
 from joao.config.recipe import METHODS, make_recipe
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from tests.messages import assert_mentions, refused
 
 
@@ -31,34 +39,34 @@ class Absent(Baseline):
 
 
 def test_the_cheap_baselines_are_always_among_them(graphs):
-    assert choose(graphs, None) == ((*USUAL, *CHEAP), ())
-    names, notices = choose(graphs, ["wl", "joaov2", "wl", "node2vec"])
+    assert choose_methods(graphs, None) == ((*DEFAULT_METHODS, *CHEAP_BASELINES), ())
+    names, notices = choose_methods(graphs, ["wl", "joaov2", "wl", "node2vec"])
     assert names == ("wl", "joaov2", "node2vec", "untrained", "ldp", "histogram")
     assert len(notices) == 1
     assert_mentions(notices[0], "untrained, ldp, histogram")
-    assert choose(graphs, CHEAP).notices == ()
+    assert choose_methods(graphs, CHEAP_BASELINES).notices == ()
 
 
 def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
     monkeypatch.setattr(methods, "LARGE_GRAPHS", 23)
-    names, (notice,) = choose(graphs, None)
-    assert names == ("joao", *CHEAP)
-    assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(USUAL)}")
-    assert choose(graphs, ["joao", "graphcl", *CHEAP]).notices == ()
+    names, (notice,) = choose_methods(graphs, None)
+    assert names == ("joao", *CHEAP_BASELINES)
+    assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(DEFAULT_METHODS)}")
+    assert choose_methods(graphs, ["joao", "graphcl", *CHEAP_BASELINES]).notices == ()
 
 
 def test_unknown_and_missing(graphs, monkeypatch):
     with refused("compare", "'graph2vek'", "'graph2vec'"):
-        choose(graphs, ["graph2vek"])
+        choose_methods(graphs, ["graph2vek"])
     with refused("compare", "joao", "wl"):
-        choose(graphs, [])
+        choose_methods(graphs, [])
     monkeypatch.setitem(BASELINES, "wl", Absent)
     assert missing_package("wl") == "a_package_that_nobody_has"
     assert missing_package("joao") is None
     with refused("compare", "wl", "pip install a_package_that_nobody_has"):
-        choose(graphs, ["joao", "wl"])
+        choose_methods(graphs, ["joao", "wl"])
     for wanted in (None, ["joao"]):
-        names, notices = choose(graphs, wanted)
+        names, notices = choose_methods(graphs, wanted)
         assert "wl" not in names
         assert_mentions(notices[0], "wl", "a_package_that_nobody_has")
 
@@ -69,7 +77,7 @@ def test_rows_are_those_of_the_method_itself(graphs):
     found = make_rows("joaov2", graphs, seed=3, epochs=1, device="cpu")
     np.testing.assert_array_equal(found, trained.embed(graphs).numpy())
     recipe = make_recipe({"training": {"seed": 3}})
-    expected = initial(recipe, graphs, Features.fixed_on(graphs), device="cpu").embed(graphs).numpy()
+    expected = make_untrained(recipe, graphs, Features.fixed_on(graphs), device="cpu").embed(graphs).numpy()
     np.testing.assert_array_equal(make_rows("untrained", graphs, seed=3, device="cpu"), expected)
     histogram = BASELINES["histogram"]().fit_transform(graphs)
     np.testing.assert_array_equal(make_rows("histogram", graphs, seed=3), histogram)
@@ -105,7 +113,7 @@ def test_what_has_a_seed():
 
 
 def test_settings():
-    assert settings_of("graphcl", "graphs", epochs=7)["training"]["epochs"] == 7
-    assert settings_of("graphcl", "graphs")["policy"]["name"] == "rule_pool"
-    assert settings_of("untrained", "molecules")["encoder"]["name"] == "molecule_gin"
-    assert settings_of("histogram", "graphs") == {"max_degree": 64}
+    assert method_settings("graphcl", "graphs", epochs=7)["training"]["epochs"] == 7
+    assert method_settings("graphcl", "graphs")["policy"]["name"] == "rule_pool"
+    assert method_settings("untrained", "molecules")["encoder"]["name"] == "molecule_gin"
+    assert method_settings("histogram", "graphs") == {"max_degree": 64}

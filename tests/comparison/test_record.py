@@ -13,8 +13,8 @@ import pytest
 
 from joao.baselines import BASELINES, Baseline
 from joao.comparison import work as processes
-from joao.comparison.record import Plan, begin, compute, missing_seeds
-from joao.comparison.summary import rows, verdict_of
+from joao.comparison.record import Plan, compute, missing_seeds, start_record
+from joao.comparison.summary import record_verdict, rows
 from joao.comparison.work import Task
 from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
@@ -132,7 +132,7 @@ def test_rows_and_verdict_are_those_of_the_statistics(graphs):
         pieces = record["methods"][row.method]["seeds"].values()
         assert row.seconds == pytest.approx(np.mean([piece["seconds"] for piece in pieces]))
         assert row.peak_bytes == max(piece["peak bytes"] for piece in pieces)
-    verdict = verdict_of(record)
+    verdict = record_verdict(record)
     assert verdict.tried == (1, 2)
     assert set(verdict.over) == {"histogram", "untrained"}
     assert record["verdict"]["sentence"] == str(verdict)
@@ -164,7 +164,7 @@ def test_a_record_is_gone_on_with(graphs, tmp_path):
     with pytest.raises(Enough):
         compute(graphs, plan, out, stop_after_three)
     assert told == [("counting", 0), ("counting", 1), ("random", 0)]
-    assert missing_seeds(begin(graphs, plan, out)) == {"random": [1]}
+    assert missing_seeds(start_record(graphs, plan, out)) == {"random": [1]}
     record = compute(graphs, plan, out, lambda done: told.append((done.method, done.piece["seed"])))
     assert told[3:] == [("random", 1)]
     assert json.loads(out.read_text()) == json.loads(json.dumps(record))
@@ -231,7 +231,7 @@ def test_processes_of_their_own_change_nothing_and_tell_of_failures(graphs):
 
 def test_a_process_that_ends_before_its_time(monkeypatch):
     monkeypatch.setattr(processes, "_work", operator.is_)
-    (done,) = processes.in_own_processes([SimpleNamespace(method="joao")], 1)
+    (done,) = processes.run_in_processes([SimpleNamespace(method="joao")], 1)
     assert (done.method, done.piece) == ("joao", None)
     assert "code 0" in done.failure
 
@@ -247,7 +247,7 @@ def test_what_a_process_sends(monkeypatch, graphs, error, last):
 
     sent, silenced = [], []
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(processes, "pieces", some_pieces)
+    monkeypatch.setattr(processes, "score_seeds", some_pieces)
     monkeypatch.setattr(processes, "silence_lightning", lambda: silenced.append("lightning"))
     try:
         processes._work(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
@@ -270,7 +270,7 @@ def test_a_fault_in_a_process_is_told_whole(monkeypatch):
     context = SimpleNamespace(Pipe=lambda duplex: parent(multiprocessing), Process=lambda **arguments: process)
     monkeypatch.setattr(processes.multiprocessing, "get_context", lambda kind: context)
     with pytest.raises(processes.MethodError, match="ZeroDivisionError"):
-        list(processes.in_own_processes([SimpleNamespace(method="joao")], 1))
+        list(processes.run_in_processes([SimpleNamespace(method="joao")], 1))
     assert ended == ["told to"]
 
 

@@ -5,7 +5,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from joao.comparison.summary import NO, UNTOLD, YES, best_over_best, judge
+from joao.comparison.summary import INCONCLUSIVE, NO, YES, best_over_best, make_verdict
 from joao.evaluation.statistics import paired_gain
 from tests.messages import assert_mentions
 
@@ -51,19 +51,21 @@ def test_the_three_verdicts_and_their_sentences():
     random = np.random.default_rng(4)
     noise = 0.01 * random.standard_normal((5, 10))
     base = np.full((5, 10), 0.7)
-    yes = judge("rings", {"joao": base + 0.1 + noise, "graphcl": base + noise}, {"wl": base, "ldp": base - 0.2}, 9)
+    yes = make_verdict(
+        "rings", {"joao": base + 0.1 + noise, "graphcl": base + noise}, {"wl": base, "ldp": base - 0.2}, 9
+    )
     low, high = 100 * yes.gain.low, 100 * yes.gain.high
     mean = 100 * (0.1 + noise.mean())
     assert (yes.helps, yes.method, yes.baseline, yes.tried) == (YES, "joao", "wl", (2, 2))
     assert_mentions(yes, "rings", 2, "joao", f"{mean:.2f}", "wl", "95 %", f"{low:.2f}", f"{high:.2f}")
     assert yes.over["ldp"] == paired_gain(base + 0.1 + noise, base - 0.2, 9)
-    no = judge("rings", {"joao": base - 0.1 + noise}, {"wl": base}, 9)
+    no = make_verdict("rings", {"joao": base - 0.1 + noise}, {"wl": base}, 9)
     low, high = 100 * no.gain.low, 100 * no.gain.high
     assert no.helps == NO
     lost = 10 - 100 * noise.mean()
     assert_mentions(no, "rings", "joao", f"{lost:.2f}", "wl", "95 %", f"{-high:.2f}", f"{-low:.2f}")
-    untold = judge("rings", {"joao": base + noise - noise.mean() - 1e-4}, {"wl": base}, 9)
-    assert untold.helps == UNTOLD
+    untold = make_verdict("rings", {"joao": base + noise - noise.mean() - 1e-4}, {"wl": base}, 9)
+    assert untold.helps == INCONCLUSIVE
     low, high = 100 * untold.gain.low, 100 * untold.gain.high
     assert_mentions(untold, "rings", "joao", "0.01", "wl", "95 %", f"{low:+.2f}", f"{high:+.2f}")
 
@@ -71,12 +73,12 @@ def test_the_three_verdicts_and_their_sentences():
 def test_what_is_certain_against_one_baseline_is_not_against_all():
     noise = 0.05 * np.random.default_rng(5).standard_normal((5, 10))
     base = np.full((5, 10), 0.7)
-    verdict = judge("rings", {"joao": base + noise}, {"histogram": base - 0.2, "wl": base}, 9)
+    verdict = make_verdict("rings", {"joao": base + noise}, {"histogram": base - 0.2, "wl": base}, 9)
     assert verdict.over["histogram"].low > 0
-    assert verdict.helps == UNTOLD
+    assert verdict.helps == INCONCLUSIVE
 
 
 def test_nothing_to_judge():
     base = np.full((5, 10), 0.7)
-    assert judge("rings", {}, {"wl": base}, 9) is None
-    assert judge("rings", {"joao": base}, {}, 9) is None
+    assert make_verdict("rings", {}, {"wl": base}, 9) is None
+    assert make_verdict("rings", {"joao": base}, {}, 9) is None

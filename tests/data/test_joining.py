@@ -9,7 +9,7 @@ from joao.data import read
 from joao.data.dataset import Failure
 from joao.data.joining import joined
 from joao.data.synthetic import random_graphs
-from joao.runs.row_files import rows_of_source
+from joao.runs.row_files import source_rows
 from tests.data.refusals import refused
 
 FIRST = random_graphs(5, mean_nodes=4, seed=1, num_edge_attributes=2)
@@ -65,8 +65,8 @@ def test_rows_of_parts_are_those_of_the_parts():
     assert [failure.row for failure in whole.failures] == [3, 5]
     values = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(whole.in_rows(values), [0, 1, 2, np.nan, 3, np.nan, 4])
-    assert [row[0] for row in rows_of_source(whole, [[""]] * 5)] == [str(row) for row in range(7)]
-    assert [row[1] for row in rows_of_source(failed[[1, 2]], [["a"], ["b"]])] == ["a", "b"]
+    assert [row[0] for row in source_rows(whole, [[""]] * 5)] == [str(row) for row in range(7)]
+    assert [row[1] for row in source_rows(failed[[1, 2]], [["a"], ["b"]])] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 
 from joao.evaluation.folds import folds
-from joao.evaluation.splits import Split, few_labels, hold_out, split_hash, stratified
+from joao.evaluation.splits import Split, few_label_splits, hold_out, sample_stratified, split_hash
 from tests.messages import refused
 
 CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)
@@ -33,7 +33,7 @@ def parts(split):
 def test_as_many_places_as_asked_for_each_once_ascending_and_of_every_class(sizes, share, seed):
     classes = shuffled(sizes, seed)
     number = round(len(sizes) + share * (len(classes) - len(sizes)))
-    chosen = stratified(classes, number, np.random.default_rng(seed))
+    chosen = sample_stratified(classes, number, np.random.default_rng(seed))
     assert chosen.dtype == np.int64
     assert len(chosen) == number
     assert (np.diff(chosen) > 0).all()
@@ -47,7 +47,7 @@ def test_no_class_is_more_than_one_off_its_share_unless_one_is_too_rare_for_its_
     number = round(len(sizes) + share * (len(classes) - len(sizes)))
     exact = [number * size / len(classes) for size in sizes]
     assume(min(exact) >= 1)
-    counts = counts_of(classes, stratified(classes, number, np.random.default_rng(seed)))
+    counts = counts_of(classes, sample_stratified(classes, number, np.random.default_rng(seed)))
     assert all(abs(count - share) < 1 for count, share in zip(counts, exact, strict=True))
     # By largest remainder: who was rounded up was nearer to the next number than who was not.
     up = [share % 1 for count, share in zip(counts, exact, strict=True) if count > share]
@@ -58,23 +58,28 @@ def test_no_class_is_more_than_one_off_its_share_unless_one_is_too_rare_for_its_
 def test_shares_by_hand():
     classes = np.repeat([0, 1, 2, 3], [50, 30, 15, 5])
     draw = np.random.default_rng(0)
-    assert counts_of(classes, stratified(classes, 20, draw)) == [10, 6, 3, 1]
-    assert counts_of(classes, stratified(classes, 22, draw)) == [11, 7, 3, 1]  # 11, 6.6, 3.3, 1.1
-    assert counts_of(classes, stratified(classes, 10, draw)) == [5, 3, 1, 1]  # 5, 3, 1.5, 0.5: the last gets its one
-    assert counts_of(classes, stratified(classes, 4, draw)) == [1, 1, 1, 1]
-    assert counts_of(classes, stratified(classes, 100, draw)) == [50, 30, 15, 5]
+    assert counts_of(classes, sample_stratified(classes, 20, draw)) == [10, 6, 3, 1]
+    assert counts_of(classes, sample_stratified(classes, 22, draw)) == [11, 7, 3, 1]  # 11, 6.6, 3.3, 1.1
+    assert counts_of(classes, sample_stratified(classes, 10, draw)) == [
+        5,
+        3,
+        1,
+        1,
+    ]  # 5, 3, 1.5, 0.5: the last gets its one
+    assert counts_of(classes, sample_stratified(classes, 4, draw)) == [1, 1, 1, 1]
+    assert counts_of(classes, sample_stratified(classes, 100, draw)) == [50, 30, 15, 5]
     # 6, 3.1 and three times 0.3: the ones of the rare classes are taken from where they are missed least.
     rare = np.repeat([0, 1, 2, 3, 4], [60, 31, 3, 3, 3])
-    assert counts_of(rare, stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]
+    assert counts_of(rare, sample_stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]
     # 2, 2 and three times 1/3: both of the large classes give one away.
     rarer = np.repeat([0, 1, 2, 3, 4], [6, 6, 1, 1, 1])
-    assert counts_of(rarer, stratified(rarer, 5, draw)) == [1, 1, 1, 1, 1]
+    assert counts_of(rarer, sample_stratified(rarer, 5, draw)) == [1, 1, 1, 1, 1]
 
 
 def test_every_graph_of_a_class_is_as_likely(assert_law):
     classes = np.array([0, 1, 0, 1, 0, 0])
     draw = np.random.default_rng(3)
-    chosen = [stratified(classes, 3, draw) for _ in range(600)]
+    chosen = [sample_stratified(classes, 3, draw) for _ in range(600)]
     assert {tuple(counts_of(classes, each)) for each in chosen} == {(2, 1)}
     assert_law([k for each in chosen for k in each if classes[k] == 0], {0: 1 / 4, 2: 1 / 4, 4: 1 / 4, 5: 1 / 4})
     assert_law([k for each in chosen for k in each if classes[k] == 1], {1: 1 / 2, 3: 1 / 2})
@@ -94,7 +99,7 @@ def test_what_is_held_out_is_about_its_share_and_every_class_keeps_a_graph(sizes
 
 @given(st.integers(0, 1000), st.floats(0.03, 1), st.floats(0.05, 0.5))
 def test_of_each_training_part_as_many_graphs_have_a_label_as_the_rate_says(partition, rate, share):
-    splits = few_labels(CLASSES, partition, rate, validation_share=share)
+    splits = few_label_splits(CLASSES, partition, rate, validation_share=share)
     for (train, test), split in zip(folds(CLASSES, partition), splits, strict=True):
         labelled = np.union1d(split.train, split.validation)
         budget = round(rate * len(train))
@@ -112,30 +117,30 @@ def test_of_each_training_part_as_many_graphs_have_a_label_as_the_rate_says(part
 def test_the_published_budgets_of_nci1():
     classes = np.array([0] * 2053 + [1] * 2057)
     for rate, budget in ((0.01, 37), (0.1, 370)):
-        for split in few_labels(classes, 0, rate, validation_share=0.2):
+        for split in few_label_splits(classes, 0, rate, validation_share=0.2):
             assert len(split.train) + len(split.validation) == budget
             assert len(split.validation) == round(0.2 * budget)
 
 
 def test_all_labels_are_the_whole_training_part():
-    for (train, _), split in zip(folds(CLASSES, 4, 5), few_labels(CLASSES, 4, 1.0, num_folds=5), strict=True):
+    for (train, _), split in zip(folds(CLASSES, 4, 5), few_label_splits(CLASSES, 4, 1.0, num_folds=5), strict=True):
         assert np.union1d(split.train, split.validation).tolist() == train.tolist()
 
 
 def test_labels_are_a_function_of_the_arguments_alone():
     again = CLASSES.copy()
     np.random.default_rng(9).random(5)
-    for one, other in zip(few_labels(CLASSES, 3, 0.1), few_labels(again, 3, 0.1), strict=True):
+    for one, other in zip(few_label_splits(CLASSES, 3, 0.1), few_label_splits(again, 3, 0.1), strict=True):
         assert parts(one) == parts(other)
 
 
 def test_partitions_and_folds_draw_for_themselves():
-    chosen = [str(parts(split)) for partition in range(5) for split in few_labels(CLASSES, partition, 0.1)]
+    chosen = [str(parts(split)) for partition in range(5) for split in few_label_splits(CLASSES, partition, 0.1)]
     assert len(set(chosen)) == 50
     # Every training part begins with 360 graphs of the first class: equal draws would be equal places among them.
     places = set()
     for partition in range(5):
-        for (train, _), split in zip(folds(CLASSES, partition), few_labels(CLASSES, partition, 0.1), strict=True):
+        for (train, _), split in zip(folds(CLASSES, partition), few_label_splits(CLASSES, partition, 0.1), strict=True):
             found = np.searchsorted(train, np.union1d(split.train, split.validation))
             places.add(tuple(found[found < 360].tolist()))
     assert {len(each) for each in places} == {36}
@@ -145,26 +150,26 @@ def test_partitions_and_folds_draw_for_themselves():
 @pytest.mark.parametrize("rate", [0, 0.0, 2, 1.01, -0.1, float("nan")])
 def test_a_rate_that_is_none_is_told(rate):
     with refused("labels", "rate", rate):
-        few_labels(CLASSES, 0, rate)
+        few_label_splits(CLASSES, 0, rate)
 
 
 @pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 1.5, float("nan")])
 def test_a_share_that_is_none_is_told(share):
     with refused("labels", "validation", share):
-        few_labels(CLASSES, 0, 0.5, validation_share=share)
+        few_label_splits(CLASSES, 0, 0.5, validation_share=share)
 
 
 def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_would_do():
     # 0.4 % of 702 graphs are three; four of 702 are 0.57 %.
     with refused("labels", "0.4 %", 3, "0.6 %"):
-        few_labels(CLASSES, 0, 0.004)
-    assert all(len(split.train) == 3 for split in few_labels(CLASSES, 0, 0.006))
+        few_label_splits(CLASSES, 0, 0.004)
+    assert all(len(split.train) == 3 for split in few_label_splits(CLASSES, 0, 0.006))
 
 
 def test_the_rate_that_would_do_is_no_larger_than_need_be():
     with refused("0.5 %"):  # three graphs of 600
-        few_labels(np.repeat([0, 1], 600), 0, 0.001, num_folds=2)
-    few_labels(np.repeat([0, 1], 600), 0, 0.005, num_folds=2)
+        few_label_splits(np.repeat([0, 1], 600), 0, 0.001, num_folds=2)
+    few_label_splits(np.repeat([0, 1], 600), 0, 0.005, num_folds=2)
 
 
 def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
@@ -173,7 +178,7 @@ def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
 
 
 def test_a_tenth_of_the_labels_chooses_the_epoch_unless_another_share_is_said():
-    for split in few_labels(CLASSES, 0, 0.5):
+    for split in few_label_splits(CLASSES, 0, 0.5):
         assert len(split.validation) == round(0.1 * (len(split.train) + len(split.validation)))
 
 
@@ -190,10 +195,10 @@ def test_the_hash_is_of_all_parts_in_order():
 
 def test_labels_stay_what_they_were():
     """Scores of one version may be paired with those of another."""
-    assert split_hash(few_labels(CLASSES, 0, 0.1)) == "38f97ff6c646bf01"
-    assert split_hash(few_labels(CLASSES, 1, 0.01)) == "01790259871a3a9e"
+    assert split_hash(few_label_splits(CLASSES, 0, 0.1)) == "38f97ff6c646bf01"
+    assert split_hash(few_label_splits(CLASSES, 1, 0.01)) == "01790259871a3a9e"
 
 
 def test_names_of_classes_reach_the_folds():
     with refused("'rare'", 4, 10):
-        few_labels(np.array([0] * 50 + [1] * 4), 0, 0.5, class_names=("usual", "rare"))
+        few_label_splits(np.array([0] * 50 + [1] * 4), 0, 0.5, class_names=("usual", "rare"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joao.evaluation.splits import filled, scaffold_numbers, scaffolds
+from joao.evaluation.splits import scaffold_numbers, scaffolds, split_by_scaffold
 from tests.messages import refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -37,14 +37,14 @@ def by_loops(names):
 
 @given(st.lists(st.integers(0, 12).map(str), max_size=60))
 def test_parts_are_filled_as_by_loops(names):
-    found = filled(names)
+    found = split_by_scaffold(names)
     assert [part.tolist() for part in found] == by_loops(names)
     assert {part.dtype for part in found} == {np.dtype(np.int64)}
 
 
 def test_a_split_by_hand():
     # 10 molecules: a has 4, b and c 2 each (c begins later), d and e one each (e begins later); room for 8 and 1.
-    split = filled(["a", "b", "a", "c", "b", "c", "d", "a", "a", "e"])
+    split = split_by_scaffold(["a", "b", "a", "c", "b", "c", "d", "a", "a", "e"])
     assert split.train.tolist() == [0, 1, 2, 3, 4, 5, 7, 8]
     assert (split.validation.tolist(), split.test.tolist()) == ([9], [6])
 
@@ -52,16 +52,16 @@ def test_a_split_by_hand():
 def test_a_set_goes_to_the_first_part_that_has_room():
     # Room for 8, and for 9 with validation: a goes to training, b to validation, which may get more than its tenth,
     # and c, though smaller and later, to training again.
-    split = filled(["a"] * 5 + ["b"] * 4 + ["c"])
+    split = split_by_scaffold(["a"] * 5 + ["b"] * 4 + ["c"])
     assert [part.tolist() for part in split] == [[0, 1, 2, 3, 4, 9], [5, 6, 7, 8], []]
     # d is too large for what both have left.
-    assert [len(part) for part in filled(["a"] * 7 + ["d"] * 3)] == [7, 0, 3]
+    assert [len(part) for part in split_by_scaffold(["a"] * 7 + ["d"] * 3)] == [7, 0, 3]
 
 
 @pytest.mark.parametrize("shares", [(0, 0.1), (0.8, -0.1), (0.8, 0.3), (float("nan"), 0.1)])
 def test_impossible_shares_are_refused(shares):
     with refused("scaffold", *shares):
-        filled(["a"], *shares)
+        split_by_scaffold(["a"], *shares)
 
 
 SCAFFOLDS = {
@@ -98,7 +98,7 @@ def test_processes_do_not_change_the_scaffolds():
 def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
     pytest.importorskip("rdkit")
     with refused("scaffolds", 1, f"'{text}'", "RDKit"):
-        filled(scaffolds(["CCO", text]))
+        split_by_scaffold(scaffolds(["CCO", text]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -116,7 +116,7 @@ def test_official_splits_are_found_again(name, sizes):
         official = [
             sorted(int(row[0]) for row in table(f"scaffold/{part}.csv.gz")) for part in ("train", "valid", "test")
         ]
-    split = filled(scaffolds([row[header.index("smiles")] for row in rows]))
+    split = split_by_scaffold(scaffolds([row[header.index("smiles")] for row in rows]))
     assert [len(part) for part in split] == sizes
     assert [part.tolist() for part in split] == official
 
@@ -125,5 +125,7 @@ def test_numbers_of_scaffolds_split_like_the_scaffolds():
     smiles = ["CC1CCCCC1", "c1ccccc1", "CCO", "OC1CCCCC1", "N", "c1ccccc1C"]
     numbers = scaffold_numbers(smiles)
     assert numbers.tolist() == [0, 1, 2, 0, 2, 1]
-    for one, other in zip(filled(numbers.tolist(), 0.5, 0.2), filled(scaffolds(smiles), 0.5, 0.2), strict=True):
+    for one, other in zip(
+        split_by_scaffold(numbers.tolist(), 0.5, 0.2), split_by_scaffold(scaffolds(smiles), 0.5, 0.2), strict=True
+    ):
         assert one.tolist() == other.tolist()

@@ -10,7 +10,15 @@ import pytest
 from joao.core.randomness import numpy_generator
 from joao.data import read
 from joao.data.synthetic import random_graphs
-from joao.evaluation.splits import SHARES, filled, hold_out, notice_of_split, scaffolds, split_graphs, usual_split
+from joao.evaluation.splits import (
+    SHARES,
+    default_split,
+    hold_out,
+    scaffolds,
+    split_by_scaffold,
+    split_graphs,
+    split_notice,
+)
 from tests.messages import assert_mentions, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -80,7 +88,7 @@ def test_the_usual_shares_are_those_of_the_protocol():
     pytest.importorskip("rdkit")
     dataset = read("bace", ROOT)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
-    for part, expected in zip(parts(split), filled(scaffolds(dataset.smiles)), strict=True):
+    for part, expected in zip(parts(split), split_by_scaffold(scaffolds(dataset.smiles)), strict=True):
         np.testing.assert_array_equal(part, expected)
 
 
@@ -96,12 +104,12 @@ def test_the_usual_split():
     molecules = dataclasses.replace(UNCLASSED, kind="molecules", smiles=("C",) * 60)
     packed = dataclasses.replace(molecules, smiles=())
     grouped = dataclasses.replace(packed, groups=np.arange(60) // 3)
-    kinds = [usual_split(each) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
+    kinds = [default_split(each) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
     assert kinds == ["random", "random", "scaffold", "random", "scaffold"]
-    notices = [notice_of_split(each, None) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
+    notices = [split_notice(each, None) for each in (GRAPHS, UNCLASSED, molecules, packed, grouped)]
     name = packed.name
     assert [each is None for each in notices] == [True, True, True, False, True]
-    with_test = notice_of_split(packed, 0.1)
+    with_test = split_notice(packed, 0.1)
     for each in (notices[3], with_test):
         assert_mentions(each, name, "SMILES", "random", "--scaffolds")
     assert "test" in notices[3]

@@ -17,7 +17,7 @@ from joao.data import Features, read
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import kernel_matrix, score_folds
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from tests.messages import refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -96,7 +96,9 @@ def test_libsvm_takes_the_very_steps_of_a_plain_grid_search(monkeypatch, seed):
 def test_real_embeddings_are_scored_as_by_a_plain_grid_search(name, num_measured, standardise):
     dataset = read(name, root=ROOT)
     embeddings = (
-        initial(make_recipe({}), dataset, Features.fixed_on(dataset, "labels"), device="cpu").embed(dataset).numpy()
+        make_untrained(make_recipe({}), dataset, Features.fixed_on(dataset, "labels"), device="cpu")
+        .embed(dataset)
+        .numpy()
     )
     parts = folds(dataset.classes, 0)[:num_measured]
     ours = score_folds(embeddings, dataset.classes, parts, standardise=standardise)

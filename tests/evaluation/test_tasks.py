@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
 
 from joao.data.synthetic import random_graphs
-from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, task_figures, with_tasks
+from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks, task_figures
 from tests.messages import assert_mentions, refused
 
 NAN = np.nan
@@ -25,11 +25,11 @@ def with_targets(values=VALUES, names=NAMES):
 
 def test_graphs_with_a_label_of_the_named_tasks_are_kept():
     dataset = with_targets()
-    some = with_tasks(dataset, ["weight", "toxic"])
+    some = select_tasks(dataset, ["weight", "toxic"])
     assert some.target_names == ("weight", "toxic")
     np.testing.assert_array_equal(some.targets, [[2.5, 0], [0, 1], [1, 1], [-3, NAN]])
     assert some.fingerprint == dataset.subset(np.array([0, 1, 4, 5])).fingerprint
-    everything = with_tasks(dataset)
+    everything = select_tasks(dataset)
     assert everything.target_names == NAMES
     assert len(everything) == 5
 
@@ -45,19 +45,19 @@ def test_graphs_with_a_label_of_the_named_tasks_are_kept():
 )
 def test_tasks_that_are_not_there_are_told(dataset, tasks, values):
     with refused("synthetic", *values):
-        with_tasks(dataset, tasks)
+        select_tasks(dataset, tasks)
 
 
 def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
     dataset = with_targets()
-    assert kind_of(with_tasks(dataset, ["toxic", "active"])) == "binary"
-    assert kind_of(with_tasks(dataset, ["weight"])) == "numbers"
-    assert kind_of(with_tasks(dataset, ["toxic"]), "numbers") == "numbers"
-    assert kind_of(with_tasks(dataset, ["toxic"]), "binary") == "binary"
+    assert infer_label_kind(select_tasks(dataset, ["toxic", "active"])) == "binary"
+    assert infer_label_kind(select_tasks(dataset, ["weight"])) == "numbers"
+    assert infer_label_kind(select_tasks(dataset, ["toxic"]), "numbers") == "numbers"
+    assert infer_label_kind(select_tasks(dataset, ["toxic"]), "binary") == "binary"
     with refused("synthetic", "toxic, active", "weight", "--tasks"):
-        kind_of(dataset)
+        infer_label_kind(dataset)
     with refused("synthetic", "graph 0", 2.5, "weight", "NaN", "JOAORegressor"):
-        kind_of(dataset, "binary")
+        infer_label_kind(dataset, "binary")
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
 def test_numbers_that_look_like_classes_are_told(column, shown):
     other = [2.5, 0, 1, 3, 4]
     for values, names in (([column], "a"), ([other, column], "ba")):
-        found = notice_of_numbers(with_targets(np.array(values).T, names))
+        found = integer_labels_notice(with_targets(np.array(values).T, names))
         assert (found is None) == (shown is None)
         if shown is not None:
             assert_mentions(found, "synthetic: a ", *shown)
     if shown is not None:
-        assert_mentions(notice_of_numbers(with_targets(np.array([column, column]).T, "ab")), "1 more")
+        assert_mentions(integer_labels_notice(with_targets(np.array([column, column]).T, "ab")), "1 more")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings, shuffled
+from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings, permute_classes
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level, paired_gain
 from joao.evaluation.svm import FoldScores, score_folds
@@ -94,7 +94,7 @@ def test_gain_over_other_folds_is_an_error():
 def test_shuffled_classes_score_chance_on_informative_embeddings():
     x, classes = informative()
     told = evaluate_embeddings(x, classes, num_folds=5, partitions=range(2)).mean
-    labels = shuffled(classes, seed=0)
+    labels = permute_classes(classes, seed=0)
     untold = evaluate_embeddings(x, labels, num_folds=5, partitions=range(2)).mean
     assert told > 0.95
     assert untold == pytest.approx(chance_level(classes), abs=0.06)
@@ -102,10 +102,10 @@ def test_shuffled_classes_score_chance_on_informative_embeddings():
 
 def test_shuffling_keeps_the_counts_and_is_a_function_of_the_seed():
     classes = np.repeat([0, 1, 2], [30, 20, 10])
-    labels = shuffled(classes, seed=1)
+    labels = permute_classes(classes, seed=1)
     np.testing.assert_array_equal(np.bincount(labels), [30, 20, 10])
-    np.testing.assert_array_equal(labels, shuffled(classes, seed=1))
-    assert (labels != shuffled(classes, seed=2)).any()
+    np.testing.assert_array_equal(labels, permute_classes(classes, seed=1))
+    assert (labels != permute_classes(classes, seed=2)).any()
     np.testing.assert_array_equal(classes, np.repeat([0, 1, 2], [30, 20, 10]))
 
 

@@ -10,7 +10,7 @@ from joao.data.dataset import Failure
 from joao.data.synthetic import random_graphs
 from joao.runs.row_files import classes_csv as as_csv
 from joao.runs.row_files import classes_npz as as_npz
-from joao.runs.row_files import tasks_as_csv, tasks_as_npz
+from joao.runs.row_files import tasks_csv, tasks_npz
 
 GRAPHS = random_graphs(3, num_classes=2)  # of classes 0, 1, 0
 PROBABILITIES = np.array([[0.1, 0.7, 0.2], [1 / 3, 1 / 3, 1 / 3], [1e-30, 0.25, 0.75]], dtype=np.float32)
@@ -66,19 +66,19 @@ def molecules():
 
 
 def test_rows_that_gave_no_graph_are_blank():
-    header, *rows = csv.reader(io.StringIO(tasks_as_csv(PROBABILITIES, ("x", "y, too", "z"), molecules())))
+    header, *rows = csv.reader(io.StringIO(tasks_csv(PROBABILITIES, ("x", "y, too", "z"), molecules())))
     assert header == ["graph", "x", "y, too", "z"]
     assert [row[0] for row in rows] == ["a", "b", "c", "d", "e, too"]
     assert rows[1][1:] == rows[4][1:] == ["", "", ""]
     numbers = np.array([rows[n][1:] for n in (0, 2, 3)], dtype=np.float64).astype(np.float32)
     np.testing.assert_array_equal(numbers, PROBABILITIES)
     unnamed = dataclasses.replace(molecules(), graph_names=())
-    rows = list(csv.reader(io.StringIO(tasks_as_csv(PROBABILITIES, "xyz", unnamed))))
+    rows = list(csv.reader(io.StringIO(tasks_csv(PROBABILITIES, "xyz", unnamed))))
     assert [row[0] for row in rows] == ["graph", "0", "1", "2", "3", "4"]  # the rows of the table
 
 
 def test_arrays_have_nan_where_there_is_no_graph():
-    with np.load(io.BytesIO(tasks_as_npz(PROBABILITIES, ("x", "y", "z"), molecules())), allow_pickle=False) as file:
+    with np.load(io.BytesIO(tasks_npz(PROBABILITIES, ("x", "y", "z"), molecules())), allow_pickle=False) as file:
         assert set(file) == {"predicted", "columns", "graph_names", "row"}
         np.testing.assert_array_equal(file["predicted"][file["row"]], PROBABILITIES)
         assert np.isnan(file["predicted"][[1, 4]]).all()

@@ -15,7 +15,7 @@ from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data import listing, read
 from joao.data.synthetic import random_graphs
-from joao.evaluation.splits import few_labels, split_hash
+from joao.evaluation.splits import few_label_splits, split_hash
 from joao.evaluation.targets import ClassTargets
 from joao.policies.fixed import POOLS
 from joao.runs.pretraining import pretrain
@@ -291,7 +291,7 @@ def by_hand(method, dataset, seed, label_rate, encoder, features_of, pool=()):
     how = Finetune(epochs=2, batch_size=128, learning_rate=0.001)
     targets = ClassTargets(torch.from_numpy(dataset.classes), 2)
     fitting = Finetuning(store, targets, encoder, how, pool=pool, seed=seed)
-    splits = few_labels(dataset.classes, seed, label_rate)
+    splits = few_label_splits(dataset.classes, seed, label_rate)
     return score_splits(fitting, dataset.classes, splits, seed).to_json(), splits
 
 
@@ -361,7 +361,7 @@ def test_records_say_all_that_is_needed_to_make_them_again(nci1, short, method):
     assert record["scores"]["mean"] == pytest.approx(sum(record["scores"]["accuracy"]) / 10)
     assert all(record[f"seconds of {what}"] > 0 for what in ("pre-training", "fine-tuning"))
     # The same labels for all methods.
-    assert record["split_hash"] == split_hash(few_labels(nci1.classes, 1, 0.5))
+    assert record["split_hash"] == split_hash(few_label_splits(nci1.classes, 1, 0.5))
     is_trained = "method" in GRID["methods"].get(method, {"method": "graphcl"})
     assert ("policy" in record, "losses" in record, "fast" in record) == (is_trained,) * 3
 

@@ -13,10 +13,10 @@ from joao.core.randomness import derive_seed
 from joao.data import read
 from joao.data.features import Features, make_store
 from joao.evaluation.forest import fingerprints, forest_score
-from joao.evaluation.splits import filled, scaffolds
+from joao.evaluation.splits import scaffolds, split_by_scaffold
 from joao.evaluation.targets import BinaryTargets
 from joao.runs.folder import Run
-from joao.runs.trained import initial, load_run
+from joao.runs.trained import load_run, make_untrained
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import Where
 from repro.protocols.transfer import run as reproduce
@@ -132,7 +132,7 @@ def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
 def by_hand(short, root, start_of):
     """The scores of seeds 0 and 1 on bace, fitted one by one; ``start_of`` makes the encoder of a seed."""
     dataset = read("bace", root)
-    parts = [torch.from_numpy(part) for part in filled(scaffolds(dataset.smiles))]
+    parts = [torch.from_numpy(part) for part in split_by_scaffold(scaffolds(dataset.smiles))]
     scores = {"validation": [], "test": [], "last_test": [], "epoch": []}
     for seed in (0, 1):
         encoder = start_of(seed, dataset.subset(np.sort(torch.cat(parts[:2]).numpy())))
@@ -168,7 +168,9 @@ def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
 def test_a_cell_without_pre_training_by_hand(short, root):
     def start_of(seed, known):
         recipe = cell_recipe("none")
-        return initial(replace(recipe, training=replace(recipe.training, seed=seed)), known, device="cpu").encoder
+        return make_untrained(
+            replace(recipe, training=replace(recipe.training, seed=seed)), known, device="cpu"
+        ).encoder
 
     record = reproduce.compute(Cell("bace", "none"), read("bace", root), None, device="cpu")
     expected = by_hand(short, root, start_of)
@@ -178,7 +180,7 @@ def test_a_cell_without_pre_training_by_hand(short, root):
 def test_the_forests_by_hand(short, root, tmp_path):
     list(pretrain_missing(["joao_ecfp"], None, Where(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
-    split = filled(scaffolds(dataset.smiles))
+    split = split_by_scaffold(scaffolds(dataset.smiles))
     counts = fingerprints(dataset.smiles).astype(np.float32)
     both = np.concatenate([counts, trained.embed(dataset).numpy()], axis=1)
     for method, columns, given in (("ecfp", counts, None), ("joao_ecfp", both, trained)):

@@ -17,7 +17,7 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import score_folds
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 from repro.protocols.cells import Where
 from repro.protocols.unsupervised import run as reproduce
 from repro.protocols.unsupervised.run import (
@@ -202,8 +202,10 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
     features = pretrain(recipe, dataset, device="cpu").info.features
     vectors = {
         "histogram": Histogram().fit_transform(dataset),
-        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device="cpu").embed(dataset).numpy(),
-        "untrained": initial(recipe, dataset, features, device="cpu").embed(dataset).numpy(),
+        "untrained_initial": make_untrained(recipe, dataset, features, calibrated=False, device="cpu")
+        .embed(dataset)
+        .numpy(),
+        "untrained": make_untrained(recipe, dataset, features, device="cpu").embed(dataset).numpy(),
     }
     assert set(vectors) == set(REFERENCES)
     for method, embeddings in vectors.items():

@@ -380,13 +380,13 @@ def test_balanced_weights_are_those_of_scikit_learn(make, classes, train):
     present = np.unique(labels)
     assert len(present) == (3 if len(train) == 23 else 2)
     expected = compute_class_weight("balanced", classes=present, y=labels)
-    torch.testing.assert_close(fitting.settled[0, present], torch.from_numpy(expected).float())
+    torch.testing.assert_close(fitting.statistics[0, present], torch.from_numpy(expected).float())
 
 
 def test_unbalanced_graphs_weigh_the_same(make):
     fitting = make(epochs=1)
     fitting.fit(TRAIN, NONE)
-    assert fitting.settled.tolist() == [[1, 1, 1]]
+    assert fitting.statistics.tolist() == [[1, 1, 1]]
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_its_graphs(make, store, classes):

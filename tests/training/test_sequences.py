@@ -50,7 +50,7 @@ def test_f1_by_hand():
     predicted = [[0, 1, 3], [1, 3, 0], [0, 1, 1], [0, 0, 3], [2, 3, 3], [0, 3, 3]]
     # {get, name}: 1. {set, name} by {name}: 2/3. {get} by {get, name}: 2/3. six words by {get}: 2/7. unknown: 0. {}: 0
     expected = [1, 2 / 3, 2 / 3, 2 / 7, 0, 0]
-    outputs, settled = logits_of(predicted, 4), targets.settle(torch.arange(2), False).unsqueeze(0)
+    outputs, settled = logits_of(predicted, 4), targets.training_statistics(torch.arange(2), False).unsqueeze(0)
     for graph, value in enumerate(expected):
         found = targets.scores(outputs[:, graph : graph + 1], torch.tensor([[graph]]), settled)
         assert found.item() == pytest.approx(value)
@@ -94,7 +94,7 @@ def test_the_loss_is_the_mean_over_graphs_and_places():
 
 
 def test_nobody_has_no_say():
-    targets = Vocabulary(("get", "name")).targets(NAMES, 3).with_nobody()
+    targets = Vocabulary(("get", "name")).targets(NAMES, 3).with_unlabelled_graph()
     outputs = logits_of([[0, 1, 3], [1, 3, 0], [0, 1, 1]], 4)
     graphs, fewer = torch.tensor([[0, 1, 6]]), torch.tensor([[0, 1]])
     for measure in (targets.losses, targets.scores):

@@ -37,7 +37,7 @@ def make(kind, seed=0, num_graphs=40):
 
 def settled(targets, graphs, balanced=False):
     """By other graphs than are looked at, another one for each part."""
-    return torch.stack([targets.settle((row + 1) % len(targets.values), balanced) for row in graphs])
+    return torch.stack([targets.training_statistics((row + 1) % len(targets.values), balanced) for row in graphs])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,13 +56,13 @@ def test_parts_side_by_side_are_parts_alone(kind, balanced):
 def test_nobody_has_no_say(kind):
     """Room left over is filled with a graph without labels, whatever the model says of it."""
     targets, outputs, graphs = make(kind)
-    terms, with_nobody = settled(targets, graphs, True), targets.with_nobody()
+    terms, with_unlabelled_graph = settled(targets, graphs, True), targets.with_unlabelled_graph()
     room = torch.full((F, 2), len(targets.values))
     more = torch.cat([outputs, 100 * torch.randn(F, 2, T)], dim=1).requires_grad_()
-    losses = with_nobody.losses(more, torch.cat([graphs, room], dim=1), terms)
+    losses = with_unlabelled_graph.losses(more, torch.cat([graphs, room], dim=1), terms)
     torch.testing.assert_close(losses, targets.losses(outputs, graphs, terms))
     torch.testing.assert_close(
-        with_nobody.scores(more.detach(), torch.cat([graphs, room], dim=1), terms),
+        with_unlabelled_graph.scores(more.detach(), torch.cat([graphs, room], dim=1), terms),
         targets.scores(outputs, graphs, terms),
     )
     losses.sum().backward()
@@ -84,11 +84,11 @@ def test_without_any_label_the_loss_is_nothing_and_there_is_no_score(kind):
     nobody = torch.full_like(graphs, len(targets.values))
     terms = settled(targets, graphs)
     outputs.requires_grad_()
-    losses = targets.with_nobody().losses(outputs, nobody, terms)
+    losses = targets.with_unlabelled_graph().losses(outputs, nobody, terms)
     assert losses.tolist() == [0, 0, 0]
     losses.sum().backward()
     assert not outputs.grad.any()
-    assert targets.with_nobody().scores(outputs, nobody, terms).isnan().all()
+    assert targets.with_unlabelled_graph().scores(outputs, nobody, terms).isnan().all()
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -110,7 +110,7 @@ def test_classes_by_scikit_learn(balanced):
 
 def test_equally_many_right_graphs_of_a_class_score_exactly_the_same():
     targets = ClassTargets(torch.tensor([0] * 7 + [1] * 3), 2)
-    weights, graphs = targets.settle(torch.arange(10), True).unsqueeze(0), torch.arange(10).unsqueeze(0)
+    weights, graphs = targets.training_statistics(torch.arange(10), True).unsqueeze(0), torch.arange(10).unsqueeze(0)
     scores = set()
     for wrong in range(7):
         outputs = torch.stack([targets.values == 0, targets.values == 1], dim=1).float()
@@ -202,7 +202,9 @@ def test_unbalanced_is_the_plain_mean_over_all_labels():
     """Not the mean of the tasks' means: a task with few labels has little to say."""
     targets = BinaryTargets(torch.tensor([[1.0, NAN], [0.0, NAN], [1.0, 1.0]]))
     outputs = torch.tensor([[[0.0, 7.0], [0.0, 7.0], [0.0, math.log(3)]]])
-    loss = targets.losses(outputs, torch.arange(3).unsqueeze(0), targets.settle(torch.arange(3), False).unsqueeze(0))
+    loss = targets.losses(
+        outputs, torch.arange(3).unsqueeze(0), targets.training_statistics(torch.arange(3), False).unsqueeze(0)
+    )
     assert loss.item() == pytest.approx((3 * math.log(2) + math.log(4 / 3)) / 4)
 
 
@@ -233,24 +235,24 @@ def test_a_unit_has_no_say():
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 + 0.1, -3e-8])
 def test_equal_numbers_are_shifted_and_not_divided_by_nothing(value):
     targets = NumberTargets(torch.tensor([[value, 1.0], [value, 2.0], [NAN, 3.0], [value, NAN]]))
-    mean, deviation = targets.settle(torch.arange(4), False)
+    mean, deviation = targets.training_statistics(torch.arange(4), False)
     torch.testing.assert_close(mean, torch.tensor([value, 2.0]))
     torch.testing.assert_close(deviation, torch.tensor([1.0, (2 / 3) ** 0.5]))
 
 
 def test_a_task_without_labels_settles_as_if_it_were_standard():
     targets = NumberTargets(torch.tensor([[NAN, 1.0], [NAN, 3.0]]))
-    assert targets.settle(torch.arange(2), False).tolist() == [[0, 2], [1, 1]]
+    assert targets.training_statistics(torch.arange(2), False).tolist() == [[0, 2], [1, 1]]
     task = BinaryTargets(torch.tensor([[NAN, 1.0], [NAN, 0.0]]))
-    assert task.settle(torch.arange(2), True).isfinite().all()
+    assert task.training_statistics(torch.arange(2), True).isfinite().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_of_other_graphs_settle_nothing(kind):
     targets, _, _ = make(kind)
-    before = targets.settle(torch.arange(20), True)
+    before = targets.training_statistics(torch.arange(20), True)
     targets.values[20:] = targets.values[20:].flip(0)
-    assert torch.equal(targets.settle(torch.arange(20), True), before)
+    assert torch.equal(targets.training_statistics(torch.arange(20), True), before)
 
 
 def test_every_kind_has_a_name():

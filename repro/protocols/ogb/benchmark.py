@@ -24,9 +24,9 @@ from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.data.formats.ogb import OfficialSplit, official_split, words_of
 from joao.data.sources import ogb_path
-from joao.evaluation.splits import Split, stratified
+from joao.evaluation.splits import Split, sample_stratified
 from joao.evaluation.targets import BinaryTargets, ClassTargets, Targets, weighted_mean
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 from joao.training.finetune import Finetuning
 
 
@@ -61,7 +61,7 @@ class Vocabulary:
             distinct = [number.get(word, self.end + 1 + place) for place, word in enumerate(dict.fromkeys(name))]
             rows.append(learned + [self.end] * (length - len(learned)) + distinct)
         longest = max(map(len, rows), default=length)
-        filled = [row + [SequenceTargets.not_measured] * (longest - len(row)) for row in rows]
+        filled = [row + [SequenceTargets.missing] * (longest - len(row)) for row in rows]
         return SequenceTargets(torch.tensor(filled, dtype=torch.long).reshape(-1, longest), length, len(self.words) + 2)
 
 
@@ -75,7 +75,7 @@ class SequenceTargets(Targets):
     .. math:: F_1 = \frac{2 |Y \cap P|}{|Y| + |P|} , \quad \text{0 where nothing is common.}
 
     :math:`Y` has all words of the name, also those that are too far behind or too rare to be predicted. A predicted
-    "any other word" is one of :math:`P` and never of :math:`Y`. Nothing is settled by the training graphs.
+    "any other word" is one of :math:`P` and never of :math:`Y`. The training graphs determine no statistics.
 
     Args:
         values: ``(G, length + longest)`` the classes to learn, and then the different words of the name, -1 where
@@ -86,24 +86,24 @@ class SequenceTargets(Targets):
 
     length: int
     num_classes: int
-    not_measured = -1
-    measure = "F1"
+    missing = -1
+    metric = "F1"
 
     @property
     def num_outputs(self) -> int:
         return self.length * self.num_classes
 
-    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+    def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         return torch.ones(1, device=self.values.device)
 
-    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         classes = self.values[graphs][..., : self.length]
         logits = outputs.reshape(*graphs.shape, self.length, self.num_classes)
         costs = F.cross_entropy(logits.flatten(0, 2), classes.clamp(min=0).flatten(), reduction="none")
         weights = (classes >= 0).to(costs.dtype)
         return weighted_mean(weights.flatten(1), costs.view_as(classes).flatten(1))
 
-    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         wanted = self.values[graphs]
         predicted = outputs.reshape(*graphs.shape, self.length, self.num_classes).argmax(-1)
         in_name = wanted[..., self.length :]
@@ -155,7 +155,7 @@ def labelled_part(
     if classes is None:
         places = np.sort(generator.choice(len(split.train), number, replace=False))
     else:
-        places = stratified(classes[split.train], number, generator)
+        places = sample_stratified(classes[split.train], number, generator)
     return Split(split.train[places], split.validation, split.test)
 
 
@@ -205,7 +205,7 @@ class Benchmark:
             return vocabulary.targets(self.names, settings["length"])
         if self.graphs.targets is not None:
             return BinaryTargets(torch.from_numpy(self.graphs.targets))
-        return ClassTargets(torch.from_numpy(classes_of(self.graphs)), len(self.graphs.class_names))
+        return ClassTargets(torch.from_numpy(require_classes(self.graphs)), len(self.graphs.class_names))
 
 
 @lru_cache(maxsize=1)

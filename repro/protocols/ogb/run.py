@@ -20,8 +20,8 @@ from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.evaluation.splits import Split, split_hash
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import describe_data, origin
-from joao.runs.trained import Trained, initial, load_run
+from joao.runs.scoring import describe_data, provenance
+from joao.runs.trained import TrainedEncoder, load_run, make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import (
@@ -151,7 +151,7 @@ def compute(work: Work, benchmark: Benchmark, where: Where) -> dict[Cell, Record
         "finetuning": settings,
         "precision": precision,
         "pre-training": None if trained is None else _facts(trained),
-        **origin(device),
+        **provenance(device),
     }
     records = {}
     for cell in work.cells():
@@ -184,18 +184,18 @@ def _described(
     }
 
 
-def _start(recipe: Recipe, trained: Trained | None, dataset: Dataset, seed: int, device: str) -> OgbEncoder:
+def _start(recipe: Recipe, trained: TrainedEncoder | None, dataset: Dataset, seed: int, device: str) -> OgbEncoder:
     """Where fine-tuning starts: the pre-trained encoder, or the first weights of a seed."""
     if trained is None:
         training = dataclasses.replace(recipe.training, seed=seed)
-        encoder = initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
+        encoder = make_untrained(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
     else:
         encoder = copy.deepcopy(trained.encoder)
     assert isinstance(encoder, OgbEncoder)
     return encoder
 
 
-def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, precision: str) -> Trained:
+def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, precision: str) -> TrainedEncoder:
     """The run in ``folder``: taken where it is finished, gone on with where it is not, made where there is none."""
     run = Run.open(folder) if (folder / "run.json").exists() else None
     if run is not None and (run.recipe != recipe or run.info.fingerprint != dataset.fingerprint):
@@ -207,7 +207,7 @@ def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, 
     )
 
 
-def _facts(trained: Trained) -> dict[str, Any]:
+def _facts(trained: TrainedEncoder) -> dict[str, Any]:
     return {
         "graphs": trained.info.num_graphs,
         "fingerprint": trained.info.fingerprint,

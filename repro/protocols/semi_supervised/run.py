@@ -19,12 +19,12 @@ from joao.data import listing
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
-from joao.evaluation.splits import Split, few_labels, split_hash
+from joao.evaluation.splits import Split, few_label_splits, split_hash
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.targets import ClassTargets
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import classes_of, describe_data, origin
-from joao.runs.trained import initial
+from joao.runs.scoring import describe_data, provenance, require_classes
+from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import (
@@ -175,7 +175,7 @@ def finetuning_of(method: str) -> dict[str, Any]:
 def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
     """The records of a work's cells: pre-trains once, and fine-tunes at every label rate."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
-    classes = classes_of(dataset)
+    classes = require_classes(dataset)
     started = time.perf_counter()
     encoder, features, facts = start_of(work, dataset, device=device, precision=precision)
     facts["seconds of pre-training"] = time.perf_counter() - started
@@ -195,7 +195,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
     records = []
     for cell in work.cells():
         begun = time.perf_counter()
-        splits = few_labels(classes, cell.seed, cell.label_rate / 100, class_names=dataset.class_names)
+        splits = few_label_splits(classes, cell.seed, cell.label_rate / 100, class_names=dataset.class_names)
         scores = score_splits(finetuning, classes, splits, cell.seed)
         records.append(
             {
@@ -213,7 +213,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "fine-tuned": "on padded batches" if finetuning.is_fast else "batch by batch",
                 **facts,
                 "seconds of fine-tuning": time.perf_counter() - begun,
-                **origin(device),
+                **provenance(device),
             }
         )
     return records
@@ -225,7 +225,7 @@ def start_of(
     """Where fine-tuning starts: the encoder, pre-trained or with its first weights, and what is to be said of it."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
     if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
-        start = initial(recipe, dataset, device=device)
+        start = make_untrained(recipe, dataset, device=device)
         return start.encoder, start.info.features, {}
     trained = pretrain(recipe, dataset, device=device, precision=precision)
     return trained.encoder, trained.info.features, {**learned(trained), "fast": trained.info.fast}

@@ -25,11 +25,11 @@ from joao.encoders import Encoder, MoleculeGin
 from joao.evaluation.forest import FOREST, fingerprints, forest_score
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
 from joao.evaluation.targets import BinaryTargets
-from joao.evaluation.tasks import with_tasks
+from joao.evaluation.tasks import select_tasks
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import describe_data, origin
-from joao.runs.trained import Trained, initial, load_run
+from joao.runs.scoring import describe_data, provenance
+from joao.runs.trained import TrainedEncoder, load_run, make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import (
@@ -183,11 +183,11 @@ def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
 
 
 def compute(
-    cell: Cell, dataset: Dataset, trained: Trained | None, *, device: str = "auto", precision: str = "32-true"
+    cell: Cell, dataset: Dataset, trained: TrainedEncoder | None, *, device: str = "auto", precision: str = "32-true"
 ) -> Record:
     """The record of a cell; ``trained`` is the pre-training that :func:`encoder_of` names."""
     started = time.perf_counter()
-    dataset = with_tasks(dataset)
+    dataset = select_tasks(dataset)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
     corpus_facts = None if trained is None else _corpus_facts(trained)  # now: fine-tuning changes the weights
     if is_forest(cell.method):
@@ -208,7 +208,7 @@ def compute(
         "precision": precision,
         "corpus": corpus_facts,
         "seconds": time.perf_counter() - started,
-        **origin(device),
+        **provenance(device),
     }
 
 
@@ -220,7 +220,7 @@ def _recipe_table(method: str) -> dict[str, Any] | None:
     return cell_recipe(needed or method).table()
 
 
-def _corpus_facts(trained: Trained) -> dict[str, Any]:
+def _corpus_facts(trained: TrainedEncoder) -> dict[str, Any]:
     info = trained.info
     facts: dict[str, Any] = {
         "data": info.data,
@@ -239,7 +239,7 @@ def _corpus_facts(trained: Trained) -> dict[str, Any]:
     return facts
 
 
-def _weights_hash(trained: Trained) -> str:
+def _weights_hash(trained: TrainedEncoder) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(trained.encoder.state_dict().items()):
         digest.update(name.encode() + b"/" + value.cpu().numpy().tobytes())
@@ -247,7 +247,7 @@ def _weights_hash(trained: Trained) -> str:
 
 
 def _finetuned_scores(
-    cell: Cell, dataset: Dataset, split: Split, trained: Trained | None, device: str, precision: str
+    cell: Cell, dataset: Dataset, split: Split, trained: TrainedEncoder | None, device: str, precision: str
 ) -> tuple[dict[str, Any], str]:
     """Scores by kind, a number for each seed, and how the seeds were fitted."""
     settings = finetuning_of(cell)
@@ -280,10 +280,10 @@ def _finetuned_scores(
 def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> Encoder:
     """The encoder with the first weights of a seed, calibrated on ``dataset``."""
     training = dataclasses.replace(recipe.training, seed=seed)
-    return initial(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
+    return make_untrained(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
 
 
-def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: Trained | None) -> dict[str, Any]:
+def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: TrainedEncoder | None) -> dict[str, Any]:
     columns = fingerprints(dataset.smiles).astype(np.float32)
     if trained is not None:
         columns = np.concatenate([columns, trained.embed(dataset).numpy()], axis=1)

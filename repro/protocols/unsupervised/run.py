@@ -25,8 +25,8 @@ from joao.evaluation.statistics import chance_level
 from joao.evaluation.svm import FoldScores, Kernel, score_folds
 from joao.kernels.svm_dual import has_fast_solver
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, classes_of, describe_data, origin
-from joao.runs.trained import initial
+from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, describe_data, provenance, require_classes
+from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
 from repro.protocols.cells import (
     Record,
@@ -146,7 +146,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     """The record of a cell: pre-trains with its seed and scores on the partition of that number."""
     recipe = cell_recipe(cell)
-    classes = classes_of(dataset)
+    classes = require_classes(dataset)
     started = time.perf_counter()
     facts: dict[str, Any] = {}
     groups = twins(dataset) if cell.twins_together else None
@@ -182,7 +182,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
         **_settings(cell),
         **facts,
         "seconds": time.perf_counter() - started,
-        **origin(device),
+        **provenance(device),
     }
 
 
@@ -208,7 +208,7 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
         name = options.pop("name", "histogram")
         return BASELINES[name](**options).fit_transform(dataset.without_labels()), {}
     if cell.method in REFERENCES:
-        start = initial(recipe, dataset, calibrated=cell.method == "untrained", device=device)
+        start = make_untrained(recipe, dataset, calibrated=cell.method == "untrained", device=device)
         return start.embed(dataset).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
     return trained.embed(dataset).numpy(), learned(trained)

@@ -10,7 +10,7 @@ from joao.cli.output import Output, quoted
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.comparison.work import Done
+    from joao.comparison.work import Outcome
 
 
 def compare(
@@ -40,24 +40,24 @@ def compare(
 
     Prints accuracy, gain, seconds and memory of every method, and a verdict with its interval.
     """
-    from joao.comparison.methods import choose
-    from joao.comparison.record import Plan, begin, compute, missing_seeds
+    from joao.comparison.methods import choose_methods
+    from joao.comparison.record import Plan, compute, missing_seeds, start_record
     from joao.comparison.table import HEADER, Comparison, closing_lines, heading, table_lines
-    from joao.runs.scoring import classes_of
+    from joao.runs.scoring import require_classes
 
     output = Output(quiet, as_json)
     dataset = whole(open_data(source, data_root, output, {}))
-    classes_of(dataset)
-    choice = choose(dataset, methods)
+    require_classes(dataset)
+    choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         output.notice(notice)
     plan = Plan(choice.names, partitions, folds, epochs, device, jobs or all_cores(), twins_together)
-    missing = sum(len(seeds) for seeds in missing_seeds(begin(dataset, plan, out)).values())
+    missing = sum(len(seeds) for seeds in missing_seeds(start_record(dataset, plan, out)).values())
     if missing:
         output.log(f"comparing {', '.join(plan.methods)} on {dataset.name}, each with {partitions} seeds")
     with output.progress("comparing", missing, in_lines=False) as bar:
 
-        def on_done(done: Done) -> None:
+        def on_done(done: Outcome) -> None:
             if done.piece is None:
                 output.log(f"failed: {done.method}")
                 return

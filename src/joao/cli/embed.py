@@ -85,9 +85,9 @@ def embed(
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
     """The two arguments; a model that comes with joao takes the place of the first, which then is the data."""
     if pretrained is not None and run is not None and source is None:
-        from joao.runs.trained import shipped
+        from joao.runs.trained import bundled_model_path
 
-        return shipped(pretrained), str(run)
+        return bundled_model_path(pretrained), str(run)
     if pretrained is not None and source is not None:
         raise UserError("embed: name a run or --pretrained, not both.")
     if run is None or source is None:

@@ -11,7 +11,7 @@ from joao.core.errors import UserError
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.runs.trained import Trained
+    from joao.runs.trained import TrainedEncoder
 
 
 def evaluate(
@@ -36,11 +36,11 @@ def evaluate(
     if out is not None:
         check_new_file(out)
     output = Output(quiet, as_json)
-    from joao.runs.scoring import check_trained
+    from joao.runs.scoring import check_can_evaluate
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
-    check_trained(trained)
+    check_can_evaluate(trained)
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)
     check_new_file(record_path)
@@ -67,7 +67,9 @@ def evaluate(
     output.say(f"Next: joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}")
 
 
-def score(trained: Trained, dataset: Dataset, record_path: Path, output: Output, **options: Any) -> dict[str, Any]:
+def score(
+    trained: TrainedEncoder, dataset: Dataset, record_path: Path, output: Output, **options: Any
+) -> dict[str, Any]:
     """Scores with a progress bar, writes the record, says its figures and returns it."""
     from joao.core.files import write_json
     from joao.evaluation.tables import NAMES, with_deviation

@@ -26,7 +26,7 @@ from joao.cli.predict import told
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.runs.finetuned import Finetuned
+    from joao.runs.finetuned import FinetunedModel
     from joao.training.finetune import FitEpoch
 
 
@@ -159,7 +159,7 @@ def _named(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> l
     return [name for name in [*parted, *task] if name]
 
 
-def _tell(finetuned: Finetuned, graphs: str, output: Output) -> None:
+def _tell(finetuned: FinetunedModel, graphs: str, output: Output) -> None:
     info = finetuned.info
     before = "fine-tuned" if len(finetuned.trained.info.finetuned_on) > 1 else "pre-trained"
     start = "from scratch" if info.from_scratch else f"from the {before} encoder"
@@ -170,7 +170,7 @@ def _tell(finetuned: Finetuned, graphs: str, output: Output) -> None:
         f"{len(finetuned.fit.epochs)}, {info.seconds:.1f} s."
     )
     name, figures = told(finetuned.scores["validation"])
-    if finetuned.kind == "classes" and finetuned.how.balanced:
+    if finetuned.kind == "classes" and finetuned.settings.balanced:
         figures = f"{100 * (finetuned.chosen_epoch.validation_score or 0):.1f} %, every class weighing the same"
     if figures is None:
         output.say(f"No validation {name}: no task has both 0 and 1 there. The loss chose the epoch.")
@@ -182,7 +182,7 @@ def _tell(finetuned: Finetuned, graphs: str, output: Output) -> None:
         _tell_test(finetuned, graphs, output)
 
 
-def _tell_test(finetuned: Finetuned, graphs: str, output: Output) -> None:
+def _tell_test(finetuned: FinetunedModel, graphs: str, output: Output) -> None:
     info = finetuned.info
     name, figures = told(finetuned.scores["test"])
     kind = "with other scaffolds" if info.split == "scaffold" else "drawn at random"
@@ -195,20 +195,20 @@ def _tell_test(finetuned: Finetuned, graphs: str, output: Output) -> None:
         output.say(f"Test {name} {figures}, on {info.num_test} {graphs} {kind}, looked at once.")
 
 
-def _labels(finetuned: Finetuned) -> str:
+def _labels(finetuned: FinetunedModel) -> str:
     """How many there are of each class, or of the one task; of several tasks, how many tasks."""
     info = finetuned.info
     if finetuned.kind == "classes":
         return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
     if len(finetuned.tasks) > 1:
-        from joao.evaluation.tasks import listed
+        from joao.evaluation.tasks import join_names
 
-        return f" of {len(finetuned.tasks)} tasks ({listed(finetuned.tasks)})"
+        return f" of {len(finetuned.tasks)} tasks ({join_names(finetuned.tasks)})"
     counts = info.labels_per_task[finetuned.tasks[0]]
     return f" of {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")
 
 
-def _summary(folder: Path, finetuned: Finetuned) -> dict[str, Any]:
+def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
     """What a program is told of a fine-tuning."""
     info, chosen = finetuned.info, finetuned.chosen_epoch
     of_classes = {"classes": list(finetuned.classes), "validation_accuracy": chosen.validation_score}

@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 def told(scores: Mapping[str, Any]) -> Told:
-    """The scores of :meth:`joao.runs.finetuned.Finetuned.score` in words."""
+    """The scores of :meth:`joao.runs.finetuned.FinetunedModel.score` in words."""
     if "accuracy" in scores:
         return Told("accuracy", f"{100 * scores['accuracy']:.1f} %")
     tasks = scores["tasks"]
@@ -74,7 +74,7 @@ def _over(tasks: Mapping[str, Any], figure: str, what_others_have: str) -> str:
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.runs.finetuned import Finetuned
+    from joao.runs.finetuned import FinetunedModel
 
 
 def predict(
@@ -111,7 +111,7 @@ def predict(
     columns = columns_of(smiles, identifiers, tasks)
     dataset = whole(open_data(source, data_root, output, columns, then=f"have blank rows, see {failures}"))
     outputs = finetuned.predict_logits(dataset)
-    predicted = finetuned.in_units(outputs)
+    predicted = finetuned.to_predictions(outputs)
     tell_unknown(finetuned.trained.info.features, dataset, output)
     write_file(out, _content(finetuned, predicted.numpy(), dataset, out.suffix))
     if dataset.failures:
@@ -120,19 +120,24 @@ def predict(
     output.say(f"Next, in Python: {in_python(out, 'predicted')}")
 
 
-def _content(finetuned: Finetuned, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
+def _content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
     from joao.runs.row_files import classes_csv as as_csv
     from joao.runs.row_files import classes_npz as as_npz
-    from joao.runs.row_files import tasks_as_csv, tasks_as_npz
+    from joao.runs.row_files import tasks_csv, tasks_npz
 
     if finetuned.kind == "classes":
         return (as_csv if suffix == ".csv" else as_npz)(predicted, finetuned.class_names, dataset)
     columns = [f"p_{name}" if finetuned.kind == "binary" else name for name in finetuned.tasks]
-    return (tasks_as_csv if suffix == ".csv" else tasks_as_npz)(predicted, columns, dataset)
+    return (tasks_csv if suffix == ".csv" else tasks_npz)(predicted, columns, dataset)
 
 
 def _report(
-    out: Path, failures: Path, finetuned: Finetuned, dataset: Dataset, scores: dict[str, Any] | None, output: Output
+    out: Path,
+    failures: Path,
+    finetuned: FinetunedModel,
+    dataset: Dataset,
+    scores: dict[str, Any] | None,
+    output: Output,
 ) -> None:
     fitted_on = dataset.fingerprint in finetuned.trained.info.finetuned_on
     result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}

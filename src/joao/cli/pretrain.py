@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from joao.config.recipe import Recipe
     from joao.data import Dataset, Shards
     from joao.runs.folder import Run
-    from joao.runs.trained import Trained
+    from joao.runs.trained import TrainedEncoder
 
 FAILURES = "failures.csv"
 
@@ -186,7 +186,7 @@ def _tell_threads(run: Run, output: Output) -> None:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
 
 
-def _finish(run: Path, trained: Trained, dataset: Dataset | Shards, columns: str, output: Output) -> None:
+def _finish(run: Path, trained: TrainedEncoder, dataset: Dataset | Shards, columns: str, output: Output) -> None:
     from joao.data import Dataset
 
     output.result(summary(run, trained))

@@ -160,17 +160,17 @@ def live(output: Output, view: TrainingView) -> Iterator[Callable[[EpochMetrics]
 if TYPE_CHECKING:
     from joao.config.recipe import Recipe
     from joao.data import Dataset, Shards
-    from joao.runs.trained import Trained
+    from joao.runs.trained import TrainedEncoder
 
 
 def train(
-    start: Callable[..., Trained],
+    start: Callable[..., TrainedEncoder],
     recipe: Recipe,
     dataset: Dataset | Shards,
     folder: Path,
     output: Output,
     process: Place | None = None,
-) -> Trained:
+) -> TrainedEncoder:
     """Trains in sight, draws the learned table and says what came out; the first process does.
 
     Args:
@@ -224,7 +224,7 @@ def train(
     return trained
 
 
-def summary(run: Path, trained: Trained) -> dict[str, Any]:
+def summary(run: Path, trained: TrainedEncoder) -> dict[str, Any]:
     """What a program is told of a pre-training."""
     last = trained.metrics[-1]
     return {
@@ -242,7 +242,7 @@ def _cure(folder: Path) -> str:
     from joao.runs.folder import Run
 
     if (folder / "run.json").exists():
-        return Run.open(folder).how_to_go_on()
+        return Run.open(folder).resume_hint()
     return "There was no checkpoint yet, and nothing is kept."
 
 

@@ -11,12 +11,12 @@ from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, suggest
 from joao.data.dataset import Dataset
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import initial
+from joao.runs.trained import make_untrained
 
 UNTRAINED = "untrained"
 # What pre-training must beat to be worth its time; always among the compared.
-CHEAP = (UNTRAINED, "wl", "ldp", "histogram")
-USUAL: tuple[str, ...] = ("joao", "joaov2", "graphcl")
+CHEAP_BASELINES = (UNTRAINED, "wl", "ldp", "histogram")
+DEFAULT_METHODS: tuple[str, ...] = ("joao", "joaov2", "graphcl")
 # Beyond so many nodes, or graphs, one method is pre-trained by default instead of three.
 LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
 
@@ -28,45 +28,45 @@ class Choice(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def known() -> list[str]:
+def known_methods() -> list[str]:
     """Every name that can be compared."""
     return [*METHODS, UNTRAINED, *BASELINES]
 
 
-def choose(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choice:
+def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choice:
     """The methods that are ``wanted``, or else sensible ones for these graphs; the cheap baselines are always in.
 
     Names may come in one text, with commas between.
     """
-    cheap = [name for name in CHEAP if missing_package(name) is None]
+    cheap = [name for name in CHEAP_BASELINES if missing_package(name) is None]
     notices = [
         f"{name} is left out: it needs {missing_package(name)}, which is not installed."
-        for name in CHEAP
+        for name in CHEAP_BASELINES
         if name not in cheap
     ]
     if wanted is not None:
-        names = _checked(wanted.split(",") if isinstance(wanted, str) else wanted)
+        names = _parse_names(wanted.split(",") if isinstance(wanted, str) else wanted)
         added = [name for name in cheap if name not in names]
         if added:
             notices.append(f"compared as well, for the verdict is against the cheap baselines: {', '.join(added)}.")
         return Choice((*names, *added), tuple(notices))
-    pretrained = USUAL
+    pretrained = DEFAULT_METHODS
     if dataset.num_nodes > LARGE_NODES or len(dataset) > LARGE_GRAPHS:
-        pretrained = USUAL[:1]
+        pretrained = DEFAULT_METHODS[:1]
         notices.append(
             f"{len(dataset):,} graphs with {dataset.num_nodes:,} nodes are many: of the pre-training methods only "
-            f"{pretrained[0]} is compared. Name others with --methods {','.join(USUAL)}."
+            f"{pretrained[0]} is compared. Name others with --methods {','.join(DEFAULT_METHODS)}."
         )
     return Choice((*pretrained, *cheap), tuple(notices))
 
 
-def _checked(wanted: Sequence[str]) -> tuple[str, ...]:
+def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in wanted if name.strip()))
     if not names:
-        raise UserError(f"compare: no methods named. Known: {', '.join(known())}.")
+        raise UserError(f"compare: no methods named. Known: {', '.join(known_methods())}.")
     for name in names:
-        if name not in known():
-            raise UserError(f"compare: unknown method '{name}'. {suggest(name, known())}")
+        if name not in known_methods():
+            raise UserError(f"compare: unknown method '{name}'. {suggest(name, known_methods())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
                 f"compare: {name} needs {package}, which is not installed: pip install {package}, or leave it out."
@@ -89,17 +89,17 @@ def has_seed(name: str) -> bool:
     return name not in BASELINES or "seed" in BASELINES[name].settings()
 
 
-def recipe_of(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
+def method_recipe(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
     """What a method that has an encoder does with data of this kind: what ``joao pretrain`` would do."""
     training = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     method = "joao" if name == UNTRAINED else name
     return make_recipe({"method": method, "training": training}, place=f"compare: {name}", kind=kind)
 
 
-def settings_of(name: str, kind: str, epochs: int | None = None) -> dict[str, Any]:
+def method_settings(name: str, kind: str, epochs: int | None = None) -> dict[str, Any]:
     """Everything that decides a method, but for its seed: its recipe, or a baseline's options."""
     if name not in BASELINES:
-        return recipe_of(name, kind, epochs=epochs).table()
+        return method_recipe(name, kind, epochs=epochs).table()
     return {option: default for option, default in BASELINES[name].settings().items() if option != "seed"}
 
 
@@ -108,7 +108,7 @@ def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = No
     dataset = dataset.without_labels()
     if name in BASELINES:
         return BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
-    recipe = recipe_of(name, dataset.kind, seed=seed, epochs=epochs)
+    recipe = method_recipe(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
-        return initial(recipe, dataset, device=device).embed(dataset).numpy()
+        return make_untrained(recipe, dataset, device=device).embed(dataset).numpy()
     return pretrain(recipe, dataset, device=device).embed(dataset).numpy()

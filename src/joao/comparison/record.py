@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import CHEAP, settings_of
-from joao.comparison.summary import rows, verdict_of
-from joao.comparison.work import Done, Task, in_own_processes, in_this_process
+from joao.comparison.methods import CHEAP_BASELINES, method_settings
+from joao.comparison.summary import record_verdict, rows
+from joao.comparison.work import Outcome, Task, run_here, run_in_processes
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError
 from joao.core.files import check_new_file, write_json
@@ -22,7 +22,7 @@ from joao.data.dataset import Dataset
 from joao.data.refinement import twins
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
-from joao.runs.scoring import TWINS_TOGETHER, classes_of, describe_data, origin
+from joao.runs.scoring import TWINS_TOGETHER, describe_data, provenance, require_classes
 from joao.training.device import pick_device
 
 PROTOCOL = {
@@ -31,7 +31,7 @@ PROTOCOL = {
     "seeds": "seed s makes the rows that are scored on partition s",
 }
 # Records that differ in one of these are of different comparisons.
-SAME = ("protocol", "data", "folds", "versions", "machine")
+IDENTITY = ("protocol", "data", "folds", "versions", "machine")
 
 Record = dict[str, Any]
 
@@ -67,7 +67,7 @@ class Plan:
 
 
 def compute(
-    dataset: Dataset, plan: Plan, out: Path | None = None, on_done: Callable[[Done], None] = lambda done: None
+    dataset: Dataset, plan: Plan, out: Path | None = None, on_done: Callable[[Outcome], None] = lambda done: None
 ) -> Record:
     """Scores every method on the same folds.
 
@@ -77,7 +77,7 @@ def compute(
         out: file of the record, written whenever a seed is done; what it has already is not done again.
         on_done: told of every seed that is done, and of methods that fail.
     """
-    record = begin(dataset, plan, out)
+    record = start_record(dataset, plan, out)
     for done in _work(dataset, plan, missing_seeds(record)):
         entry = record["methods"][done.method]
         if done.piece is None:
@@ -87,7 +87,7 @@ def compute(
         if out is not None:
             write_json(out, record)
         on_done(done)
-    table, verdict = rows(record), verdict_of(record)
+    table, verdict = rows(record), record_verdict(record)
     if all(row.failure for row in table):
         raise UserError(f"compare: no method could be scored. {table[0].method}: {table[0].failure}")
     record["rows"] = [asdict(row) for row in table]
@@ -97,9 +97,9 @@ def compute(
     return record
 
 
-def begin(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
+def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
     """A record with everything but scores; with those in ``out``, if that is a record of the same comparison."""
-    classes = classes_of(dataset)
+    classes = require_classes(dataset)
     names, groups = dataset.class_names, _groups(dataset, plan)
     parts = [folds(classes, each, plan.folds, class_names=names, groups=groups) for each in range(plan.partitions)]
     labels = hashlib.sha256(np.ascontiguousarray(classes, dtype=np.int64).tobytes()).hexdigest()[:16]
@@ -112,19 +112,19 @@ def begin(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
         "chance": chance_level(classes),
         "compared": list(plan.methods),
         "cores": plan.jobs or 1,
-        **origin(plan.device),
+        **provenance(plan.device),
         "methods": {},
     }
     if out is not None and out.exists():
         before = read_record(out)
-        for key in SAME:
+        for key in IDENTITY:
             if before.get(key) != _as_json(record[key]):
                 raise UserError(f"{out}: is of another comparison: its {key} differ. Choose another name for this one.")
         record["methods"] = before["methods"]
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
-        settings = _as_json(settings_of(name, dataset.kind, plan.epochs))
+        settings = _as_json(method_settings(name, dataset.kind, plan.epochs))
         entry = record["methods"].setdefault(name, {"kind": _kind_of(name), "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
             raise UserError(f"{out}: has {name} with other settings, such as --epochs. Choose another name for this.")
@@ -141,7 +141,7 @@ def missing_seeds(record: Record) -> dict[str, list[int]]:
     return {name: of_method for name, of_method in missing.items() if of_method}
 
 
-def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Done]:
+def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Outcome]:
     # On a GPU, methods side by side would wait for each other, and their seconds would say nothing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
     jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
@@ -149,7 +149,7 @@ def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterat
         Task(name, seeds, dataset, plan.folds, plan.epochs, plan.device, jobs, groups)
         for name, seeds in missing.items()
     ]
-    return in_this_process(tasks) if plan.jobs is None else in_own_processes(tasks, at_once)
+    return run_here(tasks) if plan.jobs is None else run_in_processes(tasks, at_once)
 
 
 def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
@@ -159,7 +159,7 @@ def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
 def _kind_of(name: str) -> str:
     if name in METHODS:
         return "pre-trained"
-    return "cheap baseline" if name in CHEAP else "baseline"
+    return "cheap baseline" if name in CHEAP_BASELINES else "baseline"
 
 
 def read_record(path: Path) -> Record:

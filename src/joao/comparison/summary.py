@@ -15,7 +15,7 @@ from joao.comparison.methods import UNTRAINED
 from joao.evaluation.statistics import Gain, mean, paired_gain, sample_std
 
 Accuracies = Mapping[str, NDArray[np.float64]]
-YES, NO, UNTOLD = "yes", "no", "cannot be told"
+YES, NO, INCONCLUSIVE = "yes", "no", "cannot be told"
 
 
 @final
@@ -44,8 +44,8 @@ class Verdict:
     def __str__(self) -> str:
         mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
         methods, baselines = self.tried
-        method = _picked(self.method, methods, "pre-trained methods", "the pre-trained method")
-        baseline = _picked(self.baseline, baselines, "cheap baselines", "the cheap baseline")
+        method = _describe_choice(self.method, methods, "pre-trained methods", "the pre-trained method")
+        baseline = _describe_choice(self.baseline, baselines, "cheap baselines", "the cheap baseline")
         level = f"{100 * self.gain.level:.0f} % interval"
         if self.helps == YES:
             return (
@@ -64,12 +64,12 @@ class Verdict:
         )
 
 
-def _picked(name: str, number: int, several: str, one: str) -> str:
+def _describe_choice(name: str, number: int, several: str, one: str) -> str:
     return f"the best of {number} {several}, {name}" if number > 1 else f"{one}, {name}"
 
 
-def judge(data: str, pretrained: Accuracies, cheap: Accuracies, num_train_per_test: float) -> Verdict | None:
-    """The verdict, from accuracies as shares of 1 on the same folds; None where there is nothing to judge.
+def make_verdict(data: str, pretrained: Accuracies, cheap: Accuracies, num_train_per_test: float) -> Verdict | None:
+    """The verdict, from accuracies as shares of 1 on the same folds; None where there is nothing to make_verdict.
 
     Args:
         data: what the sentence calls the data.
@@ -81,7 +81,7 @@ def judge(data: str, pretrained: Accuracies, cheap: Accuracies, num_train_per_te
     gain = best_over_best(list(pretrained.values()), list(cheap.values()), num_train_per_test)
     method, baseline = (max(group, key=lambda name: float(group[name].mean())) for group in (pretrained, cheap))
     return Verdict(
-        helps=YES if gain.low > 0 else NO if gain.high < 0 else UNTOLD,
+        helps=YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE,
         method=method,
         baseline=baseline,
         gain=gain,
@@ -178,13 +178,13 @@ def _row(record: Mapping[str, Any], name: str) -> Row:
     )
 
 
-def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
+def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
     """Whether pre-training helps; None without a pre-trained method, or without a cheap baseline."""
     groups: dict[str, dict[str, NDArray[np.float64]]] = {kind: {} for kind in KINDS}
     for name in record["compared"]:
         if (accuracies := accuracies_of(record, name)) is not None:
             groups[record["methods"][name]["kind"]][name] = accuracies
-    return judge(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"], record["folds"] - 1)
+    return make_verdict(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"], record["folds"] - 1)
 
 
 def accuracies_of(record: Mapping[str, Any], name: str) -> NDArray[np.float64] | None:

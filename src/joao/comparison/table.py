@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from joao.comparison.methods import choose
+from joao.comparison.methods import choose_methods
 from joao.comparison.record import Plan, compute
-from joao.comparison.summary import Row, Verdict, rows, verdict_of
+from joao.comparison.summary import Row, Verdict, record_verdict, rows
 from joao.data.user_input import graphs_of, tell
 from joao.evaluation.tables import with_deviation, with_interval
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 
 HEADER = ["", "accuracy %", "over untrained (95 %)", "seconds", "MB"]
 
@@ -35,7 +35,7 @@ class Comparison:
     @property
     def verdict(self) -> Verdict | None:
         """Whether pre-training helps; its text is a sentence. None where no pre-trained method was compared."""
-        return verdict_of(self.record)
+        return record_verdict(self.record)
 
     def to_json(self) -> Mapping[str, Any]:
         """The record, in types that JSON has."""
@@ -89,8 +89,8 @@ def compare(
     True
     """
     dataset = graphs_of(data)
-    classes_of(dataset)
-    choice = choose(dataset, methods)
+    require_classes(dataset)
+    choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         tell(notice)
     plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together)

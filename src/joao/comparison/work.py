@@ -26,10 +26,10 @@ from joao.core.memory import measure_run
 from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
-from joao.runs.scoring import classes_of
+from joao.runs.scoring import require_classes
 from joao.training.device import pick_device
 
-Piece = dict[str, Any]
+SeedScore = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Task:
     groups: NDArray[np.int64] | None = None
 
 
-def pieces(task: Task) -> Iterator[Piece]:
+def score_seeds(task: Task) -> Iterator[SeedScore]:
     """What each seed showed: accuracies on the partition of its number, time and memory.
 
     Time and memory are those of making the rows, learning included, from graphs in memory; scoring has its own time.
     What is not random is made once, and its time and memory stand in every piece.
     """
-    classes = classes_of(task.dataset)
+    classes = require_classes(task.dataset)
     device = "cpu" if task.method in BASELINES else pick_device(task.device).type
     rows: Rows | None = None
     cost: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def pieces(task: Task) -> Iterator[Piece]:
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}
 
 
-def reason_of(error: Exception) -> str | None:
+def failure_reason(error: Exception) -> str | None:
     """Why a method cannot do these graphs, in one line; None where the error is a fault of the program."""
     if isinstance(error, UserError):
         return str(error)
@@ -91,11 +91,11 @@ def reason_of(error: Exception) -> str | None:
     return None
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """A seed of a method that is done, or else why the method cannot go on."""
 
     method: str
-    piece: Piece | None = None
+    piece: SeedScore | None = None
     failure: str = ""
 
 
@@ -103,20 +103,20 @@ class MethodError(Exception):
     """A fault of the program in the process of a method, with what was printed of it there."""
 
 
-def in_this_process(tasks: Sequence[Task]) -> Iterator[Done]:
+def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
     """Does every task; one that fails is told of, and the others go on."""
     for task in tasks:
         try:
-            for piece in pieces(task):
-                yield Done(task.method, piece)
+            for piece in score_seeds(task):
+                yield Outcome(task.method, piece)
         except Exception as error:
-            reason = reason_of(error)
+            reason = failure_reason(error)
             if reason is None:
                 raise
-            yield Done(task.method, failure=reason)
+            yield Outcome(task.method, failure=reason)
 
 
-def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
+def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
     """The same, with every task in a new process, so that its memory is its own; as they are done."""
     context = multiprocessing.get_context("spawn")
     waiting, running = list(tasks), dict[Connection, tuple[SpawnProcess, str]]()
@@ -141,13 +141,13 @@ def in_own_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Done]:
                 if isinstance(told, MethodError):
                     raise told
                 if isinstance(told, dict):
-                    yield Done(method, told)
+                    yield Outcome(method, told)
                     continue
                 del running[connection]
                 connection.close()
                 process.join()
                 if told is not None:
-                    yield Done(method, failure=told)
+                    yield Outcome(method, failure=told)
     finally:
         for process, _ in running.values():
             process.terminate()
@@ -160,9 +160,9 @@ def _work(task: Task, parent: Connection) -> None:
     exit_with_parent()
     silence_lightning()
     try:
-        for piece in pieces(task):
+        for piece in score_seeds(task):
             parent.send(piece)
         parent.send(None)
     except Exception as error:
-        reason = reason_of(error)
+        reason = failure_reason(error)
         parent.send(MethodError(f"{task.method}:\n{traceback.format_exc()}") if reason is None else reason)

@@ -15,9 +15,9 @@ from torch import nn
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.validation import plain_label
-from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_gap, with_tasks
+from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing, set_tasks
 from joao.estimators.joao import JOAO
-from joao.runs.finetuned import Finetuned
+from joao.runs.finetuned import FinetunedModel
 
 
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuned.Finetuned`.
+        finetuned_: all of it, see :class:`joao.runs.finetuned.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")
@@ -96,12 +96,12 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
         """A fitted classifier from its folder; ``encoder`` is needed where the run had one of its owner's."""
         loaded = super().load(folder, encoder=encoder, device=device)
-        loaded.class_weight = "balanced" if loaded.finetuned_.how.balanced else None
+        loaded.class_weight = "balanced" if loaded.finetuned_.settings.balanced else None
         return loaded
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` probabilities of the classes, in the order of ``classes_``; of tasks ``(G, T)``, those of a 1."""
-        return self._predicted(X)
+        return self._predict_rows(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """``(G,)`` the most probable class of each graph; of tasks ``(G, T)``, 1 where it is more probable than 0.
@@ -122,16 +122,16 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
         Graphs without a label count for nothing, nor do SMILES that are no molecules, of which a warning tells.
         """
-        dataset, y, weights = self._to_score(X, y, sample_weight)
-        predicted = self._most_probable(self._predicted_of(dataset))
+        dataset, y, weights = self._prepare_scoring(X, y, sample_weight)
+        predicted = self._most_probable(self._predict_dataset(dataset))
         if self.finetuned_.kind == "binary":
-            labels = self._labels_of_tasks(dataset, y)
+            labels = self._task_labels(dataset, y)
             is_right = predicted.reshape(labels.shape) == labels
             weight_of_label = weights[:, None] * ~np.isnan(labels)
             return float(np.average(is_right, weights=weight_of_label))
-        labels, graphs = _of_each(dataset, y)
+        labels, graphs = _labels_per_graph(dataset, y)
         if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
-            given, known = (_plain(some[:1])[0] for some in (labels, self.classes_))
+            given, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
             raise UserError(
                 f"{dataset.name}: y has labels such as {given!r}, but the classes are such as {known!r}. "
                 "Make all labels numbers, or all text."
@@ -140,27 +140,27 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
     def _most_probable(self, probabilities: NDArray[np.float32]) -> NDArray[Any]:
         if self.finetuned_.kind == "binary":
-            return self._as_y((probabilities > 0.5).astype(np.int64))
+            return self._match_y((probabilities > 0.5).astype(np.int64))
         predicted: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return predicted
 
-    def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
+    def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
         if np.ndim(y) == 2:
-            return with_tasks(dataset, y)
-        labels, graphs = _of_each(dataset, y)
+            return set_tasks(dataset, y)
+        labels, graphs = _labels_per_graph(dataset, y)
         present, numbers = np.unique(labels, return_inverse=True)
         classes = np.full(len(dataset), -1)
         classes[graphs] = numbers
-        return replace(dataset, classes=classes, class_names=tuple(map(str, _plain(present))))
+        return replace(dataset, classes=classes, class_names=tuple(map(str, _plain_labels(present))))
 
-    def _keep(self, finetuned: Finetuned, y: Any) -> None:
+    def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
         if finetuned.kind == "binary":
             self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
         elif y is None:
             self.finetuned_, self.classes_ = finetuned, np.array(finetuned.classes)
         else:
             self.classes_ = np.unique(_labels(y, finetuned.info.data)[0])
-            self.finetuned_ = replace(finetuned, classes=_plain(self.classes_))
+            self.finetuned_ = replace(finetuned, classes=_plain_labels(self.classes_))
 
     def _is_balanced(self) -> bool:
         if self.class_weight not in ("balanced", None):
@@ -168,7 +168,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return self.class_weight == "balanced"
 
 
-def _of_each(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _labels_per_graph(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The labels in ``y``, which has one place for each graph, and the numbers of the graphs that have them."""
     if np.shape(y) != (len(dataset),):
         shape = f"{len(y)} labels" if np.ndim(y) == 1 else f"an array of shape {np.shape(y)}"
@@ -179,7 +179,7 @@ def _of_each(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]
 def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The labels that are no gaps, of the type that they were given in, and which they are."""
     given = as_array(y)
-    known = {number: value for number, value in enumerate(given.tolist()) if not is_gap(value)}
+    known = {number: value for number, value in enumerate(given.tolist()) if not is_missing(value)}
     if not known:
         raise UserError(NO_LABEL.format(place))
     types = set()
@@ -194,5 +194,5 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return (np.array([*known.values()]) if given.dtype == object else given[graphs]), graphs
 
 
-def _plain(labels: NDArray[Any]) -> tuple[int | str, ...]:
+def _plain_labels(labels: NDArray[Any]) -> tuple[int | str, ...]:
     return tuple(label for label in map(plain_label, labels.tolist()) if label is not None)

@@ -31,11 +31,11 @@ from joao.data.synthetic import random_graphs
 from joao.estimators.classifier import JOAOClassifier
 from joao.estimators.joao import JOAO
 from joao.estimators.regressor import JOAORegressor
-from joao.runs.finetuned import FILE, kind_predicted, load_finetuned
+from joao.runs.finetuned import FILE, load_finetuned, read_label_kind
 from joao.runs.folder import FILE_FORMAT, FILE_FORMAT_KEY, Run, read_text
 from joao.runs.model_card import model_card
 from joao.runs.tensor_files import CHECKSUM_KEY, checksum
-from joao.runs.trained import Trained, load_run, model_path
+from joao.runs.trained import TrainedEncoder, load_run, model_path
 from joao.training.model import embed
 
 CARD = "card.md"
@@ -57,7 +57,7 @@ class Exported:
     card: Path
     num_bytes: int
     half_change: float | None
-    trained: Trained
+    trained: TrainedEncoder
 
 
 def export(run: Path, out: Path, *, half: bool = False) -> Exported:
@@ -78,10 +78,10 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
     finetuned = load_finetuned(run, device="cpu") if opened.info.finetuned_on else None
     trained = load_run(run, device="cpu") if finetuned is None else finetuned.trained
     weights = {name: value.contiguous() for name, value in trained.weights.items() if not name.startswith("heads.")}
-    change = _earlier_change(run)
+    change = _stored_half_change(run)
     if half or change is not None:
-        weights = {name: _halved(value) if name.startswith("encoder.") else value for name, value in weights.items()}
-        change = _change(trained, weights) if change is None else change
+        weights = {name: _to_half(value) if name.startswith("encoder.") else value for name, value in weights.items()}
+        change = _measure_half_change(trained, weights) if change is None else change
     card = model_card(out.name, trained, finetuned=finetuned, half_change=change)
     texts = {
         FILE_FORMAT_KEY: str(FILE_FORMAT),
@@ -91,7 +91,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
         **({} if change is None else {HALF_CHANGE: repr(change)}),
         **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},
     }
-    content = _ordered(save(weights, texts))
+    content = _sort_metadata(save(weights, texts))
     write_file(out, content)
     write_file(out.with_suffix(".md"), card)
     return Exported(out, out.with_suffix(".md"), len(content), change, trained)
@@ -112,12 +112,12 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
     path = model_path(model)
     if not Run.open(path).info.finetuned_on:
         return JOAO.load(path, device=device)
-    if kind_predicted(path) in JOAORegressor.kinds:
+    if read_label_kind(path) in JOAORegressor.kinds:
         return JOAORegressor.load(path, device=device)
     return JOAOClassifier.load(path, device=device)
 
 
-def _ordered(content: bytes) -> bytes:
+def _sort_metadata(content: bytes) -> bytes:
     """The same file with its metadata in the order of their names: safetensors writes them in any order."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -125,7 +125,7 @@ def _ordered(content: bytes) -> bytes:
     return header_of(metadata, header) + content[8 + size :]
 
 
-def _earlier_change(run: Path) -> float | None:
+def _stored_half_change(run: Path) -> float | None:
     """Of a file made with half precision, by how much that changed an embedding at most."""
     text = read_text(run, HALF_CHANGE) if run.is_file() else None
     try:
@@ -134,7 +134,7 @@ def _earlier_change(run: Path) -> float | None:
         raise UserError(f"{run}: is damaged ({HALF_CHANGE}: {error}).") from error
 
 
-def _halved(value: Tensor) -> Tensor:
+def _to_half(value: Tensor) -> Tensor:
     r"""A matrix in half precision, if that changes no row and no column by more than :math:`2^{-11}` of its length.
 
     This is the most that rounding changes a number, unless it is beyond the range of half precision or so near 0 that
@@ -149,17 +149,17 @@ def _halved(value: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _change(trained: Trained, weights: Mapping[str, Tensor]) -> float:
+def _measure_half_change(trained: TrainedEncoder, weights: Mapping[str, Tensor]) -> float:
     r"""The largest :math:`\lVert z' - z \rVert / \lVert z \rVert`, over made graphs, of embeddings with ``weights``."""
     encoder = copy.deepcopy(trained.encoder)
     encoder.load_state_dict({name: weights[f"encoder.{name}"] for name in encoder.state_dict()})
-    store = _made_graphs(trained)
+    store = _random_graphs(trained)
     before, after = embed(trained.encoder, store), embed(encoder, store)
     change = (after - before).norm(dim=1) / before.norm(dim=1).clamp(min=1e-12)
     return float(change.max())
 
 
-def _made_graphs(trained: Trained) -> GraphStore:
+def _random_graphs(trained: TrainedEncoder) -> GraphStore:
     """64 random graphs with the columns that the encoder takes: one-hot, or codes of common atoms and bonds."""
     info = trained.info
     random = numpy_generator(0, "made graphs")

@@ -20,10 +20,10 @@ from joao.core.errors import UserError, short_repr
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
 from joao.data.user_input import graphs_of, tell, warn_of_unknown_labels
-from joao.estimators.joao import JOAO, GraphEstimator, fast_of
-from joao.runs.finetuned import Finetuned, load_finetuned
+from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
+from joao.runs.finetuned import FinetunedModel, load_finetuned
 from joao.runs.finetuning import finetune
-from joao.runs.trained import Trained, initial, load_run, model_path
+from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
 from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
 
 LOADED = "the run before fine-tuning"
@@ -44,7 +44,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
     """
 
     kinds: tuple[str, ...]
-    finetuned_: Finetuned
+    finetuned_: FinetunedModel
     y_has_rows_: bool
 
     def __init__(
@@ -82,8 +82,8 @@ class FinetunedEstimator(GraphEstimator, ABC):
         name, how = type(self).__name__, self._settings()
         dataset = graphs_of(X)
         if y is not None:
-            y = y if X is dataset else of_graphs(dataset, y)
-            dataset = self._labelled(dataset, y)
+            y = y if X is dataset else select_rows(dataset, y)
+            dataset = self._set_labels(dataset, y)
         drawn = secrets.randbelow(2**31) if self.random_state is None else self.random_state
         seed = check_value(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
@@ -101,7 +101,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             precision=self.precision,
             fast=self.fast,
         )
-        self._keep(finetuned, y)
+        self._set_fitted(finetuned, y)
         self.y_has_rows_ = y is not None and np.ndim(y) == 2
         return self
 
@@ -135,7 +135,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         if finetuned.kind not in cls.kinds:
             other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
             raise UserError(f"{folder}: predicts {finetuned.kind}, not {cls.kinds[0]}. Load it with {other}.load.")
-        how, info = finetuned.how, finetuned.info
+        how, info = finetuned.settings, finetuned.info
         kind = "molecules" if finetuned.trained.info.featuriser else "graphs"
         from_default = info.from_scratch and finetuned.trained.recipe == _default(info.seed, kind)
         loaded = cls(
@@ -145,9 +145,9 @@ class FinetunedEstimator(GraphEstimator, ABC):
             random_state=info.seed,
             device=device,
             precision=info.precision,
-            fast=fast_of(info.fast, info.machine),
+            fast=fast_parameter(info.fast, info.machine),
         )
-        loaded._keep(finetuned, None)
+        loaded._set_fitted(finetuned, None)
         loaded.y_has_rows_ = False
         return loaded
 
@@ -160,50 +160,50 @@ class FinetunedEstimator(GraphEstimator, ABC):
         return hasattr(self, "finetuned_")
 
     @abstractmethod
-    def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
+    def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
         """The graphs with the labels ``y`` and no others."""
 
     @abstractmethod
-    def _keep(self, finetuned: Finetuned, y: Any) -> None:
+    def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
         """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
 
     @abstractmethod
     def _is_balanced(self) -> bool:
         """Whether every class weighs the same."""
 
-    def _predicted(self, X: Any) -> NDArray[np.float32]:
-        """``(G, C)`` see :meth:`joao.runs.finetuned.Finetuned.predict`; a SMILES that is no molecule has a row of NaN."""
+    def _predict_rows(self, X: Any) -> NDArray[np.float32]:
+        """``(G, C)`` see :meth:`joao.runs.finetuned.FinetunedModel.predict`; a SMILES that is no molecule has a row of NaN."""
         check_is_fitted(self)
         dataset = graphs_of(X, may_be_empty=True)
-        predicted = self._predicted_of(dataset)
+        predicted = self._predict_dataset(dataset)
         return predicted if X is dataset else dataset.in_rows(predicted)
 
-    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
+    def _prepare_scoring(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
         """The graphs that could be read, and their part of the labels and weights."""
         check_is_fitted(self)
         dataset = graphs_of(X)
         if X is not dataset:
-            y, sample_weight = of_graphs(dataset, y), of_graphs(dataset, sample_weight)
+            y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if weights.shape != (len(dataset),):
             raise UserError(f"{dataset.name}: {len(dataset)} graphs have sample_weight of shape {weights.shape}.")
         return dataset, y, weights
 
-    def _labels_of_tasks(self, dataset: Dataset, y: Any) -> NDArray[np.float32]:
+    def _task_labels(self, dataset: Dataset, y: Any) -> NDArray[np.float32]:
         """``(G, T)`` labels of the tasks that were learned, to compare predictions with."""
-        labels, num_tasks = as_numbers(dataset, y), len(self.finetuned_.tasks)
+        labels, num_tasks = to_numbers(dataset, y), len(self.finetuned_.tasks)
         if labels.shape[1] != num_tasks:
             raise UserError(f"{dataset.name}: y has {labels.shape[1]} columns; {num_tasks} tasks were learned.")
         return labels
 
-    def _predicted_of(self, dataset: Dataset) -> NDArray[np.float32]:
+    def _predict_dataset(self, dataset: Dataset) -> NDArray[np.float32]:
         predicted = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
         if len(dataset):
             predicted = self.finetuned_.predict(dataset).numpy()
         warn_of_unknown_labels(dataset, self.finetuned_.trained.info.features)
         return predicted
 
-    def _as_y(self, values: NDArray[Any]) -> NDArray[Any]:
+    def _match_y(self, values: NDArray[Any]) -> NDArray[Any]:
         """``(G, T)`` values of tasks, or ``(G,)`` of a single one, unless it was given in rows."""
         return values[:, 0] if values.shape[1] == 1 and not self.y_has_rows_ else values
 
@@ -214,10 +214,10 @@ class FinetunedEstimator(GraphEstimator, ABC):
         given |= {"balanced": self._is_balanced(), "standardise": True}
         return Finetune(**check_options(Finetune, given, type(self).__name__))
 
-    def _start(self, dataset: Dataset, seed: int) -> Trained:
+    def _start(self, dataset: Dataset, seed: int) -> TrainedEncoder:
         name = type(self).__name__
         if self.pretrained is None:
-            return initial(_default(seed, dataset.kind), dataset, device=self.device)
+            return make_untrained(_default(seed, dataset.kind), dataset, device=self.device)
         if self.pretrained == LOADED:
             raise UserError(
                 f"{name}: was loaded, and the run it came from is not in its folder. To fit again, name "
@@ -232,7 +232,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             )
         if not hasattr(self.pretrained, "trained_"):
             raise UserError(f"{name}: pretrained is not fitted. Fit it, or save it and give its folder.")
-        trained: Trained = self.pretrained.trained_
+        trained: TrainedEncoder = self.pretrained.trained_
         return trained
 
 
@@ -240,7 +240,7 @@ def _default(seed: int, kind: str) -> Recipe:
     return make_recipe({"training": {"seed": seed}}, place="JOAO", kind=kind)
 
 
-def of_graphs(dataset: Dataset, y: Any) -> Any:
+def select_rows(dataset: Dataset, y: Any) -> Any:
     """Of labels for all rows of a source, those of the rows that gave a graph."""
     rows = dataset.row_of_graph
     if rows is None or not dataset.failures or np.shape(y)[:1] != (len(dataset) + len(dataset.failures),):
@@ -256,7 +256,7 @@ def as_array(y: Any) -> NDArray[Any]:
     return np.asarray(y, dtype=object) if given.dtype.kind == "U" and isinstance(y, list | tuple) else given
 
 
-def is_gap(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """Whether it stands for a label that is not there: None, NaN, that of pandas, or empty text."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
@@ -264,16 +264,16 @@ def is_gap(value: object) -> bool:
     return value is None or value is gap or value == ""
 
 
-def with_tasks(dataset: Dataset, y: Any) -> Dataset:
+def set_tasks(dataset: Dataset, y: Any) -> Dataset:
     """The graphs with the columns of ``y`` as tasks, by the names they have, each its own, or else their numbers."""
-    values = as_numbers(dataset, y)
+    values = to_numbers(dataset, y)
     numbers = range(values.shape[1])
     names = tuple(map(str, getattr(y, "columns", numbers)))
     names = names if len({*names}) == len(numbers) else tuple(map(str, numbers))
     return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
 
 
-def as_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
+def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
     """``(G, T)`` labels; NaN, also None or empty text, where not measured."""
     try:
         values = np.asarray(_with_nan(y), dtype=np.float32)
@@ -299,4 +299,4 @@ def _with_nan(y: Any) -> Any:
     given = as_array(y)
     if given.dtype.kind not in "OU":
         return given
-    return np.array([np.nan if is_gap(value) else value for value in given.flat], dtype=object).reshape(given.shape)
+    return np.array([np.nan if is_missing(value) else value for value in given.flat], dtype=object).reshape(given.shape)

@@ -199,7 +199,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         trained = load_run(Path(folder), device=device, encoder=encoder)
         recipe = trained.recipe
         loaded = cls(
-            _method_of(recipe),
+            _find_method(recipe),
             features=recipe.features,
             # Objects of one's own are not in a run: fitting again must name them again.
             augmentations=[f"own {name}" for name in trained.info.pool]
@@ -216,7 +216,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             random_state=recipe.training.seed,
             device=device,
             precision=trained.info.precision,
-            fast=fast_of(trained.info.fast, trained.info.machine),
+            fast=fast_parameter(trained.info.fast, trained.info.machine),
         )
         loaded.trained_ = trained
         return loaded
@@ -262,7 +262,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         given = {
             "augmentations": None if are_own else self.augmentations,
             "strengths": [] if are_own else self.strengths,
-            "encoder": _stand_in(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
+            "encoder": _placeholder_encoder(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
             "objective": None if isinstance(self.objective, Objective) else self.objective,
         }
         return make_recipe(
@@ -306,22 +306,22 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return pool
 
 
-def fast_of(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
+def fast_parameter(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
     """The parameter ``fast`` of a training, by the path it took; None for the one that its device takes by itself.
 
-    >>> fast_of(False, {"device": "cuda"}), fast_of(False, {"device": "cpu"})
+    >>> fast_parameter(False, {"device": "cuda"}), fast_parameter(False, {"device": "cpu"})
     (False, None)
     """
     return None if is_fast == (machine.get("device") == "cuda") else is_fast
 
 
-def _stand_in(own: nn.Module) -> str:
+def _placeholder_encoder(own: nn.Module) -> str:
     """The encoder of a recipe whose place a module of one's own takes: one that takes the same features."""
     codes = own.codes if isinstance(own, Encoder) else None
     return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
 
 
-def _method_of(recipe: Recipe) -> str:
+def _find_method(recipe: Recipe) -> str:
     """The method with a recipe's objective and heads and, where there is one, its policy."""
     for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads", "policy"), ("heads",)):
         for method, parts in METHODS.items():

@@ -11,8 +11,8 @@ from sklearn.metrics import r2_score
 
 from joao.core.errors import UserError
 from joao.data.dataset import Dataset
-from joao.estimators.finetuned import FinetunedEstimator, with_tasks
-from joao.runs.finetuned import Finetuned
+from joao.estimators.finetuned import FinetunedEstimator, set_tasks
+from joao.runs.finetuned import FinetunedModel
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -40,7 +40,7 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuned.Finetuned`.
+        finetuned_: all of it, see :class:`joao.runs.finetuned.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")
@@ -53,15 +53,15 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.float32]:
         """``(G, T)`` numbers in their own units; ``(G,)`` of one task, unless it was fitted to ``y`` of ``(G, 1)``."""
-        return self._as_y(self._predicted(X))
+        return self._match_y(self._predict_rows(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r""":math:`R^2`; of several tasks the mean over those with at least two labels.
 
         Graphs without a label count for nothing, nor do SMILES that are no molecules, of which a warning tells.
         """
-        dataset, y, weights = self._to_score(X, y, sample_weight)
-        labels, predicted = self._labels_of_tasks(dataset, y), self._predicted_of(dataset)
+        dataset, y, weights = self._prepare_scoring(X, y, sample_weight)
+        labels, predicted = self._task_labels(dataset, y), self._predict_dataset(dataset)
         is_known = ~np.isnan(labels)
         tasks = np.flatnonzero(is_known.sum(axis=0) >= 2)
         if not len(tasks):
@@ -72,10 +72,10 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         ]
         return float(np.mean(scores))
 
-    def _labelled(self, dataset: Dataset, y: Any) -> Dataset:
-        return with_tasks(dataset, y)
+    def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
+        return set_tasks(dataset, y)
 
-    def _keep(self, finetuned: Finetuned, y: Any) -> None:
+    def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
         self.finetuned_ = finetuned
 
     def _is_balanced(self) -> bool:

@@ -145,6 +145,6 @@ def evaluate_embeddings(
     return Scores(tuple(parts), standardise and kernel == "rbf", kernel, side_by_side)
 
 
-def shuffled(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+def permute_classes(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """The same classes on other graphs: an evaluation that is honest scores no better than chance on them."""
     return numpy_generator(seed, "labels").permutation(classes)

@@ -43,7 +43,7 @@ def folds(
     classes = np.asarray(classes)
     if num_folds < 2:
         raise UserError(f"folds: num_folds must be at least 2, got {num_folds}.")
-    values, counts = num_groups(classes, groups)
+    values, counts = count_per_class(classes, groups)
     if len(values) < 2:
         raise UserError(f"folds: {len(values)} class among {len(classes)} graphs; scoring needs at least two.")
     if counts.min() < num_folds:
@@ -66,7 +66,7 @@ def folds(
     ]
 
 
-def num_groups(
+def count_per_class(
     classes: NDArray[np.int64], groups: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The classes that occur, and of how many groups the graphs of each are; without groups, how many graphs."""

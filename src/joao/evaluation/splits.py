@@ -29,7 +29,7 @@ class Split(NamedTuple):
     test: Indices
 
 
-def few_labels(
+def few_label_splits(
     classes: NDArray[np.int64],
     partition: int,
     label_rate: float,
@@ -67,7 +67,7 @@ def few_labels(
                 f"labels: a label rate of {100 * label_rate:.3g} % gives {budget} labelled graphs; {needed - 1} "
                 f"classes need one each to learn from and one more to choose the epoch. Use at least {enough:g} %."
             )
-        labelled = stratified(classes[train], budget, generator)
+        labelled = sample_stratified(classes[train], budget, generator)
         learn, choose = hold_out(classes[train[labelled]], validation_share, generator)
         splits.append(Split(train[labelled[learn]], train[labelled[choose]], test))
     return splits
@@ -97,11 +97,11 @@ def hold_out(classes: NDArray[np.int64], share: float, generator: np.random.Gene
             f"labels: {len(classes)} labelled graphs of {num_classes} classes leave none to choose the epoch with. "
             "Label more graphs."
         )
-    learn = stratified(classes, len(classes) - held_out, generator)
+    learn = sample_stratified(classes, len(classes) - held_out, generator)
     return learn, np.setdiff1d(np.arange(len(classes)), learn)
 
 
-def stratified(classes: NDArray[np.int64], number: int, generator: np.random.Generator) -> Indices:
+def sample_stratified(classes: NDArray[np.int64], number: int, generator: np.random.Generator) -> Indices:
     """``number`` places, ascending, every class with its share of them (by largest remainder) and one at least."""
     values, sizes = np.unique(classes, return_counts=True)
     assert number >= len(values)
@@ -137,13 +137,13 @@ def scaffolds(
 
 
 def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Indices:
-    """``(M,)`` a number for every scaffold, from 0 on as they come; :func:`filled` takes them, without RDKit."""
+    """``(M,)`` a number for every scaffold, from 0 on as they come; :func:`split_by_scaffold` takes them, without RDKit."""
     numbers: dict[str, int] = {}
     found = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
     return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
 
 
-def filled(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
+def split_by_scaffold(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
     """Fills the three parts with whole sets of molecules that share a scaffold, largest set first.
 
     Of sets of one size, the one whose first molecule comes *last* is the first, as published. A set goes to the first
@@ -189,15 +189,15 @@ SHARES = {"random": (0.2, 0.0), "scaffold": (0.1, 0.1)}
 _MOLECULES = ("molecules", "ogb_molecules")
 
 
-def usual_split(dataset: Dataset) -> str:
+def default_split(dataset: Dataset) -> str:
     """``scaffold`` for molecules with tasks, where their SMILES or scaffolds are known, else ``random``."""
     is_known = dataset.smiles or dataset.groups is not None
     return "scaffold" if is_known and dataset.classes is None else "random"
 
 
-def notice_of_split(dataset: Dataset, test_share: float | None) -> str | None:
+def split_notice(dataset: Dataset, test_share: float | None) -> str | None:
     """Says so where the usual split of molecules with tasks cannot be made."""
-    if dataset.kind not in _MOLECULES or dataset.classes is not None or usual_split(dataset) == "scaffold":
+    if dataset.kind not in _MOLECULES or dataset.classes is not None or default_split(dataset) == "scaffold":
         return None
     untested = "" if test_share else ", without a test"
     return f"{dataset.name}: no SMILES or scaffolds in it: split at random{untested}; pack it with --scaffolds."
@@ -225,7 +225,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
             f"split: the share of test graphs must be at least 0 and leave some to learn from, got {test_share} beside "
             f"{validation_share} for validation."
         )
-    parts = (_by_scaffold if kind == "scaffold" else _at_random)(dataset, validation_share, test_share, seed)
+    parts = (_scaffold_split if kind == "scaffold" else _random_split)(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
         fix = "Label more, or split at random." if kind == "scaffold" else "Label more."
@@ -236,7 +236,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
     return parts
 
 
-def _at_random(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
+def _random_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
     everything = np.arange(len(dataset))
     classes = np.zeros_like(everything) if dataset.classes is None else dataset.classes
     rest, test = everything, everything[:0]
@@ -247,10 +247,10 @@ def _at_random(dataset: Dataset, validation_share: float, test_share: float, see
     return Split(rest[learn], rest[choose], test)
 
 
-def _by_scaffold(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
+def _scaffold_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
     if dataset.kind not in _MOLECULES:
         raise UserError(f"{dataset.name}: a scaffold split is of molecules; these are other graphs. Split at random.")
     if not dataset.smiles and dataset.groups is None:
         raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which were left out. Split at random.")
     groups = scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
-    return filled(groups, 1 - validation_share - test_share, validation_share)
+    return split_by_scaffold(groups, 1 - validation_share - test_share, validation_share)

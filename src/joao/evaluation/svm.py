@@ -40,8 +40,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.evaluation.folds import Fold, grouped_folds, num_groups
-from joao.evaluation.svm_batched import KernelsOf, accuracies
+from joao.evaluation.folds import Fold, count_per_class, grouped_folds
+from joao.evaluation.svm_batched import KernelsOf, score_parts
 from joao.kernels.svm_dual import has_fast_solver
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
@@ -97,11 +97,13 @@ def score_folds(
     # Threads, for libsvm and matrix products let others run meanwhile, and processes take seconds to start.
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
     with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
-        embeddings, classes = checked_embeddings(embeddings, classes)
+        embeddings, classes = check_embeddings(embeddings, classes)
         if has_fast_solver(len(classes), device):
-            found = _side_by_side(_kernels_on(embeddings, kernel, standardise, device), classes, folds, groups)
+            found = _score_folds_batched(
+                _make_torch_kernel(embeddings, kernel, standardise, device), classes, folds, groups
+            )
         else:
-            kernel_of = _kernel_of(embeddings, kernel, standardise)
+            kernel_of = _make_kernel(embeddings, kernel, standardise)
             found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
         for score in found:
             scores.append(score)
@@ -110,7 +112,7 @@ def score_folds(
     return FoldScores(tuple(accuracy for accuracy, _ in scores), tuple(c for _, c in scores))
 
 
-def checked_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tuple[Matrix | csr_array, Classes]:
+def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tuple[Matrix | csr_array, Classes]:
     """The same as float64 and integers, or an error that names the first graph that cannot be scored."""
     matrix, classes = _as_matrix(embeddings), np.asarray(classes)
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.shape[0] != len(classes):
@@ -143,13 +145,13 @@ def _finite_rows(matrix: Any) -> NDArray[np.bool_]:
     return finite
 
 
-def _kernel_of(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
+def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
     """What gives the kernels of a part: of its training graphs, and of its test graphs with those."""
     if kernel == "linear":
-        return partial(_part_of, normalised_gram(x))
+        return partial(_select_gram, normalised_gram(x))
     if kernel != "rbf" or issparse(x):
         raise UserError(f"svm: kernel '{kernel}' of {type(x).__name__}. Known: rbf, of a dense array, and linear.")
-    return partial(_rbf_of, x, standardise)
+    return partial(_rbf_kernels, x, standardise)
 
 
 def _score_fold(
@@ -158,12 +160,12 @@ def _score_fold(
     # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         inner = [_accuracies(kernel_of, classes, part, C_GRID) for part in _inner_folds(classes, fold, groups)]
-        chosen = C_GRID[_best(np.array(inner))]
+        chosen = C_GRID[_best_c(np.array(inner))]
         (accuracy,) = _accuracies(kernel_of, classes, fold, [chosen])
     return accuracy, chosen
 
 
-def _side_by_side(
+def _score_folds_batched(
     kernels_of: KernelsOf, classes: Classes, folds: Sequence[Fold], groups: NDArray[np.int64] | None
 ) -> Iterator[tuple[float, float]]:
     """The scores of several folds at a time, as many as memory is for."""
@@ -172,14 +174,14 @@ def _side_by_side(
     for begin in range(0, len(folds), at_once):
         some = folds[begin : begin + at_once]
         inner = [_inner_folds(classes, fold, groups) for fold in some]
-        found = accuracies(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
+        found = score_parts(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
         ends = np.cumsum([len(parts) for parts in inner])
         for own, last in zip(np.split(found, ends)[:-1], found[ends[-1] :], strict=True):
-            chosen = _best(own)
+            chosen = _best_c(own)
             yield float(last[chosen]), C_GRID[chosen]
 
 
-def _best(accuracies: NDArray[np.float64]) -> int:
+def _best_c(accuracies: NDArray[np.float64]) -> int:
     """Which C has the best mean over inner folds ``(folds, C)``."""
     # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
     return int(accuracies.T.copy().mean(axis=1).argmax())
@@ -189,7 +191,7 @@ def _inner_folds(all_classes: Classes, fold: Fold, all_groups: NDArray[np.int64]
     """Parts of a fold's training part."""
     train, _ = fold
     classes, groups = all_classes[train], None if all_groups is None else all_groups[train]
-    values, counts = num_groups(classes, groups)
+    values, counts = count_per_class(classes, groups)
     if len(values) < 2 or counts.min() < 2:
         members = "members" if groups is None else "different members"
         raise UserError(
@@ -215,20 +217,20 @@ def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Seq
     return accuracies
 
 
-def _part_of(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
+def _select_gram(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     train, test = fold
     return gram[np.ix_(train, train)], gram[np.ix_(test, train)]
 
 
-def _kernels_on(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:
+def _make_torch_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:
     """The same on another device."""
     if kernel == "linear":
         gram = torch.from_numpy(normalised_gram(x)).to(device)
         return lambda fold: (gram[fold[0]][:, fold[0]], gram[fold[1]][:, fold[0]])
-    _kernel_of(x, kernel, standardise)  # tells what cannot be done
+    _make_kernel(x, kernel, standardise)  # tells what cannot be done
 
     def rbf(fold: Fold) -> tuple[Tensor, Tensor]:
-        *parts, gamma = _scaled(x, standardise, fold)
+        *parts, gamma = _scale(x, standardise, fold)
         x_train, x_test = (torch.from_numpy(part).to(device) for part in parts)
         among_train, test_to_train = (_torch_kernel(each, x_train, gamma) for each in (x_train, x_test))
         among_train.fill_diagonal_(1.0)
@@ -242,7 +244,7 @@ def _torch_kernel(first: Tensor, second: Tensor, gamma: float) -> Tensor:
     return torch.exp(2 * gamma * (first @ second.T) - gamma * norms_of_first[:, None] - gamma * norms_of_second)
 
 
-def _scaled(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, float]:
+def _scale(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, float]:
     """Training and test rows, and the kernel's gamma."""
     train, test = fold
     x_train, x_test = x[train], x[test]
@@ -253,8 +255,8 @@ def _scaled(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, f
     return x_train, x_test, 1.0 / (x.shape[1] * variance) if variance != 0 else 1.0
 
 
-def _rbf_of(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
-    x_train, x_test, gamma = _scaled(x, standardise, fold)
+def _rbf_kernels(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
+    x_train, x_test, gamma = _scale(x, standardise, fold)
     among_train, test_to_train = kernel_matrix(x_train, x_train, gamma), kernel_matrix(x_test, x_train, gamma)
     np.fill_diagonal(among_train, 1.0)  # as libsvm has it; by rounding alone its steps between equal rows change
     return among_train, test_to_train

@@ -18,7 +18,7 @@ from joao.kernels.svm_dual import SvmProblems, solve_duals
 KernelsOf = Callable[[Fold], tuple[Tensor, Tensor]]
 
 
-def accuracies(
+def score_parts(
     kernels_of: KernelsOf, classes: NDArray[np.int64], parts: Sequence[Fold], c_values: Sequence[float]
 ) -> NDArray[np.float64]:
     """``(parts, C)`` the test accuracy of each part under each C.
@@ -33,23 +33,23 @@ def accuracies(
         room = size - len(among_train)
         kernels.append(F.pad(among_train.float(), (0, room, 0, room)))
         to_test.append(test_to_train)
-    machines = [_machines(classes[train]) for train, _ in parts]
-    coefficients, offsets = _fitted(torch.stack(kernels), machines, c_values)
+    machines = [_class_pairs(classes[train]) for train, _ in parts]
+    coefficients, offsets = _fit(torch.stack(kernels), machines, c_values)
     result = np.empty((len(parts), len(c_values)))
     for number, (train, test) in enumerate(parts):
         of_part = coefficients[number][:, :, : len(train)]
         decisions = torch.einsum("tn,pcn->cpt", to_test[number], of_part) - offsets[number].T[:, :, None]
-        result[number] = (_voted(decisions.cpu().numpy(), classes[train]) == classes[test]).mean(axis=1)
+        result[number] = (_vote(decisions.cpu().numpy(), classes[train]) == classes[test]).mean(axis=1)
     return result
 
 
-def _machines(classes: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
+def _class_pairs(classes: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
     """For every two classes, the rows of the first and then those of the second; and how many are of the first."""
     rows_of = [np.flatnonzero(classes == value) for value in np.unique(classes)]
     return [(np.concatenate(pair), len(pair[0])) for pair in combinations(rows_of, 2)]
 
 
-def _fitted(
+def _fit(
     kernels: Tensor, machines: Sequence[Sequence[tuple[NDArray[np.int64], int]]], c_values: Sequence[float]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """For each part, ``(pairs, C, n)`` coefficients of its training rows and ``(pairs, C)`` offsets."""
@@ -70,7 +70,7 @@ def _fitted(
     return list(by_part[0]), list(by_part[1])
 
 
-def _voted(decisions: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _vote(decisions: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """``(C, t)`` the classes that most of the machines ``(C, pairs, t)`` are for."""
     values = np.unique(classes)
     votes = np.zeros((len(values), len(decisions), decisions.shape[2]), dtype=np.int64)

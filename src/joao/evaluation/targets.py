@@ -21,13 +21,13 @@ class Targets(ABC):
 
     Attributes:
         values: a row for each graph.
-        not_measured: stands in ``values`` where there is no label; it has a say in no loss and no score.
-        measure: what :meth:`scores` are called.
+        missing: stands in ``values`` where there is no label; it has a say in no loss and no score.
+        metric: what :meth:`scores` are called.
     """
 
     values: Tensor
-    not_measured: ClassVar[float]
-    measure: ClassVar[str]
+    missing: ClassVar[float]
+    metric: ClassVar[str]
 
     @property
     @abstractmethod
@@ -35,8 +35,8 @@ class Targets(ABC):
         """Columns of the model's outputs."""
 
     @abstractmethod
-    def settle(self, train: Tensor, balanced: bool) -> Tensor:
-        """What the training graphs ``(n,)`` settle for losses and scores, in a tensor of one shape.
+    def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
+        """What the training graphs ``(n,)`` determine for losses and scores, in a tensor of one shape.
 
         Args:
             train: numbers of graphs.
@@ -44,26 +44,26 @@ class Targets(ABC):
         """
 
     @abstractmethod
-    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         """``(F,)`` means over all labels; 0 where there are none.
 
         Args:
             outputs: ``(F, G, C)`` of the models.
             graphs: ``(F, G)`` their numbers.
-            settled: ``(F, ...)`` by :meth:`settle`.
+            statistics: ``(F, ...)`` by :meth:`training_statistics`.
         """
 
     @abstractmethod
-    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         """``(F,)`` in float64, the higher the better; NaN where the labels do not allow one. Takes what losses take."""
 
     def to(self, device: torch.device) -> Self:
         """The same on a device."""
         return replace(self, values=self.values.to(device))
 
-    def with_nobody(self) -> Self:
+    def with_unlabelled_graph(self) -> Self:
         """One more graph, the last, without labels."""
-        nobody = torch.full_like(self.values[:1], self.not_measured)
+        nobody = torch.full_like(self.values[:1], self.missing)
         return replace(self, values=torch.cat([self.values, nobody]))
 
 
@@ -81,26 +81,26 @@ class ClassTargets(Targets):
     """
 
     num_classes: int
-    not_measured = -1
-    measure = "accuracy"
+    missing = -1
+    metric = "accuracy"
 
     @property
     def num_outputs(self) -> int:
         return self.num_classes
 
-    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+    def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         counts = torch.bincount(self.values[train], minlength=self.num_classes)
         weights = train.numel() / (counts.clamp(min=1) * (counts > 0).sum().clamp(min=1))
         return weights if balanced else torch.ones_like(weights)
 
-    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         classes = self.values[graphs]
         some_class = classes.clamp(min=0)
-        weights = settled.gather(1, some_class) * (classes >= 0)
+        weights = statistics.gather(1, some_class) * (classes >= 0)
         costs = F.cross_entropy(outputs.flatten(0, 1), some_class.flatten(), reduction="none").view_as(classes)
         return weighted_mean(weights, costs)
 
-    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`: r of the n graphs of a class are right.
 
         By counts, so that it is the same number whichever graphs of a class are right.
@@ -108,7 +108,7 @@ class ClassTargets(Targets):
         classes = self.values[graphs]
         member = F.one_hot(classes.clamp(min=0), self.num_classes).double() * (classes >= 0).unsqueeze(2)
         of_right = (member * (outputs.argmax(2) == classes).unsqueeze(2)).sum(1)
-        weights = settled.double()
+        weights = statistics.double()
         return (weights * of_right).sum(1) / (weights * member.sum(1)).sum(1)
 
 
@@ -124,26 +124,26 @@ class BinaryTargets(Targets):
         values: ``(G, T)`` 0 or 1; NaN where not measured.
     """
 
-    not_measured = float("nan")
-    measure = "ROC-AUC"
+    missing = float("nan")
+    metric = "ROC-AUC"
 
     @property
     def num_outputs(self) -> int:
         return self.values.shape[1]
 
-    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+    def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train]
         counts = torch.stack([(labels == 0).sum(0), (labels == 1).sum(0)])
         weights = counts.sum(0) / (counts.clamp(min=1) * (counts > 0).sum(0).clamp(min=1))
         return weights if balanced else torch.ones_like(weights)
 
-    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         labels = self.values[graphs]
-        weights = torch.where(labels == 1, settled[:, 1:], settled[:, :1]) * ~labels.isnan()
+        weights = torch.where(labels == 1, statistics[:, 1:], statistics[:, :1]) * ~labels.isnan()
         costs = F.binary_cross_entropy_with_logits(outputs, labels.nan_to_num(), reduction="none")
         return weighted_mean(weights.flatten(1), costs.flatten(1))
 
-    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
+    def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
         labels = self.values[graphs]
         is_damaged = (outputs.isnan() & ~labels.isnan()).flatten(1).any(1)
         return torch.where(is_damaged, torch.nan, torch.nanmean(roc_auc(outputs, labels), dim=1))
@@ -162,14 +162,14 @@ class NumberTargets(Targets):
         values: ``(G, T)``; NaN where not measured.
     """
 
-    not_measured = float("nan")
-    measure = "-RMSE"
+    missing = float("nan")
+    metric = "-RMSE"
 
     @property
     def num_outputs(self) -> int:
         return self.values.shape[1]
 
-    def settle(self, train: Tensor, balanced: bool) -> Tensor:
+    def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train].double()
         is_measured = ~labels.isnan()
         mean = weighted_mean(is_measured.T, labels.nan_to_num().T)
@@ -177,25 +177,25 @@ class NumberTargets(Targets):
         rounding = 1e-7 * mean.abs()  # the deviation of equal numbers may not come out as 0
         return torch.stack([mean, torch.where(deviation > rounding, deviation, 1)]).to(self.values.dtype)
 
-    def losses(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
-        is_measured, squares = self._squares(outputs, graphs, settled)
+    def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
+        is_measured, squares = self._squares(outputs, graphs, statistics)
         return weighted_mean(is_measured.flatten(1), squares.flatten(1))
 
-    def scores(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> Tensor:
-        is_measured, squares = self._squares(outputs.double(), graphs, settled)
+    def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
+        is_measured, squares = self._squares(outputs.double(), graphs, statistics)
         errors = weighted_mean(is_measured.mT, squares.mT).sqrt()
         return -torch.nanmean(torch.where(is_measured.any(1), errors, torch.nan), dim=1)
 
     @torch.no_grad()
-    def put_units(self, linear: nn.Linear, settled: Tensor) -> None:
-        """Changes the layer that gives outputs so that they are numbers in their own units, by :meth:`settle`."""
-        mean, deviation = settled
+    def restore_units(self, linear: nn.Linear, statistics: Tensor) -> None:
+        """Changes the layer that gives outputs so that they are numbers in their own units, by :meth:`training_statistics`."""
+        mean, deviation = statistics
         linear.weight.mul_(deviation.unsqueeze(1))
         linear.bias.mul_(deviation).add_(mean)
 
-    def _squares(self, outputs: Tensor, graphs: Tensor, settled: Tensor) -> tuple[Tensor, Tensor]:
+    def _squares(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
         """``(F, G, T)`` whether there is a label, and the squared error, 0 where there is none."""
-        labels = (self.values[graphs] - settled[:, :1]) / settled[:, 1:]
+        labels = (self.values[graphs] - statistics[:, :1]) / statistics[:, 1:]
         return ~labels.isnan(), torch.where(labels.isnan(), 0, outputs - labels.nan_to_num()).square()
 
 

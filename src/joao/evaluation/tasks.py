@@ -17,7 +17,7 @@ from joao.evaluation.targets import roc_auc
 Labels = NDArray[np.float32]
 
 
-def with_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
+def select_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
     """The graphs that have a label of ``tasks``, with these alone; of all tasks, if none are named."""
     if dataset.targets is None:
         raise UserError(f"{dataset.name}: has no tasks, that is, no columns of labels that are numbers.")
@@ -30,12 +30,14 @@ def with_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
     targets = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
     labelled = np.flatnonzero(~np.isnan(targets).all(axis=1))
     if not len(labelled):
-        raise UserError(f"{dataset.name}: no graph has a label of {listed(names)}. Fill some in, or name other tasks.")
+        raise UserError(
+            f"{dataset.name}: no graph has a label of {join_names(names)}. Fill some in, or name other tasks."
+        )
     dataset = dataset if len(labelled) == len(dataset) else dataset.subset(labelled)
     return replace(dataset, targets=targets[labelled], target_names=names)
 
 
-def kind_of(dataset: Dataset, wanted: str | None = None) -> str:
+def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
     """``binary`` if all labels are 0 or 1, ``numbers`` if every task has others; tasks of both kinds are an error.
 
     Where one of them is ``wanted``, it is that, or an error.
@@ -55,7 +57,7 @@ def kind_of(dataset: Dataset, wanted: str | None = None) -> str:
         return "binary"
     if is_binary.any():
         yes_or_no, numbers = (
-            listed([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
+            join_names([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
             for wanted in (True, False)
         )
         raise UserError(
@@ -65,7 +67,7 @@ def kind_of(dataset: Dataset, wanted: str | None = None) -> str:
     return "numbers"
 
 
-def notice_of_numbers(dataset: Dataset) -> str | None:
+def integer_labels_notice(dataset: Dataset) -> str | None:
     """Says which tasks of ``numbers`` look as if they were classes: at most ten different whole numbers, up to 10."""
     assert dataset.targets is not None
     columns = zip(dataset.target_names, dataset.targets.T, strict=True)
@@ -90,7 +92,7 @@ def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> No
         what = "0 and 1" if kind == "binary" else "different numbers"
         raise UserError(
             f"{dataset.name}: no task has {what} among the {len(train)} graphs to learn from "
-            f"({listed(dataset.target_names)}). Label more graphs, or try another split or seed."
+            f"({join_names(dataset.target_names)}). Label more graphs, or try another split or seed."
         )
 
 
@@ -129,7 +131,10 @@ def task_figures(
         **averages,
         "labels": int(measured.sum()),
         "tasks": {
-            task: {**{name: _told(values[place]) for name, values in found.items()}, "labels": int(measured[place])}
+            task: {
+                **{name: _nan_to_none(values[place]) for name, values in found.items()},
+                "labels": int(measured[place]),
+            }
             for place, task in enumerate(names)
         },
     }
@@ -150,10 +155,10 @@ def _mean(values: NDArray[np.float64]) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def _told(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The first five names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

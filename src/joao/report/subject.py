@@ -20,7 +20,7 @@ from joao.report.embedding_map import EmbeddingMap, embedding_map
 from joao.report.scores import find_score
 from joao.runs.finetuned import FILE as FINETUNED
 from joao.runs.folder import Run, read_text
-from joao.runs.trained import Trained, load_run
+from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.pretrain import EpochMetrics
 
 
@@ -46,7 +46,7 @@ class Subject:
     run: Run
     metrics: Sequence[EpochMetrics]
     score: dict[str, Any] | None = None
-    trained: Trained | None = None
+    trained: TrainedEncoder | None = None
     why_not_trained: str = ""
     dataset: Dataset | None = None
     why_not_dataset: str = ""
@@ -129,9 +129,9 @@ def method_of(recipe: Recipe) -> str:
     return ""
 
 
-def _encoder(run: Run) -> tuple[Trained | None, str]:
+def _encoder(run: Run) -> tuple[TrainedEncoder | None, str]:
     if not run.info.finished:
-        return None, f"The run is not finished. {run.how_to_go_on()}"
+        return None, f"The run is not finished. {run.resume_hint()}"
     try:
         return load_run(run.folder, device="cpu"), ""
     except UserError as error:

@@ -34,7 +34,7 @@ from joao.data.dataset import Dataset
 from joao.evaluation.targets import KINDS
 from joao.evaluation.tasks import task_figures
 from joao.runs.folder import read_text
-from joao.runs.trained import Trained, load_run, set_weights
+from joao.runs.trained import TrainedEncoder, load_run, set_weights
 from joao.training.device import steady_threads
 from joao.training.finetune import Classifier, Finetune, Fit, FitEpoch
 
@@ -86,14 +86,14 @@ class FinetuneInfo:
 
 
 @dataclass(frozen=True, eq=False)
-class Finetuned:
+class FinetunedModel:
     """A fine-tuned encoder with the linear layer behind it.
 
     Attributes:
         trained: the encoder, fine-tuned, with what the run that it came from knows.
         classifier: the same encoder and the linear layer.
         classes: what predictions are called, in the order of the outputs; empty for tasks.
-        how: it was fine-tuned.
+        settings: of the fine-tuning.
         fit: what each epoch showed, and the one that was kept.
         info: see :class:`FinetuneInfo`.
         kind: ``classes``, ``binary`` or ``numbers``.
@@ -101,10 +101,10 @@ class Finetuned:
         scores: of the chosen epoch, by part, ``validation`` and ``test``; see :meth:`score`.
     """
 
-    trained: Trained
+    trained: TrainedEncoder
     classifier: Classifier = field(repr=False)
     classes: tuple[int | str, ...]
-    how: Finetune
+    settings: Finetune
     fit: Fit
     info: FinetuneInfo
     kind: str = "classes"
@@ -133,9 +133,9 @@ class Finetuned:
 
     def predict(self, dataset: Dataset) -> Tensor:
         """``(G, C)`` probabilities of classes, rows that sum to 1; of a 1 in each task; or numbers in their units."""
-        return self.in_units(self.predict_logits(dataset))
+        return self.to_predictions(self.predict_logits(dataset))
 
-    def in_units(self, outputs: Tensor) -> Tensor:
+    def to_predictions(self, outputs: Tensor) -> Tensor:
         """What :meth:`predict` makes of outputs ``(G, C)``."""
         if self.kind == "numbers":
             return outputs
@@ -181,7 +181,7 @@ class Finetuned:
             "kind": self.kind,
             "classes": list(self.classes),
             "tasks": list(self.tasks),
-            "settings": dataclasses.asdict(self.how),
+            "settings": dataclasses.asdict(self.settings),
             "fit": dataclasses.asdict(self.fit),
             "scores": dict(self.scores),
             "info": dataclasses.asdict(self.info),
@@ -189,14 +189,14 @@ class Finetuned:
         self.trained.save(folder, {FILE: fields})
 
 
-def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Finetuned:
+def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> FinetunedModel:
     """A fine-tuned run, from its folder or the file it was exported to, ready to predict."""
     trained = load_run(folder, device=device, encoder=encoder)
     path, (kind, fields) = folder / FILE, _kind_and_fields(folder)
     with user_error_on_failure(_NOT_ONE.format(path)):
         classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
         tasks = tuple(str(each) for each in fields.get("tasks", ()))
-        how = Finetune(**check_options(Finetune, fields["settings"], f"{path}: settings"))
+        settings = Finetune(**check_options(Finetune, fields["settings"], f"{path}: settings"))
         fit = Fit(tuple(_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
         if not 1 <= fit.chosen <= len(fit.epochs):
             raise ValueError(f"epoch {fit.chosen} of {len(fit.epochs)} was chosen")
@@ -208,10 +208,10 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
     set_weights(classifier, weights, folder)
     classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
-    return Finetuned(trained, classifier, classes, how, fit, info, kind, tasks, scores)
+    return FinetunedModel(trained, classifier, classes, settings, fit, info, kind, tasks, scores)
 
 
-def kind_predicted(folder: Path) -> str:
+def read_label_kind(folder: Path) -> str:
     """``classes``, ``binary`` or ``numbers``: what a fine-tuned run predicts, without its weights."""
     return _kind_and_fields(folder)[0]
 

@@ -13,20 +13,20 @@ import torch
 from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
-from joao.evaluation.splits import SHARES, notice_of_split, split_graphs, usual_split
+from joao.evaluation.splits import SHARES, default_split, split_graphs, split_notice
 from joao.evaluation.targets import BinaryTargets, ClassTargets, NumberTargets, Targets
-from joao.evaluation.tasks import check_learnable, kind_of, notice_of_numbers, with_tasks
-from joao.runs.finetuned import Finetuned, FinetuneInfo
-from joao.runs.trained import Trained, initial
+from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks
+from joao.runs.finetuned import FinetunedModel, FinetuneInfo
+from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import make_fabric, steady_threads
 from joao.training.finetune import Classifier, Finetune, Finetuning, FitEpoch
 
 
 @steady_threads()
 def finetune(
-    trained: Trained,
+    trained: TrainedEncoder,
     dataset: Dataset,
-    how: Finetune,
+    settings: Finetune,
     *,
     kind: str | None = None,
     tasks: Sequence[str] = (),
@@ -40,13 +40,13 @@ def finetune(
     fast: bool | None = None,
     on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
     on_notice: Callable[[str], None] = lambda notice: None,
-) -> Finetuned:
+) -> FinetunedModel:
     """Fine-tunes a copy of the encoder of ``trained`` on the labels of ``dataset``.
 
     Args:
         trained: where to start; left as it is.
         dataset: graphs, of which those with a label count; a share of them is held out and chooses the epoch.
-        how: see :class:`joao.training.finetune.Finetune`.
+        settings: see :class:`joao.training.finetune.Finetune`.
         kind: of the labels, ``classes``, ``binary`` or ``numbers``; None: classes or, where there are none or ``tasks``
             are named, what the labels of the tasks are, ``binary`` where all are 0 or 1.
         tasks: the columns of labels to learn; none named: all.
@@ -65,12 +65,12 @@ def finetune(
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
     wanted = kind
-    dataset, kind, targets = _labelled(dataset, kind, tasks)
+    dataset, kind, targets = _select_labelled(dataset, kind, tasks)
     notices = [
-        notice_of_split(dataset, test_share) if split is None else None,
-        notice_of_numbers(dataset) if kind == "numbers" and wanted is None else None,
+        split_notice(dataset, test_share) if split is None else None,
+        integer_labels_notice(dataset) if kind == "numbers" and wanted is None else None,
     ]
-    split = usual_split(dataset) if split is None else split
+    split = default_split(dataset) if split is None else split
     usual = SHARES.get(split, (0.0, 0.0))
     validation_share = usual[0] if validation_share is None else validation_share
     test_share = usual[1] if test_share is None else test_share
@@ -84,12 +84,12 @@ def finetune(
         if "encoder" in trained.info.own:
             raise UserError("fine-tuning: the encoder is its owner's, and how it was before training is not known.")
         seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
-        trained = initial(trained.recipe, seen, trained.info.features, device=device)
+        trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
     fitting = Finetuning(
         trained.store(dataset),
         targets,
         copy.deepcopy(trained.encoder),
-        how,
+        settings,
         fabric,
         fast=fast,
         seed=seed,
@@ -97,8 +97,8 @@ def finetune(
     fit = fitting.fit(torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch)
     learned_per_task: dict[str, list[float]] = {}
     if isinstance(targets, NumberTargets):
-        targets.put_units(fitting.classifier.linear, fitting.settled[0])
-        learned_per_task = dict(zip(dataset.target_names, fitting.settled[0].T.tolist(), strict=True))
+        targets.restore_units(fitting.classifier.linear, fitting.statistics[0])
+        learned_per_task = dict(zip(dataset.target_names, fitting.statistics[0].T.tolist(), strict=True))
     info = FinetuneInfo(
         data=dataset.name,
         fingerprint=fingerprint,
@@ -120,11 +120,11 @@ def finetune(
         labels_per_task=_labels_per_task(dataset, kind),
         learned_per_task=learned_per_task,
     )
-    finetuned = Finetuned(
-        _moved(trained, fitting.classifier, info),
+    finetuned = FinetunedModel(
+        _with_classifier_weights(trained, fitting.classifier, info),
         fitting.classifier,
-        _called(dataset.class_names) if kind == "classes" else (),
-        how,
+        _original_labels(dataset.class_names) if kind == "classes" else (),
+        settings,
         fit,
         info,
         kind,
@@ -136,13 +136,13 @@ def finetune(
     return replace(finetuned, scores=scores)
 
 
-def _labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:
+def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:
     """The graphs that have a label, with no other classes or tasks than are learned, and of which kind they are."""
     if dataset.classes is None and dataset.targets is None:
         raise UserError(f"{dataset.name}: no graph has a label. Label some in the file or, in Python, give y.")
     if kind in ("binary", "numbers") or dataset.classes is None or tasks:
-        dataset = with_tasks(replace(dataset, classes=None, class_names=()), tasks)
-        kind, values = kind_of(dataset, kind), torch.from_numpy(dataset.targets)
+        dataset = select_tasks(replace(dataset, classes=None, class_names=()), tasks)
+        kind, values = infer_label_kind(dataset, kind), torch.from_numpy(dataset.targets)
         return dataset, kind, BinaryTargets(values) if kind == "binary" else NumberTargets(values)
     labelled = np.flatnonzero(dataset.classes >= 0)
     present, labels = np.unique(dataset.classes[labelled], return_inverse=True)
@@ -169,7 +169,7 @@ def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
     return dict(zip(dataset.target_names, counts, strict=True))
 
 
-def _called(names: tuple[str, ...]) -> tuple[int | str, ...]:
+def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
     """The names of classes as a user had them: as whole numbers, if all of them are."""
     try:
         numbers = tuple(int(name) for name in names)
@@ -178,7 +178,7 @@ def _called(names: tuple[str, ...]) -> tuple[int | str, ...]:
     return numbers if tuple(map(str, numbers)) == names else names
 
 
-def _moved(trained: Trained, classifier: Classifier, info: FinetuneInfo) -> Trained:
+def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, info: FinetuneInfo) -> TrainedEncoder:
     """What is known of ``trained``, with the encoder and weights of ``classifier``."""
     classifier.eval()
     weights = {

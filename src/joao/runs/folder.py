@@ -45,13 +45,13 @@ from joao.runs.tensor_files import read_tensors, write_tensors
 from joao.training.pretrain import EpochMetrics
 
 
-def line_of(metrics: EpochMetrics) -> str:
+def format_epoch(metrics: EpochMetrics) -> str:
     """What an epoch showed, with the end of the line."""
     return json.dumps(dataclasses.asdict(metrics)) + "\n"
 
 
-def epoch_of(line: str, size: int) -> EpochMetrics:
-    """The reverse of :func:`line_of`; the tables must have ``size`` rows and columns.
+def parse_epoch(line: str, size: int) -> EpochMetrics:
+    """The reverse of :func:`format_epoch`; the tables must have ``size`` rows and columns.
 
     Raises:
         ValueError, TypeError, RecursionError: where the line is none.
@@ -191,7 +191,7 @@ class Run:
         wanted = trained if num_epochs is None else num_epochs
         with user_error_on_failure(f"{path}: cannot be read"):
             lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
-            metrics = [epoch_of(line, len(self.info.pool)) for line in lines]
+            metrics = [parse_epoch(line, len(self.info.pool)) for line in lines]
         if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
             raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
         return metrics
@@ -201,7 +201,7 @@ class Run:
         path = self.folder / "metrics.jsonl"
         try:
             with path.open("a", encoding="utf-8") as file:
-                file.write(line_of(metrics))
+                file.write(format_epoch(metrics))
                 file.flush()
                 os.fsync(file.fileno())  # a checkpoint must not be on the disk before the epochs it counts
         except OSError as error:
@@ -242,7 +242,7 @@ class Run:
                 warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
             for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
                 useless.unlink(missing_ok=True)
-            write_file(self.folder / "metrics.jsonl", "".join(line_of(metrics) for metrics in kept))
+            write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in kept))
             return tensors
         none = f"{self.folder}: has no checkpoint yet. Remove the folder and start again."
         raise UserError(next(iter(damaged.values()), none))
@@ -270,14 +270,14 @@ class Run:
     def weights(self) -> dict[str, Tensor]:
         """The final weights by name: ``encoder.…`` and ``heads.…`` or, fine-tuned, ``classifier.…``."""
         if not self.info.finished:
-            raise UserError(f"{self.folder}: is not finished. {self.how_to_go_on()}")
+            raise UserError(f"{self.folder}: is not finished. {self.resume_hint()}")
         if self.folder.is_dir():
             return read_tensors(self.folder / "weights.safetensors")
         weights = read_tensors(self.folder)
         # What is kept in half precision is used in single.
         return {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
 
-    def how_to_go_on(self) -> str:
+    def resume_hint(self) -> str:
         """The command that resumes it, in a sentence."""
         return f"Go on: joao pretrain --resume {shlex.quote(str(self.folder))}"
 
@@ -288,7 +288,7 @@ class Run:
 def read_text(run: Path, name: str) -> str | None:
     """The text of one of a run's files, from its folder or its file; None where it has none of that name."""
     if run.is_file():
-        return _metadata(run).get(name)
+        return _read_metadata(run).get(name)
     if not run.is_dir():
         raise UserError(f"{run}: is not a run: there is no such folder. Make one with 'joao pretrain'.")
     path = run / name
@@ -303,19 +303,19 @@ def read_text(run: Path, name: str) -> str | None:
 def check_new_folder(folder: Path) -> None:
     """Refuses a folder with something in it, and a place that cannot be written to, before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists already. Choose another name or remove it first.{_unfinished(folder)}")
+        raise UserError(f"{folder}: exists already. Choose another name or remove it first.{_unfinished_hint(folder)}")
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
 
 
-def _unfinished(folder: Path) -> str:
+def _unfinished_hint(folder: Path) -> str:
     """How to go on with what is in the way, if it is a run that is not finished."""
     try:
         run = Run.open(folder)
     except UserError:
         return ""
-    return "" if run.info.finished else f" It is a run that is not finished. {run.how_to_go_on()}"
+    return "" if run.info.finished else f" It is a run that is not finished. {run.resume_hint()}"
 
 
 def _check_info(info: RunInfo) -> None:
@@ -332,7 +332,7 @@ def _check_info(info: RunInfo) -> None:
         raise ValueError(f"its features have {info.features.width} columns, not {info.num_features}")
 
 
-def _metadata(path: Path) -> dict[str, str]:
+def _read_metadata(path: Path) -> dict[str, str]:
     """What the file of a run says beside its weights."""
     try:
         with safe_open(path, "pt") as file:

@@ -39,13 +39,13 @@ def check_loggers(loggers: Sequence[Any], folder: Path | None) -> None:
             raise UserError("log: tensorboard is not installed. Install it (pip install tensorboard) or use csv.")
 
 
-def logs_of(folder: Path) -> list[str]:
+def find_logs(folder: Path) -> list[str]:
     """The logs by name that a run has been written to, which it goes on with."""
     return [name for name in LOG_FOLDERS if (folder / name).is_dir()]
 
 
 @contextmanager
-def telling(
+def log_epochs(
     on_epoch: OnEpoch, loggers: Sequence[Logger | str], pool: Sequence[str], folder: Path | None
 ) -> Iterator[OnEpoch]:
     """A function that tells loggers, and then ``on_epoch``, what an epoch showed. At the end loggers are finalised.

@@ -8,8 +8,8 @@ from typing import Any
 from joao.config.recipe import Part, toml_value
 from joao.core.errors import escape_control
 from joao.evaluation.tables import markdown
-from joao.runs.finetuned import Finetuned
-from joao.runs.trained import Trained
+from joao.runs.finetuned import FinetunedModel
+from joao.runs.trained import TrainedEncoder
 
 _KINDS = {"classes": "a class", "binary": "yes or no in tasks", "numbers": "numbers"}
 _PARTS = {"validation": ", which chose the epoch and are therefore no test"}
@@ -21,7 +21,7 @@ _MOLECULES = (
 
 
 def model_card(
-    name: str, trained: Trained, *, finetuned: Finetuned | None = None, half_change: float | None = None
+    name: str, trained: TrainedEncoder, *, finetuned: FinetunedModel | None = None, half_change: float | None = None
 ) -> str:
     """The page as Markdown, from facts alone.
 
@@ -38,7 +38,7 @@ def model_card(
     return escape_control(text).replace("<", "&lt;")
 
 
-def _what(trained: Trained, finetuned: Finetuned | None) -> str:
+def _what(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     info = trained.info
     graphs = "molecules" if info.codes else "graphs"
     learned = "pre-trained without labels" if info.pretrained else "with initial weights, calibrated"
@@ -54,7 +54,7 @@ def _what(trained: Trained, finetuned: Finetuned | None) -> str:
     return " ".join(lines)
 
 
-def _facts(trained: Trained) -> str:
+def _facts(trained: TrainedEncoder) -> str:
     recipe, info = trained.recipe, trained.info
     schedule = recipe.training
     num_parameters = sum(each.numel() for each in trained.encoder.parameters())
@@ -80,7 +80,7 @@ def _facts(trained: Trained) -> str:
     return markdown(["", ""], rows)
 
 
-def _use(name: str, trained: Trained, finetuned: Finetuned | None) -> Sequence[str]:
+def _use(name: str, trained: TrainedEncoder, finetuned: FinetunedModel | None) -> Sequence[str]:
     graphs = '["CCO", "c1ccccc1"]' if trained.info.codes else 'joao.read("graphs.jsonl")'
     data = "molecules.csv" if trained.info.codes else "graphs.jsonl"
     call = "predict" if finetuned is not None else "transform"
@@ -89,7 +89,7 @@ def _use(name: str, trained: Trained, finetuned: Finetuned | None) -> Sequence[s
     return python, f"```\njoao {command} {name} {data} --out {command}.csv\n```"
 
 
-def _augmentations(trained: Trained) -> str:
+def _augmentations(trained: TrainedEncoder) -> str:
     if not trained.metrics:
         return "None: it was not pre-trained."
     if len(trained.info.pool) == 1:
@@ -100,7 +100,7 @@ def _augmentations(trained: Trained) -> str:
     return f"The leading pairs at the end of training.\n\n{table}"
 
 
-def _limits(trained: Trained, finetuned: Finetuned | None, half_change: float | None) -> str:
+def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_change: float | None) -> str:
     info = trained.info
     limits = []
     if finetuned is None or not finetuned.scores.get("test"):
@@ -126,7 +126,7 @@ def _figures(figures: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
 
 
-def _origin(trained: Trained) -> str:
+def _origin(trained: TrainedEncoder) -> str:
     info = trained.info
     versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
     machine = ", ".join(f"{name}: {value}" for name, value in info.machine.items())

@@ -24,8 +24,8 @@ from joao.data.shards.shards import Shards
 from joao.data.shards.store import store_of
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, check_new_folder
-from joao.runs.logs import Logger, OnEpoch, check_loggers, logs_of, telling
-from joao.runs.trained import Trained, load_run, run_info
+from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
+from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import restore, state_of
 from joao.training.device import make_fabric, steady_threads
 from joao.training.distributed.group import Ranks
@@ -111,7 +111,7 @@ class Keeper:
             return
         if self.run is not None and self.kept_step < self.training.step:
             self._keep()
-        raise Interrupted(f"interrupted after step {self.training.step}.{self._how_to_go_on()}")
+        raise Interrupted(f"interrupted after step {self.training.step}.{self._resume_hint()}")
 
     def _tell(self, error: Exception) -> None:
         """Raises what the reader of ``error`` needs to know beside it, if there is anything."""
@@ -126,12 +126,12 @@ class Keeper:
             if self.kept_step == 0 and not isinstance(error, WriteError):
                 self.run.discard()
             elif isinstance(told, UserError):
-                told = type(told)(f"{told} The state after step {self.kept_step} is kept.{self._how_to_go_on()}")
+                told = type(told)(f"{told} The state after step {self.kept_step} is kept.{self._resume_hint()}")
         if told is not error:
             raise told from error
 
-    def _how_to_go_on(self) -> str:
-        return "" if self.run is None else f" {self.run.how_to_go_on()}"
+    def _resume_hint(self) -> str:
+        return "" if self.run is None else f" {self.run.resume_hint()}"
 
 
 @steady_threads()
@@ -152,7 +152,7 @@ def pretrain(
     on_epoch: OnEpoch = lambda metrics: None,
     loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
-) -> Trained:
+) -> TrainedEncoder:
     """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
 
     Args:
@@ -193,7 +193,7 @@ def pretrain(
     own = own or OwnParts()
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
-        loggers = list(dict.fromkeys([*loggers, *logs_of(run.folder)]))
+        loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
         _check_same(run, recipe, dataset, own, fast, precision)
     place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
@@ -203,7 +203,7 @@ def pretrain(
         options |= {"precision": precision, "fast": fast, "devices": place.devices, "num_nodes": place.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
         pool = list(own.augmentations or build_pool(recipe))
-        with telling(on_epoch, loggers, pool, folder) as tell:
+        with log_epochs(on_epoch, loggers, pool, folder) as tell:
             return _in_own_processes(place, recipe, dataset, tell, options)
     fabric = make_fabric(device, precision, place)
     features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
@@ -225,7 +225,7 @@ def pretrain(
     with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
         metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
         keeper = Keeper(training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop)
-        with telling(on_epoch, loggers, info.pool, folder) as tell:
+        with log_epochs(on_epoch, loggers, info.pool, folder) as tell:
             for epoch in keeper.train():
                 metrics.append(epoch)
                 if place.rank == 0:
@@ -238,7 +238,7 @@ def pretrain(
         keeper.finish(weights)
     training.ranks.wait()
     method.encoder.eval()
-    return Trained(recipe, info, method.encoder, weights, metrics)
+    return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
 
 
 def _check_same(run: Run, recipe: Recipe, dataset: Dataset | Shards, own: OwnParts, fast: bool, precision: str) -> None:
@@ -285,7 +285,7 @@ def _begun(
 
 def _in_own_processes(
     place: Place, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
-) -> Trained:
+) -> TrainedEncoder:
     """:func:`pretrain` with ``options`` in new processes, of which this one tells."""
     with TemporaryDirectory() as folder:
         handed_over = Path(folder) / "run"

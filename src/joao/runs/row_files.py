@@ -21,7 +21,7 @@ from joao.data.dataset import Dataset
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def rows_of_source(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     """A line for each row of the source, in its order: the graph's name or else the row's number, and its ``cells``.
 
     A row that gave no graph keeps its name or number, and its cells are empty.
@@ -39,7 +39,7 @@ def rows_of_source(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator
         yield [name, *([""] * len(first) if row in failures else next(remaining))]
 
 
-def npz_of(arrays: Arrays, dataset: Dataset) -> bytes:
+def to_npz(arrays: Arrays, dataset: Dataset) -> bytes:
     """The arrays and, where the data has them, ``graph_names`` and ``row``, the rows of the source that gave graphs."""
     if dataset.graph_names:
         arrays["graph_names"] = np.array(dataset.row_names)
@@ -50,7 +50,7 @@ def npz_of(arrays: Arrays, dataset: Dataset) -> bytes:
     return buffer.getvalue()
 
 
-def csv_of(lines: Iterable[Iterable[object]]) -> str:
+def to_csv(lines: Iterable[Iterable[object]]) -> str:
     """Lines of a table."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
@@ -69,7 +69,7 @@ def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
     arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
     if dataset.classes is not None:
         arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
-    return npz_of(arrays, dataset)
+    return to_npz(arrays, dataset)
 
 
 def embeddings_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
@@ -79,9 +79,9 @@ def embeddings_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterato
     """
     own = [] if dataset.classes is None else ["class"]
     header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
-    lines = chain([header], rows_of_source(dataset, _cells(embeddings, dataset)))
+    lines = chain([header], source_rows(dataset, _cells(embeddings, dataset)))
     while piece := list(islice(lines, _ROWS_AT_ONCE)):
-        yield csv_of(piece).encode()
+        yield to_csv(piece).encode()
 
 
 def _cells(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[list[str]]:
@@ -99,7 +99,7 @@ def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: D
     """``predicted`` ``(G,)`` names of classes, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``, its columns.
 
     Where the data has them, also ``labels`` ``(G,)``, the names of their own classes, and ``graph_names``. Rows are as
-    those of :func:`tasks_as_npz`.
+    those of :func:`tasks_npz`.
     """
     names = np.array(class_names)
     rows = dataset.in_rows(probabilities)
@@ -110,7 +110,7 @@ def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: D
     }
     if dataset.classes is not None:
         arrays["labels"] = dataset.labels
-    return npz_of(arrays, dataset)
+    return to_npz(arrays, dataset)
 
 
 def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> str:
@@ -123,22 +123,22 @@ def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: D
     return _csv([*own, "predicted", *(f"p_{name}" for name in class_names)], cells, dataset)
 
 
-def tasks_as_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> bytes:
+def tasks_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> bytes:
     """``predicted`` ``(G, T)`` and ``columns`` ``(T,)``, their names.
 
     Where the data has them, also ``graph_names`` ``(G,)``. Where rows of the source gave no graph, both have a row for
     each row of the source, NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
     """
-    return npz_of({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
+    return to_npz({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
 
 
-def tasks_as_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
+def tasks_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
     """A header, then a line for each row of the source: name or number, and what is predicted for each task."""
     return _csv(columns, [_numbers(row) for row in predicted], dataset)
 
 
 def _csv(columns: Sequence[str], cells: Sequence[Sequence[str]], dataset: Dataset) -> str:
-    return csv_of([["graph", *columns], *rows_of_source(dataset, cells)])
+    return to_csv([["graph", *columns], *source_rows(dataset, cells)])
 
 
 def _numbers(row: Predicted) -> list[str]:
@@ -148,4 +148,4 @@ def _numbers(row: Predicted) -> list[str]:
 def failures_csv(dataset: Dataset) -> str:
     """A header, then a line a failure: line of the file (or row, where there is no file), name, SMILES and reason."""
     header = ["line" if any(each.line for each in dataset.failures) else "row", "name", "smiles", "reason"]
-    return csv_of([header, *([each.line or each.row, each.name, each.text, each.reason] for each in dataset.failures)])
+    return to_csv([header, *([each.line or each.row, each.name, each.text, each.reason] for each in dataset.failures)])

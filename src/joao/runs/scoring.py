@@ -15,9 +15,9 @@ from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
 from joao.data.refinement import twins
-from joao.evaluation.embeddings import Scores, evaluate_embeddings, shuffled
+from joao.evaluation.embeddings import Scores, evaluate_embeddings, permute_classes
 from joao.evaluation.statistics import chance_level
-from joao.runs.trained import Trained, initial
+from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")
@@ -25,7 +25,7 @@ TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 OnFold = Callable[[int, float], None]
 
 
-def classes_of(dataset: Dataset) -> NDArray[np.int64]:
+def require_classes(dataset: Dataset) -> NDArray[np.int64]:
     """The classes, which a score needs."""
     if dataset.classes is None and dataset.targets is not None:
         raise UserError(
@@ -43,7 +43,7 @@ def classes_of(dataset: Dataset) -> NDArray[np.int64]:
     return dataset.classes
 
 
-def check_trained(trained: Trained) -> None:
+def check_can_evaluate(trained: TrainedEncoder) -> None:
     """Refuses an encoder that has no untrained counterpart, or has learned from labels."""
     if "encoder" in trained.info.own:
         raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
@@ -55,7 +55,7 @@ def check_trained(trained: Trained) -> None:
 
 
 def evaluate(
-    trained: Trained,
+    trained: TrainedEncoder,
     dataset: Dataset,
     *,
     partitions: Sequence[int] = range(5),
@@ -71,17 +71,19 @@ def evaluate(
 
     ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times.
     """
-    check_trained(trained)
-    classes = classes_of(dataset)
+    check_can_evaluate(trained)
+    classes = require_classes(dataset)
     if shuffle_labels:
-        classes = shuffled(classes, seed=0)
+        classes = permute_classes(classes, seed=0)
     groups = twins(dataset) if twins_together else None
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     vectors = {
         "histogram": Histogram().fit_transform(dataset),
-        "untrained_initial": initial(recipe, dataset, features, calibrated=False, device=device).embed(dataset).numpy(),
-        "untrained": initial(recipe, dataset, features, device=device).embed(dataset).numpy(),
+        "untrained_initial": make_untrained(recipe, dataset, features, calibrated=False, device=device)
+        .embed(dataset)
+        .numpy(),
+        "untrained": make_untrained(recipe, dataset, features, device=device).embed(dataset).numpy(),
         "run": trained.embed(dataset).numpy(),
     }
     scores: dict[str, Scores] = {}
@@ -96,7 +98,7 @@ def evaluate(
             groups=groups,
             jobs=jobs,
             device=pick_device(device).type,
-            on_fold=_counting_on(on_fold, place * len(partitions) * num_folds),
+            on_fold=_offset_fold(on_fold, place * len(partitions) * num_folds),
         )
     same_graphs = trained.info.fingerprint == dataset.fingerprint
     return {
@@ -114,11 +116,11 @@ def evaluate(
         "features": features.rule,
         "recipe": recipe.table(),
         "seconds": time.perf_counter() - started,
-        **origin(device),
+        **provenance(device),
     }
 
 
-def _counting_on(on_fold: OnFold | None, before: int) -> OnFold | None:
+def _offset_fold(on_fold: OnFold | None, before: int) -> OnFold | None:
     return None if on_fold is None else lambda fold, accuracy: on_fold(before + fold, accuracy)
 
 
@@ -132,6 +134,6 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def origin(device: str) -> dict[str, Any]:
+def provenance(device: str) -> dict[str, Any]:
     """What a record says of its making."""
     return {"command": command(), "versions": versions(), "machine": machine(pick_device(device))}

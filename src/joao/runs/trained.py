@@ -32,14 +32,14 @@ from joao.training.pretrain import EpochMetrics
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 
 
-def shipped_names() -> list[str]:
+def bundled_models() -> list[str]:
     """Their names."""
     return sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
 
 
-def shipped(name: str) -> Path:
+def bundled_model_path(name: str) -> Path:
     """The file of the one called ``name``."""
-    known = shipped_names()
+    known = bundled_models()
     if name not in known:
         fix = suggest(name, known) if known else "None comes with this version; make one with 'joao export'."
         raise UserError(f"unknown pre-trained model '{name}'. {fix}")
@@ -49,11 +49,11 @@ def shipped(name: str) -> Path:
 def model_path(model: str | Path) -> Path:
     """The folder or file that ``model`` is or, where there is none, the model of the package that it names."""
     path = Path(model)
-    return shipped(str(model)) if not path.exists() and str(model) in shipped_names() else path
+    return bundled_model_path(str(model)) if not path.exists() and str(model) in bundled_models() else path
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedEncoder:
     """A pre-trained encoder with what is needed to use it, and to know how it came about.
 
     >>> import joao
@@ -126,7 +126,7 @@ class Trained:
         return run.finish(self.weights)
 
 
-def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Trained:
+def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> TrainedEncoder:
     """A finished run, from its folder or the file it was exported to, ready to embed graphs.
 
     ``encoder`` is needed where the run had one of its owner's.
@@ -154,18 +154,18 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
     }
     set_weights(built, encoder_weights, folder)
     built.to(pick_device(device)).eval()
-    return Trained(run.recipe, run.info, built, weights, run.metrics())
+    return TrainedEncoder(run.recipe, run.info, built, weights, run.metrics())
 
 
 @steady_threads()
-def initial(
+def make_untrained(
     recipe: Recipe,
     dataset: Dataset,
     features: Features | None = None,
     *,
     calibrated: bool = True,
     device: str = "auto",
-) -> Trained:
+) -> TrainedEncoder:
     """The recipe's encoder with its initial weights, as if it were trained: what training must beat, and where
     fine-tuning from scratch begins.
 
@@ -185,7 +185,7 @@ def initial(
         calibrate_by_recipe(encoder, store, recipe)
     weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     info = replace(run_info(dataset, features, store, store.device), pretrained=False)
-    return Trained(recipe, info, encoder.eval(), weights, ())
+    return TrainedEncoder(recipe, info, encoder.eval(), weights, ())
 
 
 def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:

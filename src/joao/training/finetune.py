@@ -184,7 +184,7 @@ class Finetuning:
         self.scaler_start = None if self.scaler is None else copy.deepcopy(self.scaler.state_dict())
         self.start = self.last = self.state()
         nobody = torch.zeros(0, dtype=torch.long, device=self.device)
-        self.settled = self.targets.settle(nobody, how.balanced).unsqueeze(0)
+        self.statistics = self.targets.training_statistics(nobody, how.balanced).unsqueeze(0)
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
         self.recorder = Recorder(self.device, [self.views_generator])
@@ -246,7 +246,7 @@ class Finetuning:
     def score(self, graphs: Tensor) -> float:
         """Of the graphs numbered ``graphs`` ``(n,)``, see :class:`~joao.evaluation.targets.Targets`; it may be NaN."""
         numbers = graphs.to(self.device).unsqueeze(0)
-        return self.targets.scores(self.logits(graphs).unsqueeze(0), numbers, self.settled).item()
+        return self.targets.scores(self.logits(graphs).unsqueeze(0), numbers, self.statistics).item()
 
     def start_of(self, seed: int, encoder: Encoder | None = None) -> list[Tensor]:
         """Other weights to start with: a linear layer's, drawn by ``seed``, and an encoder's, by default its own."""
@@ -266,7 +266,7 @@ class Finetuning:
             for value in state.values():
                 value.zero_()
         self.views_generator.manual_seed(torch_generator(seed, "fine-tuning views").initial_seed())
-        self.settled.copy_(self.targets.settle(train.to(self.device), self.how.balanced))
+        self.statistics.copy_(self.targets.training_statistics(train.to(self.device), self.how.balanced))
         if self.how.standardise:
             if not self.how.frozen:  # after a short pre-training, what normalisation remembers is not settled
                 draws = torch_generator(seed, "fine-tuning calibration")
@@ -300,7 +300,7 @@ class Finetuning:
         return self.loss_sum.item() / train.numel()
 
     def _loss(self, logits: Tensor, graphs: Tensor) -> Tensor:
-        loss = self.targets.losses(logits.float().unsqueeze(0), graphs.unsqueeze(0), self.settled).squeeze(0)
+        loss = self.targets.losses(logits.float().unsqueeze(0), graphs.unsqueeze(0), self.statistics).squeeze(0)
         self.loss_sum += loss.detach() * graphs.numel()
         return loss
 
@@ -326,7 +326,7 @@ class Finetuning:
     def _look(self, loss: float, batches: Sequence[GraphBatch], graphs: Tensor) -> FitEpoch:
         epoch = FitEpoch(loss)
         if batches:
-            shown = self._logits(batches).unsqueeze(0), graphs.to(self.device).unsqueeze(0), self.settled
+            shown = self._logits(batches).unsqueeze(0), graphs.to(self.device).unsqueeze(0), self.statistics
             epoch = FitEpoch.of(loss, self.targets.losses(*shown).item(), self.targets.scores(*shown).item())
         epoch.check(self.how.learning_rate)
         return epoch
