@@ -12,7 +12,7 @@ CLASSES = {
 }
 
 
-def scored_score_folds_batched(classes, parts, kernel="rbf", standardise=True, groups=None):
+def batched_scores(classes, parts, kernel="rbf", standardise=True, groups=None):
     kernels_of = svm._make_torch_kernel(X, kernel, standardise, "cpu")
     found = list(svm._score_folds_batched(kernels_of, classes, parts, groups))
     return [accuracy for accuracy, _ in found], [c for _, c in found]
@@ -25,7 +25,7 @@ def test_scores_and_choices_are_those_of_one_machine_after_the_other(number, ker
     classes = CLASSES[number]
     parts = folds(classes, 0, 3)
     one_by_one = score_folds(X, classes, parts, kernel=kernel, standardise=standardise)
-    accuracies, chosen = scored_score_folds_batched(classes, parts, kernel, standardise)
+    accuracies, chosen = batched_scores(classes, parts, kernel, standardise)
     assert accuracies == list(one_by_one.accuracies)
     assert chosen == list(one_by_one.chosen_c)
     assert 0.5 < np.mean(accuracies) < 1.0
@@ -34,12 +34,12 @@ def test_scores_and_choices_are_those_of_one_machine_after_the_other(number, ker
 def test_memory_decides_how_many_folds_there_are_at_once_and_nothing_else(monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (0.1, 3.0))
     parts = folds(CLASSES[2], 1, 3)
-    together = scored_score_folds_batched(CLASSES[2], parts)
+    together = batched_scores(CLASSES[2], parts)
     calls = []
-    accuracies = svm.accuracies
-    monkeypatch.setattr(svm, "accuracies", lambda *given: calls.append(len(given[2])) or accuracies(*given))
+    score_parts = svm.score_parts
+    monkeypatch.setattr(svm, "score_parts", lambda *given: calls.append(len(given[2])) or score_parts(*given))
     monkeypatch.setattr(svm, "BYTES_AT_ONCE", 1)
-    assert scored_score_folds_batched(CLASSES[2], parts) == together
+    assert batched_scores(CLASSES[2], parts) == together
     assert calls == [6, 6, 6]
 
 
@@ -48,4 +48,4 @@ def test_twins_stay_together_where_c_is_chosen(monkeypatch):
     groups = np.arange(len(X)) // 2
     parts = folds(CLASSES[2], 0, 3, groups=groups)
     expected = score_folds(X, CLASSES[2], parts, groups=groups)
-    assert scored_score_folds_batched(CLASSES[2], parts, groups=groups)[0] == list(expected.accuracies)
+    assert batched_scores(CLASSES[2], parts, groups=groups)[0] == list(expected.accuracies)
