@@ -44,7 +44,7 @@ def test_quiet(joao, labelled, tmp_path):
 
 @pytest.mark.parametrize("with_out", [True, False])
 def test_interrupted(joao, labelled, monkeypatch, with_out):
-    real, done = recording.in_this_process, []
+    real, done = recording.run_here, []
 
     def stops(tasks):
         for each in real(tasks):
@@ -53,12 +53,12 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
             done.append(each)
             yield each
 
-    monkeypatch.setattr(recording, "in_this_process", stops)
+    monkeypatch.setattr(recording, "run_here", stops)
     options = ("--out", "r.json") if with_out else ()
     outcome = joao("compare", labelled, "--methods", "histogram", *HEAD, *options)
     assert outcome.code == 130
     assert_mentions(outcome.err.splitlines()[-1], "r.json" if with_out else "--out FILE.json")
-    monkeypatch.setattr(recording, "in_this_process", real)
+    monkeypatch.setattr(recording, "run_here", real)
     outcome = joao("compare", labelled, "--methods", "histogram", *HEAD, *options)
     assert ("done: histogram" in outcome.err) != with_out
 
