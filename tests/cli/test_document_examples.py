@@ -27,7 +27,7 @@ QUICK = {
     "compare": ["--epochs", "1", "--folds", "2", "--partitions", "1"],
 }
 NEEDS = {"attr_masking": "rdkit", "exported-models": "rdkit", "molecules": "rdkit", "compare": "gensim"}
-SLOW = ("compare", "report", "scikit-learn", "encoders", "custom-training-loop", "methods/baselines")
+SLOW = ("compare", "report", "scikit-learn", "methods/baselines")
 SMILES = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCOC(C)=O"]
 
 
