@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from joao.augmentations import Identity, NodeDrop
-from joao.config.builder import OwnParts, build_encoder, build_method
+from joao.config.builder import CustomParts, build_encoder, build_method
 from joao.config.recipe import METHODS, make_recipe
 from joao.core import errors
 from joao.core.graphs import GraphBatch, GraphStore
@@ -26,7 +26,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run, make_untrained
 from joao.training import pretrain as training_module
 from joao.training.model import embed
-from joao.training.order import Order
+from joao.training.order import BatchSampler
 from tests.messages import refused
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
@@ -154,7 +154,7 @@ def test_it_does_not_touch_or_depend_on_the_global_generators():
 
 
 def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
-    own = OwnParts(encoder=Forgetful(4))
+    own = CustomParts(encoder=Forgetful(4))
     torch.manual_seed(1)
     undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", own=own)
     torch.manual_seed(2)
@@ -206,7 +206,7 @@ def test_a_run_may_be_interrupted_twice(tmp_path):
         ({"dataset": random_graphs(14, mean_nodes=6, seed=2)}, "synthetic"),
         ({"dataset": GRAPHS.subset(np.arange(13))}, "synthetic"),
         ({"recipe": make_recipe({"training": {"epochs": 5, "batch_size": 5, "seed": 3}})}, "recipe"),
-        ({"own": OwnParts(objective=NtXent())}, "recipe"),
+        ({"own": CustomParts(objective=NtXent())}, "recipe"),
     ],
 )
 def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
@@ -218,7 +218,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
 
 
 def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
-    interrupt_after(1, tmp_path / "run", checkpoint_every=1, own=OwnParts(augmentations={"drop": NodeDrop(0.1)}))
+    interrupt_after(1, tmp_path / "run", checkpoint_every=1, own=CustomParts(augmentations={"drop": NodeDrop(0.1)}))
     with refused(tmp_path / "run", "parts"):
         pretrain(
             RECIPE,
@@ -226,7 +226,7 @@ def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
             folder=tmp_path / "run",
             resume=True,
             device="cpu",
-            own=OwnParts(augmentations={"drop": NodeDrop(0.9)}),
+            own=CustomParts(augmentations={"drop": NodeDrop(0.9)}),
         )
 
 
@@ -457,7 +457,7 @@ def test_mixed_precision_trains_nearly_the_same(tmp_path):
     assert {value.dtype for value in mixed.weights.values()} <= {torch.float32, torch.int64}
 
 
-OWN = OwnParts(
+OWN = CustomParts(
     augmentations={"mine": NodeDrop(0.3), "same": Identity()}, encoder=NodeSum(4), objective=NtXent(temperature=1.0)
 )
 
@@ -479,7 +479,7 @@ def test_own_parts_are_used_and_recorded(tmp_path):
 def test_own_modules_are_copied():
     module = NodeSum(4)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    trained = pretrain(small(), GRAPHS, device="cpu", own=OwnParts(encoder=module))
+    trained = pretrain(small(), GRAPHS, device="cpu", own=CustomParts(encoder=module))
     assert same_tensors(module.state_dict(), before)
     learned = {name.removeprefix("module."): value for name, value in trained.encoder.state_dict().items()}
     assert not same_tensors(learned, before)
@@ -487,7 +487,7 @@ def test_own_modules_are_copied():
 
 def test_an_encoder_without_vectors_of_nodes_is_refused_where_they_are_needed():
     with refused("NodeSum", "gin", "res_gcn", "molecule_gin"):
-        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", own=OwnParts(encoder=NodeSum(4)))
+        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", own=CustomParts(encoder=NodeSum(4)))
 
 
 def test_own_encoder_is_needed_at_load(tmp_path):
@@ -502,7 +502,7 @@ def test_own_encoder_is_needed_at_load(tmp_path):
 
 def test_own_augmentations_are_not_needed_at_load(tmp_path):
     recipe = make_recipe({**small().table(), "policy": {"name": "fixed", "pair": ["mine", "same"]}})
-    own = OwnParts(augmentations=OWN.augmentations)
+    own = CustomParts(augmentations=OWN.augmentations)
     trained = pretrain(recipe, GRAPHS, folder=tmp_path / "run", device="cpu", own=own)
     loaded = load_run(tmp_path / "run", device="cpu")
     assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
@@ -560,7 +560,7 @@ def test_shards_are_trained_on_as_memory_is(method, pair_per, as_shards):
 def in_windows(monkeypatch):
     """As if a store of fourteen graphs were a large one: windows of eight graphs, of blocks of two."""
     monkeypatch.setattr(shard_store, "BLOCK", 2)
-    monkeypatch.setattr(training_module, "Order", partial(Order, window=8))
+    monkeypatch.setattr(training_module, "BatchSampler", partial(BatchSampler, window=8))
 
 
 def test_a_store_of_several_windows_goes_on_exactly(as_shards, in_windows, tmp_path):

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from joao.config.builder import OwnParts
+from joao.config.builder import CustomParts
 from joao.config.recipe import make_recipe
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.synthetic import random_graphs
@@ -265,7 +265,7 @@ def test_accuracy_counts_names(finetuned):
 
 
 def test_an_encoder_of_ones_own(tmp_path):
-    own = OwnParts(encoder=NodeSum())
+    own = CustomParts(encoder=NodeSum())
     trained = pretrain(RECIPE, GRAPHS, own=own, device="cpu")
     found = tuned(trained)
     found.save(tmp_path / "tuned")

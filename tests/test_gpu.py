@@ -13,7 +13,7 @@ import torch.distributed as distributed
 from torch import Tensor, nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, NodeDrop, Subgraph
-from joao.config.builder import OwnParts, build_method
+from joao.config.builder import CustomParts, build_method
 from joao.config.recipe import make_recipe
 from joao.core.errors import Interrupted
 from joao.core.graphs import GraphBatch, take_rows
@@ -38,10 +38,10 @@ from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
-from joao.training.distributed.batch_norm import shared_norms
-from joao.training.distributed.group import Ranks, _Gather
-from joao.training.distributed.share import Share
-from joao.training.fast.batches import PaddedStore, Recorder
+from joao.training.distributed.batch_norm import synced_batch_norms
+from joao.training.distributed.group import ProcessGroup, _Gather
+from joao.training.distributed.share import BatchShard
+from joao.training.fast.batches import CudaGraphRunner, PaddedStore
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
@@ -440,7 +440,7 @@ def test_replayed_steps_do_what_plain_steps_do(heads, objective, dataset, certai
         recipe = make_recipe({"heads": heads, "objective": objective, "training": training})
         store = make_store(dataset, Features.fixed_on(dataset))
         two = {name: certain_pool[name] for name in ("nodes", "edges")}
-        method = build_method(recipe, store, OwnParts(augmentations=two))
+        method = build_method(recipe, store, CustomParts(augmentations=two))
         training = Pretraining(store, method, recipe.training, make_fabric("cuda", "32-true"), fast)
         results.append([(each.loss, each.pair_losses, each.drawn) for each in training.run()])
         assert training.is_fast == fast
@@ -478,7 +478,7 @@ def test_a_replay_does_not_overtake_its_recording_on_a_busy_gpu(monkeypatch):
 
     def drawn() -> list[Tensor]:
         generator = torch.Generator("cuda").manual_seed(0)
-        recorder, number = Recorder(torch.device("cuda"), [generator]), torch.zeros(4, device="cuda")
+        recorder, number = CudaGraphRunner(torch.device("cuda"), [generator]), torch.zeros(4, device="cuda")
         found = []
         for _ in range(4):
             recorder.run("draw", lambda: number.copy_(torch.rand(4, device="cuda", generator=generator)))
@@ -499,7 +499,7 @@ def test_an_encoder_that_knows_nothing_of_masks_trains_on_the_plain_path(dataset
 def alone_with_nccl():
     """The collectives of GPUs, among one process: what can be tried with one GPU."""
     distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1)
-    yield Ranks(0, 1)
+    yield ProcessGroup(0, 1)
     distributed.destroy_process_group()
 
 
@@ -508,7 +508,7 @@ def test_shared_normalisation_and_the_gather_work_with_nccl(alone_with_nccl):
     results = []
     for shared in (True, False):
         norm, own = nn.BatchNorm1d(3).cuda(), x.clone().requires_grad_()
-        with shared_norms(norm) if shared else nullcontext():
+        with synced_batch_norms(norm) if shared else nullcontext():
             made = norm(own)
         made = _Gather.apply(made, alone_with_nccl, 40) if shared else made
         (made * torch.arange(40, device="cuda")[:, None]).sum().backward()
@@ -522,7 +522,7 @@ def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
     graphs = torch.arange(100)
     for rank in range(3):
         parts = [
-            Share(each, graphs.to(each.device), Ranks(rank, 3)).sections[0].between(10 * rank, 40)
+            BatchShard(each, graphs.to(each.device), ProcessGroup(rank, 3)).sections[0].between(10 * rank, 40)
             for each in (store, store.to("cuda"))
         ]
         for name in ("x", "source", "target", "graph_of_node", "edge_attr"):

@@ -195,7 +195,7 @@ def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkey
         """A training of 40 steps in one of two processes."""
 
         step, epoch, schedule = 0, 0, SimpleNamespace(epochs=1)
-        ranks = SimpleNamespace(size=2, hand_out=lambda wish: asked.append((Stand.step, wish)) or wish)
+        ranks = SimpleNamespace(size=2, broadcast=lambda wish: asked.append((Stand.step, wish)) or wish)
 
         def run(self, after_step):
             for Stand.step in range(1, 41):
@@ -206,10 +206,10 @@ def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkey
         def check(self):
             pass
 
-    monkeypatch.setattr(keeping, "state_of", lambda training: training.step)
+    monkeypatch.setattr(keeping, "capture_state", lambda training: training.step)
     monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
     run = SimpleNamespace(write_checkpoint=kept.append)
-    list(keeping.Keeper(Stand(), run, every=5, minutes=1, should_stop=lambda: False).train())
+    list(keeping.Checkpointer(Stand(), run, every=5, minutes=1, should_stop=lambda: False).train())
     assert asked == [(16, False), (32, True)]
     assert kept == [32]
 
@@ -218,7 +218,7 @@ def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, m
     def full(training):
         raise MemoryError
 
-    monkeypatch.setattr("joao.runs.pretraining.state_of", full)
+    monkeypatch.setattr("joao.runs.pretraining.capture_state", full)
     with pytest.raises(MemoryError):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     assert list(tmp_path.iterdir()) == []

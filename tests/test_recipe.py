@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
-from joao.config.overrides import with_settings
-from joao.config.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_table
+from joao.config.overrides import apply_overrides
+from joao.config.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_toml
 from joao.config.schedule import Schedule
 from joao.data.features import RULES
 from joao.data.synthetic import random_graphs
@@ -225,12 +225,12 @@ def test_strength_is_written_out():
     ],
 )
 def test_forms_of_settings(setting, expected):
-    assert with_settings({}, [setting]) == expected
+    assert apply_overrides({}, [setting]) == expected
 
 
 def test_later_settings_win_and_the_table_is_not_changed():
     table = {"training": {"epochs": 1, "seed": 7}}
-    changed = with_settings(table, ["training.epochs=2", "training.epochs=3"])
+    changed = apply_overrides(table, ["training.epochs=2", "training.epochs=3"])
     assert changed == {"training": {"epochs": 3, "seed": 7}}
     assert table == {"training": {"epochs": 1, "seed": 7}}
 
@@ -238,29 +238,29 @@ def test_later_settings_win_and_the_table_is_not_changed():
 @pytest.mark.parametrize("setting", ["training.epochs", "=3", "", "="])
 def test_a_setting_without_key_or_value_is_refused(setting):
     with refused(f"--set {setting}", "key=value", "training.epochs=5"):
-        with_settings({}, [setting])
+        apply_overrides({}, [setting])
 
 
 def test_a_list_has_no_keys_to_set():
     with refused("--set augmentations.strength=0.1", "augmentations=[...]"):
-        with_settings({"augmentations": ["node_drop"]}, ["augmentations.strength=0.1"])
+        apply_overrides({"augmentations": ["node_drop"]}, ["augmentations.strength=0.1"])
 
 
 @pytest.mark.parametrize("setting", ["policy=uniform", "policy.name=uniform"])
 def test_another_name_drops_the_options_of_the_former(setting):
     complete = make_recipe({"policy": {"gamma": 0.7}}).table()
-    assert make_recipe(with_settings(complete, [setting])).policy == make_recipe({"policy": "uniform"}).policy
+    assert make_recipe(apply_overrides(complete, [setting])).policy == make_recipe({"policy": "uniform"}).policy
 
 
 def test_the_same_name_keeps_the_options():
     table = {"policy": {"name": "min_max", "gamma": 0.7}}
-    assert make_recipe(with_settings(table, ["policy.name=min_max"])).policy.options["gamma"] == 0.7
+    assert make_recipe(apply_overrides(table, ["policy.name=min_max"])).policy.options["gamma"] == 0.7
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.permutations(METHODS, 2)))
 def test_a_method_replaces_the_parts_of_a_complete_recipe(before, after):
     complete = make_recipe({"method": before}).table()
-    assert make_recipe(with_settings(complete, [f"method={after}"])) == make_recipe({"method": after})
+    assert make_recipe(apply_overrides(complete, [f"method={after}"])) == make_recipe({"method": after})
 
 
 OF_NODES = [name for name, parts in METHODS.items() if issubclass(OBJECTIVES[parts["objective"]], NodeObjective)]
@@ -292,13 +292,13 @@ def test_a_method_of_nodes_replaces_pool_and_parts_that_a_recipe_says_and_adds_n
         "encoder": {"name": "res_gcn", "width": 8},
         "training": {"epochs": 3},
     }
-    changed = with_settings(table, [f"method={method}"])
+    changed = apply_overrides(table, [f"method={method}"])
     assert changed.keys() == {*table, "method"}
     assert changed["augmentations"] == ["identity"]
     assert (changed["encoder"], changed["training"]) == (table["encoder"], table["training"])
     expected = {"method": method, "encoder": table["encoder"], "training": table["training"]}
     assert make_recipe(changed) == make_recipe(expected)
-    assert with_settings({"training": {}}, [f"method={method}"]) == {"training": {}, "method": method}
+    assert apply_overrides({"training": {}}, [f"method={method}"]) == {"training": {}, "method": method}
 
 
 @pytest.mark.parametrize(("there", "back"), list(itertools.product(OF_NODES, OF_PAIRS)))
@@ -312,7 +312,7 @@ def test_there_and_back_is_the_method_itself(there, back, said):
         "nothing": set(),
     }[said]
     table = {key: value for key, value in table.items() if key in keep}
-    changed = with_settings(with_settings(table, [f"method={there}"]), [f"method={back}"])
+    changed = apply_overrides(apply_overrides(table, [f"method={there}"]), [f"method={back}"])
     own_pool = {key: value for key, value in table.items() if key != "augmentations"}
     assert make_recipe(changed) == make_recipe({**own_pool, "method": back})
 
@@ -320,15 +320,15 @@ def test_there_and_back_is_the_method_itself(there, back, said):
 def test_a_pool_of_ones_own_stays_when_a_method_of_pairs_follows():
     pool = ["node_drop", {"name": "subgraph", "strength": 0.4}]
     for table in ({"method": "gae", "augmentations": pool}, make_recipe({"augmentations": pool}).table()):
-        recipe = make_recipe(with_settings(table, ["method=joaov2"]))
+        recipe = make_recipe(apply_overrides(table, ["method=joaov2"]))
         assert recipe.augmentations == make_recipe({"augmentations": pool}).augmentations
     alone = make_recipe({"method": "joao", "augmentations": ["identity"]}).table()
-    assert [part.name for part in make_recipe(with_settings(alone, ["method=joaov2"])).augmentations] == ["identity"]
+    assert [part.name for part in make_recipe(apply_overrides(alone, ["method=joaov2"])).augmentations] == ["identity"]
 
 
 def test_a_method_keeps_the_options_of_a_part_it_shares():
     complete = make_recipe({"method": "joao", "policy": {"gamma": 0.7}}).table()
-    recipe = make_recipe(with_settings(complete, ["method=joaov2"]))
+    recipe = make_recipe(apply_overrides(complete, ["method=joaov2"]))
     assert (recipe.policy.options["gamma"], recipe.heads.name) == (0.7, "head_per_augmentation")
 
 
@@ -348,13 +348,13 @@ def test_a_file_that_is_not_toml(content, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
     with refused(path, "TOML"):
-        read_table(path)
+        read_toml(path)
 
 
 @pytest.mark.parametrize("path", ["nowhere.toml", "."])
 def test_a_file_that_cannot_be_read(path, tmp_path):
     with refused(tmp_path / path):
-        read_table(tmp_path / path)
+        read_toml(tmp_path / path)
 
 
 def test_complaints_begin_with_the_path_of_the_file(tmp_path):

@@ -5,9 +5,9 @@ import tomllib
 import pytest
 
 from joao.config.builder import build_method
-from joao.config.overrides import with_settings
+from joao.config.overrides import apply_overrides
 from joao.config.recipe import METHODS, POOL, make_recipe, pool_name
-from joao.config.strengths import at_every_strength, strength_law
+from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.pair_table import PairTable
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs
@@ -61,7 +61,7 @@ def test_forms_in_toml(text):
 
 
 def test_a_list_has_an_equal_prior():
-    assert strength_law([0.3, 0.1], "here") == {0.3: 0.5, 0.1: 0.5}
+    assert strength_prior([0.3, 0.1], "here") == {0.3: 0.5, 0.1: 0.5}
 
 
 def test_a_written_recipe_is_the_same_again():
@@ -88,7 +88,7 @@ def test_a_pool_that_says_all_strengths_and_a_prior_of_ones_own_are_left_alone()
     own = {"name": "kullback_leibler", "prior": [0.3, 0.3, 0.4]}
     recipe = make_recipe({"policy": own, "augmentations": ["node_drop", "identity"], "strengths": [0.1, 0.2]})
     assert recipe.policy.options["prior"] == [0.3, 0.3, 0.4]
-    assert at_every_strength(pool, {0.1: 1.0}) == (pool, None)
+    assert expand_strengths(pool, {0.1: 1.0}) == (pool, None)
 
 
 def test_any_policy_with_a_prior_takes_strengths_and_others_say_no():
@@ -119,17 +119,17 @@ def test_bad_strengths_get_one_line(strengths, values):
 
 def test_the_method_gives_a_complete_recipe_its_strengths_and_another_takes_them_back():
     before = make_recipe({"augmentations": ["node_drop", {"name": "edge_perturb", "drop_only": True}], "strength": 0.5})
-    learning = make_recipe(with_settings(before.table(), ["method=joao_strengths"]))
+    learning = make_recipe(apply_overrides(before.table(), ["method=joao_strengths"]))
     assert members(learning) == [
         (n, s) for n in ("node_drop", "edge_perturb") for s in METHODS["joao_strengths"]["strengths"]
     ]
     assert all(part.options["drop_only"] for part in learning.augmentations[3:])
-    back = make_recipe(with_settings(learning.table(), ["method=joao"]))
+    back = make_recipe(apply_overrides(learning.table(), ["method=joao"]))
     assert members(back) == [("node_drop", 0.2), ("edge_perturb", 0.2)]
     # Strengths of one's own are kept by the same method, and two strengths without it by any.
-    assert make_recipe(with_settings(LEARNED.table(), ["method=joao_strengths"])) == LEARNED
+    assert make_recipe(apply_overrides(LEARNED.table(), ["method=joao_strengths"])) == LEARNED
     two = make_recipe({"augmentations": ["node_drop", {"name": "node_drop", "strength": 0.5}]})
-    assert members(make_recipe(with_settings(two.table(), ["method=joaov2"]))) == members(two)
+    assert members(make_recipe(apply_overrides(two.table(), ["method=joaov2"]))) == members(two)
 
 
 def test_a_head_of_its_own_for_every_member():

@@ -24,7 +24,7 @@ from torch import Tensor
 from joao.config.builder import Method
 from joao.core.graphs import Store
 from joao.objectives import PairObjective
-from joao.training.model import ContrastiveModel, View, project, view_by_one
+from joao.training.model import ContrastiveModel, View, draw_view, project
 from joao.training.pretrain import Pretraining
 from repro.benchmarks.plain_gin import PlainGin
 from repro.benchmarks.timing import Task
@@ -54,7 +54,7 @@ def prepared_views(
     result = []
     for pair, graphs in zip(pairs, torch.split(order, batch_size), strict=False):
         batch = store.batch(graphs)
-        first, second = (view_by_one(batch, number, pool, generator) for number in pair)
+        first, second = (draw_view(batch, number, pool, generator) for number in pair)
         result.append((first, second))
     return result
 

@@ -13,7 +13,7 @@ import torch
 from joao.core.memory import memory_source
 from joao.core.processes import worker_pool
 from joao.core.provenance import command, machine, versions
-from joao.training.device import make_fabric, matrix_products, pick_device
+from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
 from repro.benchmarks.reading import measure_reading
 from repro.benchmarks.roof import measure_roof
@@ -91,7 +91,7 @@ def measure_setting(
     """All workloads, and the scaling, on one device with one number of threads."""
     device = pick_device(setting.device)
     fabric = make_fabric(device.type, plan.precision if device.type == "cuda" else "32-true")
-    with _threads(setting.threads), matrix_products(fabric):
+    with _threads(setting.threads), matmul_precision(fabric):
         result: dict[str, Any] = {
             "machine": machine(device),
             "peak memory by": memory_source(device),

@@ -11,8 +11,8 @@ from torch import Tensor
 from joao.config.builder import build_method
 from joao.config.recipe import Recipe, make_recipe
 from joao.training.device import make_fabric
-from joao.training.distributed.share import Share
-from joao.training.model import View, project, view_by_one
+from joao.training.distributed.share import BatchShard
+from joao.training.model import View, draw_view, project
 from joao.training.pretrain import Pretraining
 from joao.training.steps import pair_losses
 from repro.benchmarks.floor import Floor, ViewsOf
@@ -62,7 +62,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     generator = views.generator
     graphs = torch.randperm(len(training.store), device=training.store.device, generator=generator)
     graphs = graphs[: training.schedule.batch_size]
-    share = Share(training.store, graphs)
+    share = BatchShard(training.store, graphs)
     first, second = views.remake()[0]
 
     def forward() -> Tensor:
@@ -92,6 +92,6 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
 def _augmenting(training: Pretraining, graphs: Tensor, number: int, generator: torch.Generator) -> Task:
     def prepare() -> Callable[[], View]:
         batch = training.store.batch(graphs)  # without caches, as a step finds it
-        return lambda: view_by_one(batch, number, training.pool, generator)
+        return lambda: draw_view(batch, number, training.pool, generator)
 
     return prepare

@@ -19,10 +19,10 @@ from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders.base import StackableEncoder, stacked
-from joao.training.device import matrix_products
-from joao.training.fast.batches import PaddedStore, Recorder, as_seen_by
+from joao.training.device import matmul_precision
+from joao.training.fast.batches import CudaGraphRunner, PaddedStore, drop_unused_edge_attr
 from joao.training.finetune import Classifier, Finetuning, Fit, FitEpoch
-from joao.training.order import cut
+from joao.training.order import split_into_batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,9 @@ class StackedFits:
         device = finetuning.device
         self.nobody = len(finetuning.store)
         self.sizes = [each.diff().cpu() for each in (finetuning.store.first_node, finetuning.store.first_edge)]
-        self.store = PaddedStore(_with_empty_graph(as_seen_by(finetuning.classifier.encoder, finetuning.store)))
+        self.store = PaddedStore(
+            _with_empty_graph(drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store))
+        )
         self.targets = finetuning.targets.with_unlabelled_graph()
         self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
@@ -109,7 +111,7 @@ class StackedFits:
         self.optimiser = torch.optim.Adam(
             self.classifier.parameters(), lr=self.how.learning_rate, fused=True, capturable=device.type == "cuda"
         )
-        self.recorder = Recorder(device, [])
+        self.recorder = CudaGraphRunner(device, [])
         self.num_train = torch.tensor([part.train.numel() for part in parts], device=device)
         self.loss_sum = torch.zeros(len(parts), device=device)
         self.kept = [value.clone() for value in self.state]
@@ -126,7 +128,7 @@ class StackedFits:
         self._fill(looked_at)
         on_device = [step.to(self.loss_sum.device) for step in plan]
         draws = temporary_seed(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
-        with draws, matrix_products(self.fabric):
+        with draws, matmul_precision(self.fabric):
             for epoch in range(self.how.epochs):
                 for step in on_device:
                     room = rooms[step.shape[2]]
@@ -141,7 +143,9 @@ class StackedFits:
         epochs = []
         for _ in range(self.how.epochs):
             drawn = [
-                cut(part.train[torch.randperm(part.train.numel(), generator=generator)], self.how.batch_size)
+                split_into_batches(
+                    part.train[torch.randperm(part.train.numel(), generator=generator)], self.how.batch_size
+                )
                 for part, generator in zip(self.parts, generators, strict=True)
             ]
             epochs.append(list(zip(*drawn, strict=True)))

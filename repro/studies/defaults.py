@@ -40,9 +40,9 @@ from joao.evaluation.statistics import chance_level
 from joao.heads import HEADS
 from joao.objectives import PairObjective
 from joao.runs.scoring import describe_data, provenance, require_classes
-from joao.training.device import make_fabric, pick_device, steady_threads
-from joao.training.distributed.place import find_place
-from joao.training.distributed.share import Share
+from joao.training.device import limit_threads, make_fabric, pick_device
+from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.share import BatchShard
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
 from joao.training.steps import pair_losses
@@ -119,7 +119,7 @@ def trained(
     On a CPU these are the processor's, which others that it works for do not change.
     """
     method = method_of(recipe, store, training)
-    run = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_place()))
+    run = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_process_layout()))
     clock = time.perf_counter if run.store.device.type == "cuda" else time.process_time
     if 0 in wanted:
         yield run, 0, 0.0
@@ -142,7 +142,7 @@ def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], devic
     losses = {}
     for run, epoch, _ in trained(work.training, recipe, seen, wanted, device):
         unseen = unseen.to(run.store.device)
-        share = Share(unseen, torch.arange(few, device=unseen.device))
+        share = BatchShard(unseen, torch.arange(few, device=unseen.device))
         generator = torch_generator(work.seed, "held out views", unseen.device)
         assert isinstance(run.method.objective, PairObjective)
         table = pair_losses(run.model, share, run.pool, run.method.objective, generator)
@@ -168,7 +168,7 @@ def embeddings(
     return [signed_log(each) for each in rows] if candidate.log else rows
 
 
-@steady_threads()
+@limit_threads()
 def compute(work: Work, folder: Path, device: str) -> None:
     """Writes the records of candidates that share pre-trainings."""
     dataset = dataclasses.replace(dataset_of(work.dataset, None), node_attributes=None)

@@ -32,8 +32,8 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import describe_data, provenance, require_classes
-from joao.training.device import make_fabric, pick_device, steady_threads
-from joao.training.distributed.place import find_place
+from joao.training.device import limit_threads, make_fabric, pick_device
+from joao.training.distributed.place import find_process_layout
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.cells import dataset_of, has_record, write
@@ -129,7 +129,7 @@ def level_recipe(cell: Cell) -> Recipe:
     return make_recipe(table, place=f"{cell.method} on {cell.dataset}")
 
 
-@steady_threads()
+@limit_threads()
 def embeddings(recipe: Recipe, dataset: Dataset, device: str, put_in: PutIn = nothing) -> Tensor:
     """``(G, d)`` embeddings after pre-training with parts put in; without any, those of :func:`joao.runs.pretraining.pretrain`."""
     dataset = replace(dataset, node_attributes=None)  # the table's features are labels alone (deviation 17)
@@ -137,7 +137,7 @@ def embeddings(recipe: Recipe, dataset: Dataset, device: str, put_in: PutIn = no
     method = put_in(build_method(recipe, store), recipe)
     # The fast path records a step for each pair of heads that augmentations pick.
     fast = False if isinstance(method.heads, HeadPerEpoch) else None
-    training = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_place()), fast)
+    training = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_process_layout()), fast)
     for _ in training.run():
         pass
     return embed(method.encoder, training.store)

@@ -31,9 +31,9 @@ from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.device import make_fabric
-from joao.training.distributed.group import Ranks
-from joao.training.distributed.launch import Send, in_processes
-from joao.training.distributed.place import find_place
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.launch import Send, run_in_processes
+from joao.training.distributed.place import find_process_layout
 from joao.training.pretrain import Pretraining
 
 METHODS = ("joao", "joaov2")
@@ -72,7 +72,7 @@ class Work:
             for weight in [*method.encoder.parameters(), *method.heads.parameters()] if self.nudged else []:
                 weight.copy_(torch.nextafter(weight, torch.full_like(weight, torch.inf)))
         return Pretraining(
-            store, method, recipe.training, make_fabric("cpu", "32-true", find_place(2) if several else None)
+            store, method, recipe.training, make_fabric("cpu", "32-true", find_process_layout(2) if several else None)
         )
 
 
@@ -123,7 +123,9 @@ def follow_in_two(send: Send) -> None:
 
 def compare() -> list[dict[str, Any]]:
     """One process against two, and, to know what rounding alone does, one against one from nudged weights."""
-    in_two = {(method, dtype): steps for method, dtype, steps in in_processes(follow_in_two, [], find_place(2))}
+    in_two = {
+        (method, dtype): steps for method, dtype, steps in run_in_processes(follow_in_two, [], find_process_layout(2))
+    }
     rows = []
     for method in METHODS:
         in_one = {dtype: followed(Work(method, dtype=dtype), several=False) for dtype in ("float64", "float32")}
@@ -157,7 +159,7 @@ def measure_speed(send: Send) -> None:
             send({"data": data, "encoder": f"gin {layers} x {width}", "batch size": batch_size, "epochs": found})
 
 
-def _timed(training: Pretraining, ranks: Ranks) -> dict[str, float]:
+def _timed(training: Pretraining, ranks: ProcessGroup) -> dict[str, float]:
     before = time.process_time()
     metrics = next(iter(training.run()))
     return {
@@ -335,7 +337,7 @@ def main() -> None:
         "machine": machine("cpu"),
         "load": load,
         "killed": kill_and_resume(),
-        "speed": list(in_processes(measure_speed, [], find_place(2))),
+        "speed": list(run_in_processes(measure_speed, [], find_process_layout(2))),
         "step by step": compare(),
     }
     write_json(arguments.json, record)

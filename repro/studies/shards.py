@@ -41,7 +41,7 @@ from joao.data.shards.store import BLOCK, ShardStore
 from joao.data.shards.writer import SHARD_GRAPHS, ShardWriter
 from joao.data.synthetic import molecule_like_graphs
 from joao.evaluation.tables import markdown
-from joao.training.order import WINDOW, Order
+from joao.training.order import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
 
 BATCH = 256
@@ -162,7 +162,7 @@ def train(folder: str, steps: int, in_memory: bool) -> dict[str, Any]:
 def full_pass(folder: str) -> dict[str, Any]:
     """Every graph once, in the order of an epoch, made into batches and thrown away."""
     store = shard_store(Path(folder))
-    order = Order(len(store), BATCH, store.block)
+    order = BatchSampler(len(store), BATCH, store.block)
     seen_graphs = 0
     with watched() as seen, timed() as took:
         for numbers in chain.from_iterable(order.draw(torch_generator(0, "batches"))):
@@ -176,7 +176,7 @@ def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
     if not ahead:
         setattr(store, "_expect", lambda graphs: None)  # noqa: B010
     evict(Path(folder))
-    order = Order(len(store), BATCH, block)
+    order = BatchSampler(len(store), BATCH, block)
     count = min(WINDOW, len(store) // 10) // BATCH
     before = disk_bytes()
     with timed() as took:

@@ -6,7 +6,7 @@ import torch
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import Uniform
-from joao.training.checkpoint import restore, state_of
+from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import Fabric
 from tests.messages import assert_mentions, refused
 
@@ -40,15 +40,15 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(make, epochs_b
 
     interrupted = make()
     shown = comparable(itertools.islice(interrupted.run(), epochs_before))
-    tensors = state_of(interrupted)
+    tensors = capture_state(interrupted)
     list(interrupted.run())  # what goes on afterwards does not reach into the checkpoint
 
     resumed = make(seed=17)
-    restore(resumed, tensors)
+    restore_state(resumed, tensors)
     assert resumed.epoch == epochs_before
     shown += comparable(resumed.run())
     assert shown == expected
-    final, expected_final = state_of(resumed), state_of(undisturbed)
+    final, expected_final = capture_state(resumed), capture_state(undisturbed)
     assert final.keys() == expected_final.keys()
     for name, value in final.items():
         assert torch.equal(value, expected_final[name]), name
@@ -68,7 +68,7 @@ def stopped_after(training, step):
 
     with pytest.raises(Stopped):
         list(training.run(stop))
-    return state_of(training)
+    return capture_state(training)
 
 
 @pytest.mark.parametrize("step", [1, 2, 5, 14])  # 21 graphs in batches of six: four steps an epoch
@@ -77,9 +77,9 @@ def test_going_on_inside_an_epoch_is_as_if_nothing_had_happened(make, step):
     expected = comparable(undisturbed.run())
     tensors = stopped_after(make(), step)
     resumed = make(seed=17)
-    restore(resumed, tensors)
+    restore_state(resumed, tensors)
     assert comparable(resumed.run()) == expected[step // 4 :]
-    final, expected_final = state_of(resumed), state_of(undisturbed)
+    final, expected_final = capture_state(resumed), capture_state(undisturbed)
     assert final.keys() == expected_final.keys()
     assert all(torch.equal(value, expected_final[name]) for name, value in final.items())
 
@@ -93,8 +93,8 @@ def test_a_state_is_offered_after_every_step_but_the_last_of_an_epoch(make):
 def test_restoring_inside_an_epoch_gives_back_every_tensor(make):
     tensors = stopped_after(make(), 6)
     other = make(seed=17)
-    restore(other, tensors)
-    again = state_of(other)
+    restore_state(other, tensors)
+    again = capture_state(other)
     assert again.keys() == tensors.keys()
     for name, value in tensors.items():
         # Outside of a training, torch's own generators are where the program left them.
@@ -114,26 +114,26 @@ def test_the_scale_of_gradients_of_16_bits_is_kept(make_method, make_training):
     scale = training.fabric.strategy.precision.scaler
     assert scale.get_scale() != 2.0**40  # which was too large for float16 at first
     resumed = make(seed=17)
-    restore(resumed, tensors)
+    restore_state(resumed, tensors)
     assert resumed.fabric.strategy.precision.scaler.state_dict() == scale.state_dict()
     undisturbed = make()
     list(undisturbed.run())
     list(resumed.run())
-    final, expected = state_of(resumed), state_of(undisturbed)
+    final, expected = capture_state(resumed), capture_state(undisturbed)
     assert all(torch.equal(value, expected[name]) for name, value in final.items())
     with refused("checkpoint", "'scaler/scale'"):
-        restore(make(), {name: value for name, value in tensors.items() if not name.startswith("scaler")})
+        restore_state(make(), {name: value for name, value in tensors.items() if not name.startswith("scaler")})
 
 
 def test_restoring_gives_back_every_tensor(make):
     training = make()
     next(training.run())
-    tensors = state_of(training)
+    tensors = capture_state(training)
     assert all(value.device.type == "cpu" and value.is_contiguous() for value in tensors.values())
     assert torch.equal(tensors["pair_losses"], training.last_pair_losses)
     other = make(seed=17)
-    restore(other, tensors)
-    again = state_of(other)
+    restore_state(other, tensors)
+    again = capture_state(other)
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
@@ -141,8 +141,8 @@ def test_restoring_gives_back_every_tensor(make):
 def test_before_the_first_epoch_there_are_no_pair_losses(make_method, make_training):
     training = make_training(make_method(policy=Uniform))
     list(training.run())
-    assert "pair_losses" not in state_of(training)
-    restore(training, state_of(training))
+    assert "pair_losses" not in capture_state(training)
+    restore_state(training, capture_state(training))
     assert training.last_pair_losses is None
 
 
@@ -150,11 +150,11 @@ def test_a_checkpoint_of_another_recipe_is_refused(make_method, make_training, p
     shared = make_training(make_method("shared_head"))
     per_augmentation = make_training(make_method("head_per_augmentation"))
     with refused("checkpoint", "'model/heads.head.0.weight'"):
-        restore(shared, state_of(per_augmentation))
-    tensors = state_of(shared)
+        restore_state(shared, capture_state(per_augmentation))
+    tensors = capture_state(shared)
     tensors["model/encoder.mlps.0.0.weight"] = torch.zeros(9, 9)
     with refused("checkpoint", "recipe"):
-        restore(shared, tensors)
+        restore_state(shared, tensors)
 
 
 def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training):
@@ -165,13 +165,15 @@ def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training
         longer = torch.cat([value.flatten(), value.flatten()[:1]])
         for wrong in (longer, value.flatten()[:0], value.flatten()[:0].to(torch.complex64)):
             with refused("checkpoint", "recipe") as told:
-                restore(make_training(make_method(), epochs=4), {**tensors, name: wrong})
+                restore_state(make_training(make_method(), epochs=4), {**tensors, name: wrong})
             if not name.startswith(("model/", "generator/")):  # of these, torch itself tells
                 forms = [f"{list(each.shape)} of {each.dtype}" for each in (wrong, value)]
                 assert_mentions(told.value, f"'{name}'", *forms)
         if name not in may_be_missing:
             with refused("checkpoint", f"'{name}'"):
-                restore(make_training(make_method(), epochs=4), {key: tensors[key] for key in tensors if key != name})
+                restore_state(
+                    make_training(make_method(), epochs=4), {key: tensors[key] for key in tensors if key != name}
+                )
 
 
 @pytest.mark.parametrize(
@@ -189,4 +191,4 @@ def test_values_that_would_end_a_training_later_are_refused(make_method, make_tr
     tensors = stopped_after(make_training(make_method(), epochs=4), 6)
     value = "mt19937" if name.startswith(("generator/", "process/")) else f"'{name}'"  # of these, torch itself tells
     with refused("checkpoint", "recipe", value):
-        restore(make_training(make_method(), epochs=4), {**tensors, name: change(tensors[name])})
+        restore_state(make_training(make_method(), epochs=4), {**tensors, name: change(tensors[name])})

@@ -112,7 +112,7 @@ def test_fast_steps_show_the_same_augmentations(make, encoder, certain_pool):
 
 def test_batches_that_do_not_fit_take_plain_steps(make, monkeypatch):
     expected = make(fast=False, learning_rate=1e-5).fit(TRAIN, VALIDATION)
-    monkeypatch.setattr(rooms, "usual_room", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(rooms, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
     fitting, replayed = make(fast=True, learning_rate=1e-5), []
     monkeypatch.setattr(fitting, "_replay", lambda *each: replayed.append(each) or Finetuning._replay(fitting, *each))
     found = fitting.fit(TRAIN, VALIDATION)

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from joao.core.errors import ProcessLost, UserError
-from joao.training.distributed.launch import in_processes
-from joao.training.distributed.place import Place
+from joao.training.distributed.launch import run_in_processes
+from joao.training.distributed.place import ProcessLayout
 from tests.messages import refused
 
-THREE = Place(3, started=False)
+THREE = ProcessLayout(3, started=False)
 
 
 def tell(send, word):
@@ -41,31 +41,31 @@ def nobody_stays():
 
 
 def test_each_is_told_which_it_is_and_where_they_meet():
-    words, ranks, ports = zip(*sorted(in_processes(tell, ["hello"], THREE)), strict=True)
+    words, ranks, ports = zip(*sorted(run_in_processes(tell, ["hello"], THREE)), strict=True)
     assert (set(words), ranks, len(set(ports))) == ({"hello"}, ("0", "1", "2"), 1)
 
 
 @pytest.mark.parametrize(("how", "end"), [("killed", "SIGKILL"), ("exit", "code 7")])
 def test_one_that_dies_ends_all(how, end):
     with refused("process 1", "2", end, error=ProcessLost):
-        list(in_processes(second_dies, [how], THREE))
+        list(run_in_processes(second_dies, [how], THREE))
 
 
 def test_wrong_input_in_one_is_wrong_input():
     with pytest.raises(UserError, match=r"^wrong input\.$"):
-        list(in_processes(second_raises, [UserError("wrong input.")], THREE))
+        list(run_in_processes(second_raises, [UserError("wrong input.")], THREE))
 
 
 def test_a_fault_of_the_program_is_shown_with_its_place():
     with pytest.raises(RuntimeError, match=r"(?s)process 1:\nTraceback.*second_raises.*KeyError: 'made up'"):
-        list(in_processes(second_raises, [KeyError("made up")], THREE))
+        list(run_in_processes(second_raises, [KeyError("made up")], THREE))
 
 
 def test_another_machine_that_is_gone_is_told_of():
     with pytest.raises(ProcessLost, match="gone"):
-        list(in_processes(second_raises, [ProcessLost("gone.")], THREE))
+        list(run_in_processes(second_raises, [ProcessLost("gone.")], THREE))
 
 
 def test_what_cannot_be_sent_is_said():
     with refused("devices", "<lambda>"):
-        list(in_processes(tell, [lambda: None], THREE))
+        list(run_in_processes(tell, [lambda: None], THREE))

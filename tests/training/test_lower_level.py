@@ -3,7 +3,7 @@ import torch
 
 from joao.heads import HEADS
 from joao.objectives import NtXent
-from joao.training.distributed.share import Share
+from joao.training.distributed.share import BatchShard
 from joao.training.model import ContrastiveModel
 from joao.training.steps import pair_losses
 
@@ -16,7 +16,7 @@ def model(request, make_method):
 
 @pytest.fixture
 def share(store):
-    return Share(store, torch.arange(2, 14))
+    return BatchShard(store, torch.arange(2, 14))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from joao.training.order import WINDOW, Order, cut
+from joao.training.order import WINDOW, BatchSampler, split_into_batches
 
 
 def batches(order, generator):
@@ -17,10 +17,10 @@ def batches(order, generator):
 @pytest.mark.parametrize("block", [0, 4])
 @pytest.mark.parametrize(("num_graphs", "batch_size"), [(1, 3), (3, 3), (4, 3), (5, 3), (20, 6), (19, 6), (7, 100)])
 def test_up_to_a_window_it_is_the_permutation(num_graphs, batch_size, block, generator):
-    found = batches(Order(num_graphs, batch_size, block), generator(5))
+    found = batches(BatchSampler(num_graphs, batch_size, block), generator(5))
     assert torch.cat(found).tolist() == torch.randperm(num_graphs, generator=generator(5)).tolist()
     sizes = [batch.numel() for batch in found]
-    assert len(sizes) == len(Order(num_graphs, batch_size, block))
+    assert len(sizes) == len(BatchSampler(num_graphs, batch_size, block))
     assert num_graphs == 1 or min(sizes) > 1
     assert set(sizes[:-1]) <= {batch_size}
     assert sizes[-1] <= batch_size + 1
@@ -29,7 +29,7 @@ def test_up_to_a_window_it_is_the_permutation(num_graphs, batch_size, block, gen
 @pytest.mark.parametrize("num_graphs", [41, 48, 64, 65, 66, 129])
 @pytest.mark.parametrize("batch_size", [2, 5, 16, 40])
 def test_every_graph_once_in_batches_of_one_size(num_graphs, batch_size, generator):
-    order = Order(num_graphs, batch_size, block=4, window=16)
+    order = BatchSampler(num_graphs, batch_size, block=4, window=16)
     found = batches(order, generator(1))
     assert sorted(torch.cat(found).tolist()) == list(range(num_graphs))
     assert len(found) == len(order)
@@ -38,7 +38,7 @@ def test_every_graph_once_in_batches_of_one_size(num_graphs, batch_size, generat
 
 
 def test_blocks_stay_in_one_window(generator):
-    shown = torch.cat(batches(Order(1000, 8, block=10, window=100), generator(2)))
+    shown = torch.cat(batches(BatchSampler(1000, 8, block=10, window=100), generator(2)))
     window_of_graph = torch.empty(1000, dtype=torch.long).index_copy_(0, shown, torch.arange(1000) // 100)
     assert (window_of_graph.view(100, 10) == window_of_graph.view(100, 10)[:, :1]).all()
     # Inside a window, graphs of a block do not stay together: of 999 neighbours, about one in 11 is of the same block.
@@ -48,7 +48,7 @@ def test_blocks_stay_in_one_window(generator):
 
 def test_every_place_is_equally_likely(generator):
     draw = generator(3)
-    order, rounds = Order(24, 6, block=2, window=8), 3000
+    order, rounds = BatchSampler(24, 6, block=2, window=8), 3000
     shown = torch.stack([torch.cat(batches(order, draw)) for _ in range(rounds)])
     counts = np.array([np.bincount(column, minlength=24) for column in shown.T.numpy()])
     statistic = ((counts - rounds / 24) ** 2 / (rounds / 24)).sum()
@@ -56,7 +56,7 @@ def test_every_place_is_equally_likely(generator):
 
 
 def test_the_same_seed_the_same_order_and_another_epoch_another(generator):
-    order = Order(100, 8, block=4, window=32)
+    order = BatchSampler(100, 8, block=4, window=32)
     draw, again = generator(4), generator(4)
     first, second = (torch.cat(batches(order, draw)).tolist() for _ in range(2))
     assert first != second
@@ -65,7 +65,7 @@ def test_the_same_seed_the_same_order_and_another_epoch_another(generator):
 
 def test_memory_does_not_grow_with_the_data(generator):
     """Of ten million graphs, no list of numbers is longer than a window."""
-    order = Order(10_000_000, 256, block=1 << 12)
+    order = BatchSampler(10_000_000, 256, block=1 << 12)
     drawn = order.draw(generator(0))
     part = next(drawn)
     assert sum(batch.numel() for batch in part) <= WINDOW
@@ -78,8 +78,8 @@ def test_memory_does_not_grow_with_the_data(generator):
     [(12, 4, [4, 4, 4]), (13, 4, [4, 4, 5]), (14, 4, [4, 4, 4, 2]), (3, 2, [3]), (2, 9, [2]), (1, 2, [1])],
 )
 def test_a_last_batch_of_one_joins_its_neighbour(num_graphs, batch_size, sizes, generator):
-    (found,) = Order(num_graphs, batch_size).draw(generator(1))
+    (found,) = BatchSampler(num_graphs, batch_size).draw(generator(1))
     assert [len(batch) for batch in found] == sizes
     numbers = torch.randperm(num_graphs, generator=generator(1))
     assert torch.equal(torch.cat(found), numbers)
-    assert all(map(torch.equal, cut(numbers, batch_size), found))
+    assert all(map(torch.equal, split_into_batches(numbers, batch_size), found))

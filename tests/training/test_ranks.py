@@ -16,9 +16,9 @@ from joao.core.errors import ProcessLost
 from joao.data.synthetic import random_graphs
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.training.distributed.group import ALONE, Ranks
-from joao.training.distributed.launch import in_processes
-from joao.training.distributed.place import find_place
+from joao.training.distributed.group import ALONE, ProcessGroup
+from joao.training.distributed.launch import run_in_processes
+from joao.training.distributed.place import find_process_layout
 from tests.messages import assert_mentions
 from tests.training.two_processes import (
     KILLED,
@@ -60,13 +60,13 @@ def killed(dataset, tmp_path_factory):
 def told(killed, dataset, tmp_path_factory):
     """What two processes sent, by rank, the resumed run's and the undisturbed run's folders."""
     undisturbed = tmp_path_factory.mktemp("undisturbed") / "run"
-    answers = dict(in_processes(together, (killed[0], undisturbed, dataset), find_place(2)))
+    answers = dict(run_in_processes(together, (killed[0], undisturbed, dataset), find_process_layout(2)))
     return answers[0], answers[1], killed[0], undisturbed
 
 
 @pytest.mark.parametrize(("count", "size"), [(6, 2), (7, 2), (1, 2), (2, 3), (0, 4), (1000, 7)])
 def test_the_parts_of_a_batch_are_all_of_it_in_order_and_even(count, size):
-    parts = [Ranks(rank, size).part(count) for rank in range(size)]
+    parts = [ProcessGroup(rank, size).part(count) for rank in range(size)]
     assert [place for part in parts for place in range(count)[part]] == list(range(count))
     sizes = {len(range(count)[part]) for part in parts}
     assert max(sizes) - min(sizes) <= 1
@@ -76,7 +76,7 @@ def test_alone_nothing_is_exchanged():
     value = torch.ones(2)
     assert ALONE.gather(value, 2) is value
     assert ALONE.mean(value) is value
-    assert (ALONE.hand_out(3), ALONE.everybody(3)) == (3, [3])
+    assert (ALONE.broadcast(3), ALONE.all_gather(3)) == (3, [3])
 
 
 def test_gradients_through_the_gather_are_those_of_one_process(told):
@@ -133,7 +133,7 @@ def test_two_processes_train_as_one_step_by_step(told, name):
 @pytest.mark.parametrize("name", TRAININGS)
 def test_both_processes_have_the_same_bit_for_bit(told, name):
     assert told[0]["trainings"][name] == told[1]["trainings"][name]
-    assert "SharedNorm" not in told[0]["trainings"][name]["names"]
+    assert "SyncedBatchNorm1d" not in told[0]["trainings"][name]["names"]
 
 
 def test_a_state_inside_an_epoch_is_that_of_all_processes(told):

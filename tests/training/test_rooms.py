@@ -10,7 +10,7 @@ from joao.augmentations import Augmentation, EdgePerturb, Identity, NodeDrop
 from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.convolutions import ModuleEncoder
 from joao.training.device import Fabric
-from joao.training.fast.batches import Recorder, Rooms, usual_room, why_not_padded
+from joao.training.fast.batches import BufferPool, CudaGraphRunner, buffer_capacity, find_padding_obstacle
 from tests.messages import assert_mentions
 
 CPU = torch.device("cpu")
@@ -19,14 +19,14 @@ NAMES = ("x", "source", "target", "graph_of_node", "first_node")
 
 @pytest.fixture
 def rooms(store):
-    return Rooms(store, 2, Recorder(CPU, []))
+    return BufferPool(store, 2, CudaGraphRunner(CPU, []))
 
 
 def test_room_is_for_usual_batches_and_never_beyond_the_largest_graphs():
     sizes = torch.tensor([10, 12, 14, 8, 16, 12] * 50)
-    assert usual_room(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
-    assert usual_room(sizes, 2) == 32
-    assert usual_room(torch.tensor([5, 5, 5]), 3) == 15
+    assert buffer_capacity(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
+    assert buffer_capacity(sizes, 2) == 32
+    assert buffer_capacity(torch.tensor([5, 5, 5]), 3) == 15
 
 
 def test_batches_are_placed_as_they_come_and_fit_if_nodes_and_edges_do(rooms, store, generator):
@@ -42,7 +42,7 @@ def test_batches_are_placed_as_they_come_and_fit_if_nodes_and_edges_do(rooms, st
     placed = rooms.place(batches)
     for k, (batch, found) in enumerate(zip(batches, placed, strict=True)):
         assert torch.equal(found.graphs, batch)
-        there_is = [usual_room(torch.tensor(each), len(batch)) for each in sizes]
+        there_is = [buffer_capacity(torch.tensor(each), len(batch)) for each in sizes]
         assert found.fits == (nodes[k] <= there_is[0] and edges[k] <= there_is[1])
 
 
@@ -113,7 +113,7 @@ def fabric(precision="32-true", scaler=None, world_size=1, device=CPU):
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_nothing_stands_in_the_way_of_padded_parts(encoder, precision):
     own = Fabric(accelerator="cpu", devices=1, precision=precision)
-    assert why_not_padded(encoder(3), [NodeDrop(), Identity()], own) == ""
+    assert find_padding_obstacle(encoder(3), [NodeDrop(), Identity()], own) == ""
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_nothing_stands_in_the_way_of_padded_parts(encoder, precision):
     ],
 )
 def test_what_stands_in_the_way_is_told(pool, given, values):
-    assert_mentions(why_not_padded(Gin(3), pool, given), *values)
+    assert_mentions(find_padding_obstacle(Gin(3), pool, given), *values)
 
 
 def test_without_triton_a_gpu_is_told_the_cure_and_a_cpu_needs_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
     on_gpu = fabric(device=torch.device("cuda"))
-    assert_mentions(why_not_padded(Gin(3), [], on_gpu), "pip install triton")
-    assert why_not_padded(Gin(3), [], fabric()) == ""
+    assert_mentions(find_padding_obstacle(Gin(3), [], on_gpu), "pip install triton")
+    assert find_padding_obstacle(Gin(3), [], fabric()) == ""
 
 
 def test_an_encoder_without_a_padded_form_is_named_also_where_it_is_wrapped(store):
-    assert_mentions(why_not_padded(Convolutions(3), [], fabric()), "encoder Convolutions")
+    assert_mentions(find_padding_obstacle(Convolutions(3), [], fabric()), "encoder Convolutions")
     wrapped = ModuleEncoder(Mine(), store.batch(torch.arange(3)))
-    assert_mentions(why_not_padded(wrapped, [], fabric()), "encoder Mine")
+    assert_mentions(find_padding_obstacle(wrapped, [], fabric()), "encoder Mine")

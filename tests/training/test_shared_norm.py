@@ -7,7 +7,7 @@ import torch
 import torch.distributed as distributed
 from torch import nn
 
-from joao.training.distributed.batch_norm import SharedNorm, shared_norms
+from joao.training.distributed.batch_norm import SyncedBatchNorm1d, synced_batch_norms
 from tests.messages import refused
 
 
@@ -35,7 +35,7 @@ def test_it_is_batch_normalisation(options, dtype):
     expected = nn.BatchNorm1d(3, **options)
     expected = expected.to(dtype) if dtype == torch.float64 else expected
     norm = copy.deepcopy(expected)
-    with shared_norms(norm):
+    with synced_batch_norms(norm):
         found = outcome(norm, x)
     rounding = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 3e-2}[dtype]
     for one, other in zip(found, outcome(expected, x), strict=True):
@@ -46,7 +46,7 @@ def test_it_is_batch_normalisation(options, dtype):
 def test_a_column_far_from_zero_keeps_its_variance():
     x = 1e4 + torch.linspace(0, 1, 64)[:, None]
     norm = nn.BatchNorm1d(1)
-    with shared_norms(norm):
+    with synced_batch_norms(norm):
         made = norm(x).detach()
     assert float(made.std(correction=0)) == pytest.approx(1, rel=1e-3)
 
@@ -56,21 +56,21 @@ def test_in_evaluation_mode_what_is_remembered_counts():
     norm(torch.randn(9, 3))
     x, norm = torch.randn(4, 3), norm.eval()
     expected = norm(x)
-    with shared_norms(norm):
+    with synced_batch_norms(norm):
         assert torch.equal(norm(x), expected)
 
 
 def test_inside_every_norm_is_shared_and_afterwards_none(make_method):
     encoder = make_method().encoder
     before = {name: id(value) for name, value in encoder.state_dict(keep_vars=True).items()}
-    with shared_norms(encoder):
-        assert sum(isinstance(each, SharedNorm) for each in encoder.modules()) == 2
+    with synced_batch_norms(encoder):
+        assert sum(isinstance(each, SyncedBatchNorm1d) for each in encoder.modules()) == 2
         assert {name: id(value) for name, value in encoder.state_dict(keep_vars=True).items()} == before
-    assert not any(isinstance(each, SharedNorm) for each in encoder.modules())
+    assert not any(isinstance(each, SyncedBatchNorm1d) for each in encoder.modules())
 
 
 def test_other_kinds_are_refused():
     norms = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm2d(2))
-    with refused("BatchNorm2d"), shared_norms(norms):
+    with refused("BatchNorm2d"), synced_batch_norms(norms):
         pass
     assert type(norms[0]) is nn.BatchNorm1d

@@ -8,9 +8,9 @@ from joao.augmentations import Augmentation, Identity
 from joao.encoders import Convolutions
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, Bootstrap, NtXent, PairObjective
-from joao.training.checkpoint import restore, state_of
+from joao.training.checkpoint import capture_state, restore_state
 from joao.training.fast import batches as rooms
-from joao.training.fast.batches import Recorder
+from joao.training.fast.batches import CudaGraphRunner
 from tests.messages import refused
 
 
@@ -88,13 +88,13 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, ma
     steps = first.run()
     next(steps), next(steps)
     second = make_training(make_method(), fast=True, epochs=4)
-    restore(second, state_of(first))
+    restore_state(second, capture_state(first))
     assert [each.loss for each in second.run()] == losses[2:]
 
 
 @pytest.mark.parametrize("heads", HEADS)
 def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, certain_pool, heads, monkeypatch):
-    monkeypatch.setattr(rooms, "usual_room", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(rooms, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
     settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
     plain, fast = (
         make_training(make_method(heads, pool=certain_pool), fast=fast, **settings) for fast in (False, True)
@@ -159,7 +159,7 @@ def test_mixed_precision_stays_near_full_precision(make_method, make_training, c
 
 def test_a_recorder_calls_on_a_cpu():
     seen = []
-    recorder = Recorder(torch.device("cpu"), [])
+    recorder = CudaGraphRunner(torch.device("cpu"), [])
     for number in range(3):
         recorder.run("key", lambda number=number: seen.append(number))
     assert seen == [0, 1, 2]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from joao.augmentations import Augmentation, NodeDrop
-from joao.training.model import ContrastiveModel, project, view_by_many, view_by_one
+from joao.training.model import ContrastiveModel, draw_mixed_view, draw_view, project
 from tests.messages import refused
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])
@@ -30,15 +30,15 @@ def alone(batch, row):
 
 def test_a_view_by_one_augmentation_is_what_it_makes_of_the_batch(store, generator, assert_same, stamps):
     batch = store.batch(GRAPHS)
-    view = view_by_one(batch, 1, [*stamps, NodeDrop()], generator())
+    view = draw_view(batch, 1, [*stamps, NodeDrop()], generator())
     assert (view.augmentation, view.row) == (1, None)
     assert_same(view.batch, replace(batch, x=torch.full_like(batch.x, 2)))
-    view = view_by_one(batch, 3, [*stamps, NodeDrop()], generator(4))
+    view = draw_view(batch, 3, [*stamps, NodeDrop()], generator(4))
     assert_same(view.batch, NodeDrop()(batch, generator(4)))
 
 
 def test_each_graph_is_shown_by_its_own_augmentation_and_found_in_its_row(store, generator, assert_same, stamps):
-    view = view_by_many(store, GRAPHS, NUMBERS, stamps, generator())
+    view = draw_mixed_view(store, GRAPHS, NUMBERS, stamps, generator())
     assert view.batch.num_graphs == len(GRAPHS)
     for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
         row = int(view.row[place])
@@ -48,7 +48,7 @@ def test_each_graph_is_shown_by_its_own_augmentation_and_found_in_its_row(store,
 
 def test_random_augmentations_draw_one_after_the_other(store, generator, assert_same):
     pool = [NodeDrop(0.5), NodeDrop(0.2), NodeDrop(0.8)]
-    view = view_by_many(store, GRAPHS, NUMBERS, pool, generator(6))
+    view = draw_mixed_view(store, GRAPHS, NUMBERS, pool, generator(6))
     source = generator(6)
     first_row = 0
     for number in range(3):
@@ -63,7 +63,7 @@ def test_random_augmentations_draw_one_after_the_other(store, generator, assert_
 def test_projections_come_back_in_the_order_of_the_graphs(store, generator, stamps, make_method):
     method = make_method("head_per_augmentation")
     model = ContrastiveModel(method.encoder, method.heads).eval()
-    found = project(model, view_by_many(store, GRAPHS, NUMBERS, stamps, generator()))
+    found = project(model, draw_mixed_view(store, GRAPHS, NUMBERS, stamps, generator()))
     for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
         shown = stamps[number](store.batch(torch.tensor([graph])), generator())
         torch.testing.assert_close(found[place], method.heads(method.encoder(shown), number)[0])
@@ -73,7 +73,7 @@ def test_an_augmentation_that_was_not_drawn_is_not_called(store, generator, stam
     def fails(batch, generator):
         pytest.fail("called")
 
-    view = view_by_many(store, GRAPHS, torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
+    view = draw_mixed_view(store, GRAPHS, torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
     assert view.row.tolist() == list(range(len(GRAPHS)))
 
 
@@ -100,6 +100,6 @@ class Fewer(Augmentation):
 def test_an_augmentation_of_a_user_that_makes_no_such_batch_is_told(store, generator, own, graphs, factor):
     values = [None] if graphs is None else [f"{graphs} graphs", f"{factor * store.num_features} features", 7]
     with refused(type(own).__name__, *values):
-        view_by_one(store.batch(GRAPHS), 0, [own], generator())
+        draw_view(store.batch(GRAPHS), 0, [own], generator())
     with refused(type(own).__name__, *values):
-        view_by_many(store, GRAPHS, torch.zeros_like(GRAPHS), [own], generator())
+        draw_mixed_view(store, GRAPHS, torch.zeros_like(GRAPHS), [own], generator())

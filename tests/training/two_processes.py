@@ -14,12 +14,12 @@ from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.objectives import NtXent
 from joao.runs.pretraining import pretrain
-from joao.training.checkpoint import restore, state_of
+from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import make_fabric
 from joao.training.distributed import share
-from joao.training.distributed.batch_norm import shared_norms
-from joao.training.distributed.group import Ranks
-from joao.training.distributed.place import find_place
+from joao.training.distributed.batch_norm import synced_batch_norms
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.place import find_process_layout
 from joao.training.pretrain import Pretraining
 
 # Recipes by name, with the size of a section. 21 graphs in batches of 6 leave a last one of 3, in parts of 1 and 2.
@@ -102,11 +102,11 @@ def kept_inside_an_epoch(fabric):
     store = replace(store, x=store.x.float())
     whole, part = (Pretraining(store, build_method(recipe, store), recipe.training, fabric) for _ in range(2))
     states = []
-    losses = [each.loss for each in whole.run(lambda: states.append(state_of(whole)) if whole.step == 6 else None)]
-    restore(part, states[0])
-    assert (part.epoch, part.step, part.under_way.steps) == (1, 6, 2)  # four steps an epoch
+    losses = [each.loss for each in whole.run(lambda: states.append(capture_state(whole)) if whole.step == 6 else None)]
+    restore_state(part, states[0])
+    assert (part.epoch, part.step, part.progress.steps) == (1, 6, 2)  # four steps an epoch
     assert [each.loss for each in part.run()] == losses[1:]
-    final, expected = state_of(part), state_of(whole)
+    final, expected = capture_state(part), capture_state(whole)
     return all(torch.equal(final[name], value) for name, value in expected.items())
 
 
@@ -134,7 +134,7 @@ def normalised(rows, sizes, ranks, momentum=0.1):
     first = sum(sizes[: ranks.rank])
     part = slice(first, first + sizes[ranks.rank])
     own = batch_of(rows)[part].clone().requires_grad_()
-    with shared_norms(norm) if ranks.size > 1 else contextlib.nullcontext():
+    with synced_batch_norms(norm) if ranks.size > 1 else contextlib.nullcontext():
         for _ in range(2):
             y = norm(own)
     (y * batch_of(rows, 2)[part]).sum().backward()
@@ -163,17 +163,17 @@ def averaged(ranks):
 
 def together(send, killed_run, reference_run, dataset):
     """Everything, in each of two processes."""
-    place = find_place(2)
+    place = find_process_layout(2)
     fabric = make_fabric("cpu", "32-true", place)
-    ranks = Ranks(fabric.global_rank, fabric.world_size)
+    ranks = ProcessGroup(fabric.global_rank, fabric.world_size)
     told = {
         "gather": gradients_through_the_gather(ranks),
         "norm": normalised(7, (3, 4), ranks),
         "norm of one process's rows": normalised(4, (0, 4), ranks, momentum=None),
         "averaged": averaged(ranks),
         "mean": ranks.mean(torch.tensor([ranks.rank + 0.5])).tolist(),
-        "handed out": ranks.hand_out(f"from {ranks.rank}"),
-        "everybody": ranks.everybody(ranks.rank),
+        "handed out": ranks.broadcast(f"from {ranks.rank}"),
+        "everybody": ranks.all_gather(ranks.rank),
         "kept_inside_an_epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }

@@ -105,9 +105,9 @@ def finetune(
     from joao.runs.finetuning import finetune
     from joao.runs.trained import load_run, model_path
     from joao.training.device import check_precision
-    from joao.training.finetune import Finetune, usual_learning_rate
+    from joao.training.finetune import Finetune, default_learning_rate
 
-    rate = usual_learning_rate(frozen) if learning_rate is None else learning_rate
+    rate = default_learning_rate(frozen) if learning_rate is None else learning_rate
     how = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
     trained = load_run(model_path(run), device=device)

@@ -24,7 +24,7 @@ from joao.cli.inputs import (
 from joao.cli.output import Output, free_path, quoted
 from joao.cli.training import summary, train
 from joao.core.errors import UserError
-from joao.training.distributed.place import Place, find_place
+from joao.training.distributed.place import ProcessLayout, find_process_layout
 
 if TYPE_CHECKING:
     from joao.config.recipe import Recipe
@@ -75,7 +75,9 @@ def pretrain(
         int | None,
         typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
     ] = None,
-    num_nodes: Annotated[int | None, typer.Option(min=1, help="Machines; see docs/scaling.md.", show_default="1")] = None,
+    num_nodes: Annotated[
+        int | None, typer.Option(min=1, help="Machines; see docs/scaling.md.", show_default="1")
+    ] = None,
     logs: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,7 +96,7 @@ def pretrain(
     DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
     (.csv), .jsonl, or what 'joao pack' wrote.
     """
-    process = find_place(devices, num_nodes)
+    process = find_process_layout(devices, num_nodes)
     output = _voice(process, quiet, as_json)
     if resume is not None:
         given = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
@@ -104,7 +106,7 @@ def pretrain(
 
         run = Run.open(resume)
         run.check_unfinished()
-        process = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes))
+        process = find_process_layout(devices, num_nodes, (run.info.devices, run.info.num_nodes))
         output = _voice(process, quiet, as_json)
         _tell_threads(run, output)
         for newest in run.checkpoints()[:1]:
@@ -114,8 +116,8 @@ def pretrain(
     elif out is None:
         raise UserError("pretrain: say where the run shall be written: --out RUN.")
     else:
-        from joao.config.overrides import with_settings
-        from joao.config.recipe import make_recipe, read_table
+        from joao.config.overrides import apply_overrides
+        from joao.config.recipe import make_recipe, read_toml
         from joao.runs.folder import check_new_folder
         from joao.runs.logs import check_loggers
         from joao.training.device import check_precision
@@ -123,13 +125,13 @@ def pretrain(
         check_loggers(logs or (), out)
         if process.rank == 0:  # which may have made it by the time that others look
             check_new_folder(out)
-        table = read_table(recipe) if recipe else {}
+        table = read_toml(recipe) if recipe else {}
         table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
         all_settings += [f"objective.name={objective}"] if objective is not None else []
         all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-        table, place = with_settings(table, all_settings), str(recipe) if recipe else "recipe"
+        table, place = apply_overrides(table, all_settings), str(recipe) if recipe else "recipe"
         made = _checked(table, place)
         if not made.data:
             raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
@@ -156,7 +158,7 @@ def pretrain(
         _finish(folder, trained, dataset, column_words(smiles, identifiers), output)
 
 
-def _voice(process: Place, quiet: bool, as_json: bool) -> Output:
+def _voice(process: ProcessLayout, quiet: bool, as_json: bool) -> Output:
     """Of several processes the first one speaks."""
     return Output(quiet, as_json) if process.rank == 0 else Output(quiet=True)
 
@@ -178,9 +180,9 @@ def _tell_threads(run: Run, output: Output) -> None:
     """Training is the same bit for bit only with as many threads as before."""
     import torch
 
-    from joao.training.device import steady_threads
+    from joao.training.device import limit_threads
 
-    with steady_threads():
+    with limit_threads():
         before, now = run.info.machine.get("threads"), torch.get_num_threads()
     if before != now:
         output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")

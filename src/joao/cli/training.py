@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from joao.cli.output import Output
 from joao.core.errors import Interrupted, JoaoNotice, ProcessLost
 from joao.core.pair_table import PairTable
-from joao.training.distributed.place import Place
+from joao.training.distributed.place import ProcessLayout
 
 
 class Wish:
@@ -169,7 +169,7 @@ def train(
     dataset: Dataset | Shards,
     folder: Path,
     output: Output,
-    process: Place | None = None,
+    process: ProcessLayout | None = None,
 ) -> TrainedEncoder:
     """Trains in sight, draws the learned table and says what came out; the first process does.
 
@@ -185,7 +185,7 @@ def train(
     from joao.config.recipe import pool_name
     from joao.report.plots import draw_policy
 
-    process = process or Place()
+    process = process or ProcessLayout()
     several = f" in {process.size} processes" if process.size > 1 else ""
     what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
     output.say(f"Pre-training on {dataset.name}{several}: {what}.")
@@ -247,7 +247,7 @@ def _cure(folder: Path) -> str:
 
 
 @contextmanager
-def _voiced(process: Place, output: Output) -> Iterator[Wish]:
+def _voiced(process: ProcessLayout, output: Output) -> Iterator[Wish]:
     """Notices of the library are told, and signals are wishes; what starts several processes ends them at once."""
     with warnings.catch_warnings():
         shown = warnings.showwarning

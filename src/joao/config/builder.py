@@ -36,7 +36,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class OwnParts:
+class CustomParts:
     """A user's own objects, which take the place of the recipe's parts of that kind."""
 
     augmentations: Mapping[str, Augmentation] | None = None
@@ -49,9 +49,9 @@ class OwnParts:
         return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(own)) for name, own in given.items() if own is not None}
 
 
-def build_method(recipe: Recipe, store: Store, own: OwnParts | None = None) -> Method:
+def build_method(recipe: Recipe, store: Store, own: CustomParts | None = None) -> Method:
     """The objects a recipe names, with weights from its seed."""
-    own = own or OwnParts()
+    own = own or CustomParts()
     pool = own.augmentations or build_pool(recipe)
     objective = build_objective(recipe, own)
     if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
@@ -78,7 +78,7 @@ def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
     }
 
 
-def build_objective(recipe: Recipe, own: OwnParts) -> Objective:
+def build_objective(recipe: Recipe, own: CustomParts) -> Objective:
     if own.objective is not None:
         return own.objective
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)

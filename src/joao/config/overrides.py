@@ -12,14 +12,14 @@ from joao.config.recipe import METHODS, ONE_VIEW
 from joao.core.errors import UserError
 
 
-def with_settings(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """A copy of ``table`` with ``key=value`` settings, dots reaching into parts.
 
     A part that gets another name loses its options, and a method renames its parts.
 
-    >>> with_settings({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
+    >>> apply_overrides({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
     {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
-    >>> with_settings({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
+    >>> apply_overrides({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
     {'policy': {'name': 'uniform'}, 'method': 'uniform'}
     """
     result = dict(table)

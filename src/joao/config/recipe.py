@@ -31,7 +31,7 @@ from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
 from joao.config.schedule import Schedule
-from joao.config.strengths import at_every_strength, strength_law
+from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.errors import UserError, suggest
 from joao.core.registry import check_options, check_value
 from joao.data.features import CODES, CODES_OF_KIND, RULES
@@ -190,20 +190,20 @@ class Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """Reads, checks and completes a recipe."""
-    return make_recipe(read_table(path), place=str(path))
+    return make_recipe(read_toml(path), place=str(path))
 
 
-def read_table(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """The unchecked content of a TOML file."""
     try:
-        return parsed_table(path.read_text(encoding="utf-8"), str(path))
+        return parse_toml(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not TOML ({error}).") from error
 
 
-def parsed_table(text: str, place: str) -> dict[str, Any]:
+def parse_toml(text: str, place: str) -> dict[str, Any]:
     """The unchecked content of the text of a TOML file. ``place`` begins a complaint."""
     try:
         return tomllib.loads(text)
@@ -259,7 +259,7 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     entries = _entries(table.get("augmentations", defaults["augmentations"]), f"{place}: augmentations")
     strengths = table.get("strengths", defaults.get("strengths"))
     if strengths:
-        entries, prior = at_every_strength(entries, strength_law(strengths, f"{place}: strengths"))
+        entries, prior = expand_strengths(entries, strength_prior(strengths, f"{place}: strengths"))
         parts["policy"] = _with_prior(parts["policy"], prior, place)
     return Recipe(
         data=check_value(table.get("data", ""), str, f"{place}: data"),

@@ -8,16 +8,16 @@ from typing import Any
 from joao.core.errors import UserError
 
 
-def strength_law(strengths: Any, place: str) -> dict[float, float]:
+def strength_prior(strengths: Any, place: str) -> dict[float, float]:
     """Strengths with their prior probabilities: equal for a list, else in the proportion of the weights given.
 
     Args:
         strengths: a list, or a table of weights by strength.
         place: begins every complaint.
 
-    >>> strength_law([0.1, 0.3], "recipe")
+    >>> strength_prior([0.1, 0.3], "recipe")
     {0.1: 0.5, 0.3: 0.5}
-    >>> strength_law({0.1: 1, 0.3: 3}, "recipe")
+    >>> strength_prior({0.1: 1, 0.3: 3}, "recipe")
     {0.1: 0.25, 0.3: 0.75}
     """
     if isinstance(strengths, list | tuple):
@@ -40,13 +40,13 @@ def strength_law(strengths: Any, place: str) -> dict[float, float]:
     return {strength: weight / whole for strength, weight in law.items()}
 
 
-def at_every_strength(entries: Sequence[Any], law: Mapping[float, float]) -> tuple[list[Any], list[float] | None]:
+def expand_strengths(entries: Sequence[Any], law: Mapping[float, float]) -> tuple[list[Any], list[float] | None]:
     """The pool with a member for every strength of each entry that says none, and the prior over it.
 
     Entries, which are names or tables, have equal shares, and the strengths of one divide its share as ``law`` says.
     ``identity`` has none. Where no entry is left to be given strengths, the pool is as it was and there is no prior.
 
-    >>> at_every_strength(["node_drop", "identity"], {0.1: 0.5, 0.3: 0.5})[1]
+    >>> expand_strengths(["node_drop", "identity"], {0.1: 0.5, 0.3: 0.5})[1]
     [0.25, 0.25, 0.5]
     """
     pool: list[Any] = []

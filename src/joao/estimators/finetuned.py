@@ -24,7 +24,7 @@ from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
 from joao.runs.finetuned import FinetunedModel, load_finetuned
 from joao.runs.finetuning import finetune
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
-from joao.training.finetune import Finetune, FitEpoch, usual_learning_rate
+from joao.training.finetune import Finetune, FitEpoch, default_learning_rate
 
 LOADED = "the run before fine-tuning"
 # Parameters of the estimators that are settings of the fine-tuning, by the same names.
@@ -210,7 +210,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
     def _settings(self) -> Finetune:
         given = {name: getattr(self, name) for name in _SETTINGS}
         if self.learning_rate is None:
-            given["learning_rate"] = usual_learning_rate(self.frozen)
+            given["learning_rate"] = default_learning_rate(self.frozen)
         given |= {"balanced": self._is_balanced(), "standardise": True}
         return Finetune(**check_options(Finetune, given, type(self).__name__))
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.augmentations import Augmentation
-from joao.config.builder import OwnParts
+from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
@@ -143,7 +143,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             precision=self.precision,
             fast=self.fast,
             loggers=self.loggers or (),
-            own=OwnParts(
+            own=CustomParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
                 objective=self.objective if isinstance(self.objective, Objective) else None,

@@ -35,7 +35,7 @@ from joao.evaluation.targets import KINDS
 from joao.evaluation.tasks import task_figures
 from joao.runs.folder import read_text
 from joao.runs.trained import TrainedEncoder, load_run, set_weights
-from joao.training.device import steady_threads
+from joao.training.device import limit_threads
 from joao.training.finetune import Classifier, Finetune, Fit, FitEpoch
 
 FILE = "finetune.json"
@@ -121,7 +121,7 @@ class FinetunedModel:
         """What the epoch that was kept showed."""
         return self.fit.epochs[self.fit.chosen - 1]
 
-    @steady_threads()
+    @limit_threads()
     @torch.no_grad()
     def predict_logits(self, dataset: Dataset) -> Tensor:
         """``(G, C)`` outputs for any graphs with the same kind of features, on the CPU."""

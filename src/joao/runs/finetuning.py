@@ -18,11 +18,11 @@ from joao.evaluation.targets import BinaryTargets, ClassTargets, NumberTargets, 
 from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks
 from joao.runs.finetuned import FinetunedModel, FinetuneInfo
 from joao.runs.trained import TrainedEncoder, make_untrained
-from joao.training.device import make_fabric, steady_threads
+from joao.training.device import limit_threads, make_fabric
 from joao.training.finetune import Classifier, Finetune, Finetuning, FitEpoch
 
 
-@steady_threads()
+@limit_threads()
 def finetune(
     trained: TrainedEncoder,
     dataset: Dataset,

@@ -36,7 +36,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from joao.config.recipe import Recipe, make_recipe, parsed_table
+from joao.config.recipe import Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, user_error_on_failure
 from joao.core.files import make_folder, write_file, write_json
 from joao.data.features import Features
@@ -182,7 +182,7 @@ class Run:
         text = read_text(folder, path.name)
         if text is None:
             raise UserError(f"{path}: cannot be read (it is not there).")
-        return cls(folder, make_recipe(parsed_table(text, str(path)), str(path)), info)
+        return cls(folder, make_recipe(parse_toml(text, str(path)), str(path)), info)
 
     def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
         """What the first ``num_epochs`` epochs showed; of a finished run, all of them."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from joao.config.builder import OwnParts, build_method, build_objective, build_pool, check_input
+from joao.config.builder import CustomParts, build_method, build_objective, build_pool, check_input
 from joao.config.recipe import Recipe
 from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory
 from joao.core.files import lock_folder, make_folder
@@ -26,18 +26,18 @@ from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, check_new_folder
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
-from joao.training.checkpoint import restore, state_of
-from joao.training.device import make_fabric, steady_threads
-from joao.training.distributed.group import Ranks
-from joao.training.distributed.launch import Send, in_processes
-from joao.training.distributed.place import Place, find_place
+from joao.training.checkpoint import capture_state, restore_state
+from joao.training.device import limit_threads, make_fabric
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.launch import Send, run_in_processes
+from joao.training.distributed.place import ProcessLayout, find_process_layout
 from joao.training.model import calibrate_by_recipe
-from joao.training.pretrain import EpochMetrics, Pretraining, check_several
+from joao.training.pretrain import EpochMetrics, Pretraining, check_multiprocess
 
 ASKED_EVERY = 16  # steps; in several processes, whether it is time for a checkpoint takes a message
 
 
-class Keeper:
+class Checkpointer:
     """Trains, and writes the run's epochs and checkpoints on the way; of several processes the first one does.
 
     Whoever interrupts or kills it loses what came after the last checkpoint. Where a training itself fails before its
@@ -89,7 +89,7 @@ class Keeper:
     def _after_step(self) -> None:
         ranks = self.training.ranks
         if ranks.size > 1:
-            if self.training.step % ASKED_EVERY == 0 and ranks.hand_out(self._is_time()):
+            if self.training.step % ASKED_EVERY == 0 and ranks.broadcast(self._is_time()):
                 self._keep()
             return
         if self._is_time():
@@ -101,7 +101,7 @@ class Keeper:
 
     def _keep(self) -> None:
         self.training.check()
-        state = state_of(self.training)
+        state = capture_state(self.training)
         if self.run is not None:
             self.run.write_checkpoint(state)
         self.kept_step, self.kept_at = self.training.step, time.monotonic()
@@ -134,7 +134,7 @@ class Keeper:
         return "" if self.run is None else f" {self.run.resume_hint()}"
 
 
-@steady_threads()
+@limit_threads()
 def pretrain(
     recipe: Recipe,
     dataset: Dataset | Shards,
@@ -146,7 +146,7 @@ def pretrain(
     fast: bool | None = None,
     checkpoint_every: int = 5,
     checkpoint_minutes: float = 10,
-    own: OwnParts | None = None,
+    own: CustomParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
     on_epoch: OnEpoch = lambda metrics: None,
@@ -190,15 +190,15 @@ def pretrain(
     if resume and folder is None:
         raise UserError("resume needs the folder of the run to go on with.")
     check_loggers(loggers, folder)
-    own = own or OwnParts()
+    own = own or CustomParts()
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
         loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
         _check_same(run, recipe, dataset, own, fast, precision)
-    place = find_place(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
+    place = find_process_layout(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
     if not place.started:
-        check_several(build_objective(recipe, own), fast)
+        check_multiprocess(build_objective(recipe, own), fast)
         options: dict[str, Any] = {"folder": folder, "resume": resume, "own": own, "device": device}
         options |= {"precision": precision, "fast": fast, "devices": place.devices, "num_nodes": place.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
@@ -210,7 +210,7 @@ def pretrain(
     store = store_of(dataset, features)
     method = build_method(recipe, store, own)
     check_input(method.encoder, features, method.augmentations.values())
-    if len(set(Ranks(fabric.global_rank, fabric.world_size).everybody(dataset.fingerprint))) > 1:
+    if len(set(ProcessGroup(fabric.global_rank, fabric.world_size).all_gather(dataset.fingerprint))) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Give all machines the same data.")
     training = Pretraining(store, method, recipe.training, fabric, fast)
     info = replace(
@@ -224,7 +224,9 @@ def pretrain(
     )
     with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
         metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
-        keeper = Keeper(training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop)
+        keeper = Checkpointer(
+            training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop
+        )
         with log_epochs(on_epoch, loggers, info.pool, folder) as tell:
             for epoch in keeper.train():
                 metrics.append(epoch)
@@ -241,7 +243,9 @@ def pretrain(
     return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
 
 
-def _check_same(run: Run, recipe: Recipe, dataset: Dataset | Shards, own: OwnParts, fast: bool, precision: str) -> None:
+def _check_same(
+    run: Run, recipe: Recipe, dataset: Dataset | Shards, own: CustomParts, fast: bool, precision: str
+) -> None:
     """A run goes on as it was begun."""
     if (fast, precision) != (run.info.fast, run.info.precision):
         path = "fast" if run.info.fast else "plain"
@@ -277,19 +281,19 @@ def _begun(
 ) -> tuple[list[EpochMetrics], Run | None]:
     """The run in ``folder``, new or resumed, and the epochs it has behind it; in other processes, these alone."""
     if not resume:
-        return [], None if folder is None else Run.create(folder, recipe, info, state_of(training))
+        return [], None if folder is None else Run.create(folder, recipe, info, capture_state(training))
     run = None if folder is None else Run.open(folder)
-    restore(training, training.ranks.hand_out(None if run is None else run.read_checkpoint()))
-    return training.ranks.hand_out(None if run is None else run.metrics(training.epoch)), run
+    restore_state(training, training.ranks.broadcast(None if run is None else run.read_checkpoint()))
+    return training.ranks.broadcast(None if run is None else run.metrics(training.epoch)), run
 
 
 def _in_own_processes(
-    place: Place, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
+    place: ProcessLayout, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
 ) -> TrainedEncoder:
     """:func:`pretrain` with ``options`` in new processes, of which this one tells."""
     with TemporaryDirectory() as folder:
         handed_over = Path(folder) / "run"
-        for epoch in in_processes(_one_process, (recipe, dataset, options, handed_over), place):
+        for epoch in run_in_processes(_one_process, (recipe, dataset, options, handed_over), place):
             on_epoch(epoch)
         return load_run(handed_over, device=options["device"], encoder=options["own"].encoder)
 
@@ -298,5 +302,5 @@ def _one_process(
     send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], handed_over: Path
 ) -> None:
     trained = pretrain(recipe, dataset, on_epoch=send, **options)
-    if find_place(options["devices"], options["num_nodes"]).local_rank == 0:
+    if find_process_layout(options["devices"], options["num_nodes"]).local_rank == 0:
         trained.save(handed_over)

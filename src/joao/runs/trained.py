@@ -25,7 +25,7 @@ from joao.data.molecules.featurise import FEATURISER
 from joao.data.shards.shards import Shards
 from joao.encoders import Encoder
 from joao.runs.folder import Run, RunInfo
-from joao.training.device import pick_device, steady_threads
+from joao.training.device import limit_threads, pick_device
 from joao.training.model import calibrate_by_recipe, embed
 from joao.training.pretrain import EpochMetrics
 
@@ -103,7 +103,7 @@ class TrainedEncoder:
             )
         return store
 
-    @steady_threads()
+    @limit_threads()
     def embed(self, dataset: Dataset | Shards) -> Tensor:
         """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
         if isinstance(dataset, Shards):
@@ -157,7 +157,7 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
     return TrainedEncoder(run.recipe, run.info, built, weights, run.metrics())
 
 
-@steady_threads()
+@limit_threads()
 def make_untrained(
     recipe: Recipe,
     dataset: Dataset,

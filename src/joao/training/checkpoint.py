@@ -11,7 +11,7 @@ from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.randomness import global_rng_state
-from joao.training.pretrain import Pretraining, UnderWay
+from joao.training.pretrain import EpochProgress, Pretraining
 
 # What Adam keeps of a parameter, and a tensor of the same form.
 OPTIMISER: dict[str, Callable[[Tensor], Tensor]] = {
@@ -22,7 +22,7 @@ OPTIMISER: dict[str, Callable[[Tensor], Tensor]] = {
 SCALER = ("scale", "_growth_tracker")  # what of torch's GradScaler changes
 
 
-def state_of(training: Pretraining) -> dict[str, Tensor]:
+def capture_state(training: Pretraining) -> dict[str, Tensor]:
     """Weights, optimiser, policy, generators and position, by name; inside an epoch all processes must ask for it."""
     tensors = {f"model/{name}": value for name, value in _model_state(training).items()}
     for number, entries in training.optimiser.state_dict()["state"].items():
@@ -42,7 +42,7 @@ def state_of(training: Pretraining) -> dict[str, Tensor]:
 
 def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
     """What is known in the middle of an epoch only."""
-    so_far = training.under_way
+    so_far = training.progress
     if so_far is None:
         return {}
     tensors = {
@@ -53,14 +53,14 @@ def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
         "epoch/finite_steps": training.steps.finite_steps,
     }
     own = training.steps.loss_sum.cpu(), global_rng_state(training.fabric.device)
-    for rank, (loss_sum, states) in enumerate(training.ranks.everybody(own)):
+    for rank, (loss_sum, states) in enumerate(training.ranks.all_gather(own)):
         tensors[f"process/{rank}/loss_sum"] = loss_sum
         tensors |= {f"process/{rank}/global/{number}": state for number, state in enumerate(states)}
     return tensors
 
 
-def restore(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
-    """Puts ``training``, made with the same recipe, into the state that :func:`state_of` returned."""
+def restore_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
+    """Puts ``training``, made with the same recipe, into the state that :func:`capture_state` returned."""
     try:
         _check(training, tensors)
         training.model.load_state_dict({name: tensors[f"model/{name}"] for name in _model_state(training)})
@@ -75,7 +75,7 @@ def restore(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
         training.method.policy.probabilities = tensors["policy"]
         training.last_pair_losses = tensors.get("pair_losses")
         training.epoch, training.step = tensors["position"].tolist()
-        training.under_way = _epoch_from(training, tensors)
+        training.progress = _epoch_from(training, tensors)
     except KeyError as missing:
         raise UserError(f"checkpoint: {missing} is not in it. It belongs to another recipe.") from missing
     except (RuntimeError, ValueError, TypeError) as error:
@@ -123,7 +123,7 @@ def _optimiser_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> di
     }
 
 
-def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> UnderWay | None:
+def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> EpochProgress | None:
     if "epoch/steps" not in tensors:
         return None
     own, device = f"process/{training.ranks.rank}/", training.fabric.device
@@ -132,7 +132,7 @@ def _epoch_from(training: Pretraining, tensors: Mapping[str, Tensor]) -> UnderWa
     states = [tensors[f"{own}global/{place}"] for place in range(len(global_rng_state(device)))]
     for state, kind in zip(states, ("cpu", str(device)), strict=False):
         torch.Generator(kind).set_state(state)  # which looks whether it is one
-    return UnderWay(
+    return EpochProgress(
         order=tensors["generator/batches"],
         drawn=tensors["epoch/drawn"].clone(),
         started=time.perf_counter() - tensors["epoch/seconds"].item(),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from joao.core.errors import ProcessLost, UserError, one_line
-from joao.training.distributed.place import Place
+from joao.training.distributed.place import ProcessLayout
 
 try:
     from lightning_fabric import Fabric as Fabric
@@ -32,8 +32,8 @@ class Tf32(Precision):
     leading one."""
 
 
-class Together(DDPStrategy):
-    """Processes in which the model stays as it is: :class:`joao.training.distributed.group.Ranks` puts gradients together.
+class UnwrappedDDP(DDPStrategy):
+    """Processes in which the model stays as it is: :class:`joao.training.distributed.group.ProcessGroup` puts gradients together.
 
     What Lightning would wrap it into expects one call of the model for a step and gradients of all its weights; a step
     has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0011-several-processes.md).
@@ -44,7 +44,7 @@ class Together(DDPStrategy):
 
 
 @contextmanager
-def matrix_products(fabric: Fabric) -> Iterator[None]:
+def matmul_precision(fabric: Fabric) -> Iterator[None]:
     """Matrix products inside are as precise as ``fabric`` says."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if isinstance(fabric.strategy.precision, Tf32) else "highest")
@@ -55,7 +55,7 @@ def matrix_products(fabric: Fabric) -> Iterator[None]:
 
 
 @contextmanager
-def steady_threads() -> Iterator[None]:
+def limit_threads() -> Iterator[None]:
     """One torch thread, unless ``OMP_NUM_THREADS`` says how many.
 
     Batches of small graphs gain little from a second thread and, beside another busy process, lose a factor of ten
@@ -88,17 +88,17 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
-def make_fabric(device: str, precision: str, place: Place | None = None) -> Fabric:
+def make_fabric(device: str, precision: str, place: ProcessLayout | None = None) -> Fabric:
     """Lightning's handle on one device, or on that of this process, which then joins the others."""
     check_precision(device, precision)
-    kind, place = pick_device(device).type, place or Place()
+    kind, place = pick_device(device).type, place or ProcessLayout()
     if kind == "cuda" and place.devices > torch.cuda.device_count():
         raise UserError(f"devices: {place.devices} asked for, but torch sees {torch.cuda.device_count()} GPUs.")
     with_precision: dict[str, Any] = {"plugins": [Tf32()]} if precision == "tf32" else {"precision": precision}
     if place.size == 1:
         return Fabric(accelerator=kind, devices=1, **with_precision)
     fabric = Fabric(
-        accelerator=kind, devices=place.devices, num_nodes=place.num_nodes, strategy=Together(), **with_precision
+        accelerator=kind, devices=place.devices, num_nodes=place.num_nodes, strategy=UnwrappedDDP(), **with_precision
     )
     level = lightning.level
     lightning.setLevel("WARNING")  # it greets every process

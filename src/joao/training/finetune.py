@@ -21,10 +21,18 @@ from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders import Encoder
 from joao.encoders.base import PaddedEncoder
 from joao.evaluation.targets import ClassTargets, Targets
-from joao.training.device import Fabric, matrix_products
-from joao.training.fast.batches import Placed, Recorder, Room, Rooms, as_seen_by, takes_fast_path, why_not_padded
+from joao.training.device import Fabric, matmul_precision
+from joao.training.fast.batches import (
+    BufferPool,
+    CudaGraphRunner,
+    DeviceBatch,
+    PaddedBuffers,
+    choose_fast_path,
+    drop_unused_edge_attr,
+    find_padding_obstacle,
+)
 from joao.training.model import batches_by_size, calibrate
-from joao.training.order import cut
+from joao.training.order import split_into_batches
 
 
 class Classifier(nn.Module):
@@ -91,7 +99,7 @@ class Finetune:
             raise UserError(f"fine-tuning: choose_by must be 'score', 'accuracy' or 'loss', got '{self.choose_by}'.")
 
 
-def usual_learning_rate(frozen: bool) -> float:
+def default_learning_rate(frozen: bool) -> float:
     """A linear layer alone takes larger steps."""
     return 0.01 if frozen else 0.001
 
@@ -171,8 +179,8 @@ class Finetuning:
         if how.choose_by == "accuracy" and not isinstance(targets, ClassTargets):
             raise UserError("fine-tuning: only classes have an accuracy to choose by. Choose by 'score' or 'loss'.")
         on_gpu = self.device.type == "cuda"
-        reason = "a frozen encoder needs none" if how.frozen else why_not_padded(encoder, self.pool, self.fabric)
-        self.is_fast = takes_fast_path("fine-tuning", fast, reason, on_gpu)
+        reason = "a frozen encoder needs none" if how.frozen else find_padding_obstacle(encoder, self.pool, self.fabric)
+        self.is_fast = choose_fast_path("fine-tuning", fast, reason, on_gpu)
         with temporary_seed(seed, "classifier"):
             self.classifier = Classifier(encoder, targets.num_outputs).to(self.device)
         learning = self.classifier.linear if how.frozen else self.classifier
@@ -187,8 +195,8 @@ class Finetuning:
         self.statistics = self.targets.training_statistics(nobody, how.balanced).unsqueeze(0)
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
-        self.recorder = Recorder(self.device, [self.views_generator])
-        self.rooms = Rooms(as_seen_by(encoder, self.store), 1, self.recorder) if self.is_fast else None
+        self.recorder = CudaGraphRunner(self.device, [self.views_generator])
+        self.rooms = BufferPool(drop_unused_edge_attr(encoder, self.store), 1, self.recorder) if self.is_fast else None
 
     def fit(
         self,
@@ -217,7 +225,7 @@ class Finetuning:
         kept, chosen, improved, best = self.state(), 0, 0, -math.inf
         epochs: list[FitEpoch] = []
         while len(epochs) < self.how.epochs:
-            with temporary_seed(seed, f"fine-tuning epoch {len(epochs)}", self.device), matrix_products(self.fabric):
+            with temporary_seed(seed, f"fine-tuning epoch {len(epochs)}", self.device), matmul_precision(self.fabric):
                 loss = self._train_epoch(train, frozen, *generators)
                 epochs.append(self._look(loss, looked_at, validation))
             on_epoch(epochs[-1])
@@ -282,14 +290,16 @@ class Finetuning:
     ) -> float:
         self.classifier.train()
         self.loss_sum.zero_()
-        drawn = cut(torch.randperm(train.numel(), generator=batches), self.how.batch_size)
+        drawn = split_into_batches(torch.randperm(train.numel(), generator=batches), self.how.batch_size)
         if frozen is not None:
             for places in drawn:
                 logits = self.classifier.classify(frozen[places.to(self.device)])
                 self._descend(logits, train[places].to(self.device))
             return self.loss_sum.item() / train.numel()
         graphs = [train[places] for places in drawn]
-        placed = [Placed(each.to(self.device)) for each in graphs] if self.rooms is None else self.rooms.place(graphs)
+        placed = (
+            [DeviceBatch(each.to(self.device)) for each in graphs] if self.rooms is None else self.rooms.place(graphs)
+        )
         for batch in placed:
             number = int(torch.randint(len(self.pool), (), generator=augmentations))
             if self.rooms is not None and batch.fits:
@@ -309,12 +319,12 @@ class Finetuning:
         self.fabric.backward(self._loss(logits, graphs))
         self.wrapped_optimiser.step()
 
-    def _replay(self, rooms: Rooms, graphs: Tensor, number: int) -> None:
+    def _replay(self, rooms: BufferPool, graphs: Tensor, number: int) -> None:
         room = rooms.filled(graphs)
         rooms.show(room, 0, number, cast(list[PaddedAugmentation], self.pool), self.views_generator)
         self.recorder.run(("step", graphs.numel()), lambda: self._padded_step(room))
 
-    def _padded_step(self, room: Room) -> None:
+    def _padded_step(self, room: PaddedBuffers) -> None:
         with self.fabric.autocast():
             embeddings = cast(PaddedEncoder, self.classifier.encoder).encode_padded(room.views)[0]
             logits = self.classifier.classify(embeddings)

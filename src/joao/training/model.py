@@ -22,7 +22,7 @@ from joao.core.randomness import torch_generator
 from joao.encoders import Encoder, NodeEncoder
 from joao.heads import Heads
 from joao.objectives import NodeObjective
-from joao.training.order import Order
+from joao.training.order import BatchSampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,12 @@ class View:
     row: Tensor | None = None
 
 
-def view_by_one(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
+def draw_view(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
     """All graphs of ``batch`` under augmentation ``number``."""
     return View(_augmented(batch, pool[number], generator), number)
 
 
-def view_by_many(
+def draw_mixed_view(
     store: Store, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
 ) -> View:
     """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
@@ -135,7 +135,7 @@ class NodeModel(nn.Module):
 
 
 @contextmanager
-def statistics_untouched(module: nn.Module) -> Iterator[None]:
+def preserve_buffers(module: nn.Module) -> Iterator[None]:
     """Whatever runs inside leaves the running statistics of normalisation, and all other buffers, as they were."""
     before = [buffer.clone() for buffer in module.buffers()]
     try:
@@ -179,7 +179,11 @@ def calibrate(
         norm.momentum = None  # a plain average over all batches
     was_training = encoder.training
     encoder.train()
-    order = Order(len(store), batch_size, store.block) if graphs is None else Order(graphs.numel(), batch_size)
+    order = (
+        BatchSampler(len(store), batch_size, store.block)
+        if graphs is None
+        else BatchSampler(graphs.numel(), batch_size)
+    )
     for places in chain.from_iterable(order.draw(generator)):
         encoder(store.batch((places if graphs is None else graphs[places]).to(store.device)))
     encoder.train(was_training)

@@ -25,7 +25,7 @@ WINDOW = 1 << 20
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchSampler:
     """The batches of an epoch.
 
     Args:
@@ -53,7 +53,7 @@ class Order:
             seen += numbers.numel()
             waiting = torch.cat([rest, numbers]) if rest.numel() else numbers
             if seen == self.num_graphs:
-                yield cut(waiting, self.batch_size)
+                yield split_into_batches(waiting, self.batch_size)
                 return
             # Two graphs at least are held back, so that a last batch of one has a neighbour to join.
             count = (waiting.numel() - 2) // self.batch_size * self.batch_size
@@ -72,7 +72,7 @@ class Order:
             yield numbers[torch.randperm(numbers.numel(), generator=generator)]
 
 
-def cut(numbers: Tensor, batch_size: int) -> list[Tensor]:
+def split_into_batches(numbers: Tensor, batch_size: int) -> list[Tensor]:
     """``numbers`` in batches; a last batch of one graph joins its neighbour."""
     batches = list(torch.split(numbers, batch_size))
     if batches[-1].numel() == 1 and len(batches) > 1:

@@ -20,13 +20,13 @@ from joao.core.randomness import set_global_rng_state, temporary_seed, torch_gen
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
-from joao.training.device import Fabric, matrix_products
-from joao.training.distributed.batch_norm import shared_norms
-from joao.training.distributed.group import Ranks
-from joao.training.fast.batches import Placed, takes_fast_path
-from joao.training.fast.steps import StaticSteps, why_not_static
+from joao.training.device import Fabric, matmul_precision
+from joao.training.distributed.batch_norm import synced_batch_norms
+from joao.training.distributed.group import ProcessGroup
+from joao.training.fast.batches import DeviceBatch, choose_fast_path
+from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
 from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
-from joao.training.order import Order
+from joao.training.order import BatchSampler
 from joao.training.steps import NodeSteps, PlainSteps, Steps
 
 
@@ -57,7 +57,7 @@ class EpochMetrics:
 
 
 @dataclass
-class UnderWay:
+class EpochProgress:
     """What an epoch has shown so far, and what it takes to go on inside it.
 
     Attributes:
@@ -75,7 +75,7 @@ class UnderWay:
     global_state: Sequence[Tensor] = ()
 
 
-def check_several(objective: Objective, fast: bool | None) -> None:
+def check_multiprocess(objective: Objective, fast: bool | None) -> None:
     """An error where a method does not train in several processes."""
     if fast:
         raise UserError("training: the fast path is for one process. Leave it out, or devices and num_nodes.")
@@ -118,20 +118,20 @@ class Pretraining:
         on_gpu = on_device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
-        self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
+        self.ranks = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
         if self.ranks.size > 1:
-            check_several(method.objective, fast)
-        self.order = Order(len(store), schedule.batch_size, store.block)
-        reason = why_not_static(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
+            check_multiprocess(method.objective, fast)
+        self.order = BatchSampler(len(store), schedule.batch_size, store.block)
+        reason = find_fast_obstacle(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
         if not isinstance(self.store, GraphStore):
             reason = "graphs in shards are not on the device as a whole"
-        self.is_fast = takes_fast_path("training", fast, reason, on_gpu)
+        self.is_fast = choose_fast_path("training", fast, reason, on_gpu)
         model = self._make_model()
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
-        self.ranks.begin_alike(self.model)
+        self.ranks.broadcast_model(self.model)
         self.generators = {
             "batches": torch_generator(schedule.seed, "batches"),
             "pairs": torch_generator(schedule.seed, "pairs"),
@@ -141,7 +141,7 @@ class Pretraining:
         }
         self.epoch = 0
         self.step = 0
-        self.under_way: UnderWay | None = None
+        self.progress: EpochProgress | None = None
         self.last_pair_losses: Tensor | None = None
         self.steps = self._make_steps(optimiser)
 
@@ -184,7 +184,7 @@ class Pretraining:
         if not self.is_fast:
             return plain
         assert isinstance(encoder, PaddedEncoder)  # or there was a reason not to
-        return StaticSteps(plain, encoder, self.method.heads, optimiser)
+        return PaddedSteps(plain, encoder, self.method.heads, optimiser)
 
     def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
         """Trains the epochs that are left, and says after each what it showed.
@@ -196,22 +196,22 @@ class Pretraining:
             # An encoder's dropout draws from the global generators: they too begin each epoch from the seed. Processes
             # that drop the same places of their parts would drop too much alike.
             purpose = f"epoch {self.epoch}" + (f", process {self.ranks.rank}" if self.ranks.rank else "")
-            norms = shared_norms(self.model) if self.ranks.size > 1 else nullcontext()
-            with temporary_seed(self.schedule.seed, purpose, self.fabric.device), matrix_products(self.fabric), norms:
+            norms = synced_batch_norms(self.model) if self.ranks.size > 1 else nullcontext()
+            with temporary_seed(self.schedule.seed, purpose, self.fabric.device), matmul_precision(self.fabric), norms:
                 metrics = self._train_epoch(after_step)
             yield metrics
 
     def _train_epoch(self, after_step: Callable[[], None]) -> EpochMetrics:
         self.model.train()
         size = len(self.pool)
-        if self.under_way is None:
+        if self.progress is None:
             drawn = torch.zeros(size, size, dtype=torch.long)
-            self.under_way = UnderWay(self.generators["batches"].get_state(), drawn, time.perf_counter())
+            self.progress = EpochProgress(self.generators["batches"].get_state(), drawn, time.perf_counter())
             self.steps.loss_sum.zero_()
             self.steps.finite_steps.zero_()
         else:
-            set_global_rng_state(self.under_way.global_state, self.fabric.device)
-        so_far = self.under_way
+            set_global_rng_state(self.progress.global_state, self.fabric.device)
+        so_far = self.progress
         for batch in islice(self._batches("batches"), so_far.steps, None):
             num_graphs = batch.graphs.numel()
             count = num_graphs if self.schedule.pair_per == "graph" else 1
@@ -232,7 +232,7 @@ class Pretraining:
         mean_loss = self.ranks.mean(self.steps.loss_sum).item() / len(self.store)
         self._check_loss(mean_loss)
         self.epoch += 1
-        self.under_way = None
+        self.progress = None
         seconds = time.perf_counter() - so_far.started
         return EpochMetrics(
             epoch=self.epoch,
@@ -244,7 +244,7 @@ class Pretraining:
             graphs_per_second=len(self.store) / seconds,
         )
 
-    def _batches(self, purpose: str) -> Iterator[Placed]:
+    def _batches(self, purpose: str) -> Iterator[DeviceBatch]:
         for batches in self.order.draw(self.generators[purpose]):
             yield from self.steps.place(batches)
 
@@ -273,9 +273,9 @@ class Pretraining:
 
     def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
-            assert self.under_way is not None  # or the loss was checked before
+            assert self.progress is not None  # or the loss was checked before
             # The sum of an epoch's losses stays what it is once it is no number, so the first step is known.
-            step = self.step - self.under_way.steps + min(int(self.steps.finite_steps) + 1, self.under_way.steps)
+            step = self.step - self.progress.steps + min(int(self.steps.finite_steps) + 1, self.progress.steps)
             raise UserError(
                 f"training: the loss became {loss} in step {step}, epoch {self.epoch + 1}. {self._advice()}"
             )

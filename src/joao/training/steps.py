@@ -16,16 +16,16 @@ from joao.augmentations import Augmentation
 from joao.core.graphs import Store
 from joao.objectives import Objective, PairObjective
 from joao.training.device import Fabric
-from joao.training.distributed.group import Ranks
-from joao.training.distributed.share import Share
-from joao.training.fast.batches import Placed
-from joao.training.model import project, statistics_untouched
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.share import BatchShard
+from joao.training.fast.batches import DeviceBatch
+from joao.training.model import preserve_buffers, project
 
 
 @torch.no_grad()
 def pair_losses(
     model: nn.Module,
-    share: Share,
+    share: BatchShard,
     pool: Sequence[Augmentation],
     objective: PairObjective,
     generator: torch.Generator,
@@ -39,7 +39,7 @@ def pair_losses(
     batch and rows each of the table, and all have the whole of it.
     """
     numbers = range(len(pool))
-    with statistics_untouched(model):
+    with preserve_buffers(model):
         first = [project(model, share.view(torch.tensor([k]), pool, generator), share.gather) for k in numbers]
         views = [share.view(torch.tensor([k]), pool, generator) for k in numbers]
         # Graphs that were left as they are need not be encoded again.
@@ -63,11 +63,11 @@ class Steps(ABC):
     finite_steps: Tensor
 
     @abstractmethod
-    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
         """Brings batches, the numbers of their graphs on the CPU, to the device."""
 
     @abstractmethod
-    def train(self, batch: Placed, pairs: Tensor) -> None:
+    def train(self, batch: DeviceBatch, pairs: Tensor) -> None:
         """One step of encoder and heads.
 
         Args:
@@ -77,7 +77,7 @@ class Steps(ABC):
         """
 
     @abstractmethod
-    def measure(self, batches: Iterable[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         """``(K, K)`` the mean over ``batches`` of the loss under every pair."""
 
 
@@ -94,19 +94,19 @@ class _Eager(Steps, ABC):
     generators: dict[str, torch.Generator]
 
     def __post_init__(self) -> None:
-        self.ranks = Ranks(self.fabric.global_rank, self.fabric.world_size)
+        self.ranks = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
         self.loss_sum = torch.zeros((), device=self.store.device)
         self.finite_steps = torch.zeros((), dtype=torch.long, device=self.store.device)
 
     @abstractmethod
-    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+    def loss(self, share: BatchShard, pairs: Tensor) -> Tensor:
         """``()`` of a whole batch under its ``pairs``."""
 
-    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
-        return [Placed(graphs.to(self.store.device)) for graphs in batches]
+    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+        return [DeviceBatch(graphs.to(self.store.device)) for graphs in batches]
 
-    def train(self, batch: Placed, pairs: Tensor) -> None:
-        loss = self.loss(Share(self.store, batch.graphs, self.ranks), pairs)
+    def train(self, batch: DeviceBatch, pairs: Tensor) -> None:
+        loss = self.loss(BatchShard(self.store, batch.graphs, self.ranks), pairs)
         self.optimiser.zero_grad()
         self.fabric.backward(loss)
         self.ranks.average_gradients(self.model.parameters())
@@ -121,15 +121,17 @@ class PlainSteps(_Eager):
 
     objective: PairObjective
 
-    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+    def loss(self, share: BatchShard, pairs: Tensor) -> Tensor:
         views = [share.view(side, self.pool, self.generators["views"]) for side in pairs.T]
         first, second = (project(self.model, view, share.gather) for view in views)
         return self.objective(first, second)
 
-    def measure(self, batches: Iterable[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         generator = self.generators["evaluation views"]
         losses = [
-            pair_losses(self.model, Share(self.store, batch.graphs, self.ranks), self.pool, self.objective, generator)
+            pair_losses(
+                self.model, BatchShard(self.store, batch.graphs, self.ranks), self.pool, self.objective, generator
+            )
             for batch in batches
         ]
         return torch.stack(losses).mean(0)
@@ -139,10 +141,10 @@ class PlainSteps(_Eager):
 class NodeSteps(_Eager):
     """With an objective of nodes, on the view that the first augmentation of a pair makes."""
 
-    def loss(self, share: Share, pairs: Tensor) -> Tensor:
+    def loss(self, share: BatchShard, pairs: Tensor) -> Tensor:
         view = share.view(pairs[:, 0], self.pool, self.generators["views"])
         loss: Tensor = self.model(self.generators["views"], *view.batch.fields)
         return loss
 
-    def measure(self, batches: Iterable[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         raise AssertionError("an objective of nodes compares no views")

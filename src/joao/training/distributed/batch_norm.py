@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from joao.core.errors import UserError
-from joao.training.distributed.group import add_up, gathered
+from joao.training.distributed.group import all_gather_tensors, all_reduce_
 
 
 @final
-class SharedNorm(nn.BatchNorm1d):
+class SyncedBatchNorm1d(nn.BatchNorm1d):
     r"""Batch normalisation by the mean and variance of the rows of all processes.
 
     Process r has :math:`n_r` rows, none perhaps, with mean :math:`m_r` and variance :math:`v_r`. With
@@ -67,7 +67,7 @@ class _Normalised(torch.autograd.Function):
         standard = (x - mean) * scale
         own = torch.stack([gradient.sum(0, dtype=scale.dtype), (gradient * standard).sum(0)])
         means = own.clone()
-        add_up(means)
+        all_reduce_(means)
         means /= count.to(means)
         slope = scale if weight is None else scale * weight
         of_x = (gradient - means[0] - standard * means[1]) * slope
@@ -80,7 +80,7 @@ def _shared_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     own[0] = len(x)
     if len(x):
         own[2], own[1] = torch.var_mean(x.float() if x.dtype.itemsize < 4 else x, dim=0, correction=0)
-    found = torch.stack(gathered(own, distributed.get_world_size()))
+    found = torch.stack(all_gather_tensors(own, distributed.get_world_size()))
     counts, means, variances = found.unbind(1)
     count = counts.sum(0)
     mean = (counts * means).sum(0) / count
@@ -89,8 +89,8 @@ def _shared_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @contextmanager
-def shared_norms(model: nn.Module) -> Iterator[None]:
-    """Inside, every ``BatchNorm1d`` of ``model`` is a :class:`SharedNorm`; its tensors stay where they are."""
+def synced_batch_norms(model: nn.Module) -> Iterator[None]:
+    """Inside, every ``BatchNorm1d`` of ``model`` is a :class:`SyncedBatchNorm1d`; its tensors stay where they are."""
     norms = [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         if type(norm) is not nn.BatchNorm1d:
@@ -98,7 +98,7 @@ def shared_norms(model: nn.Module) -> Iterator[None]:
                 f"training: {type(norm).__name__} cannot be shared by processes. Use BatchNorm1d, or one process."
             )
     for norm in norms:
-        norm.__class__ = SharedNorm
+        norm.__class__ = SyncedBatchNorm1d
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from joao.core.errors import ProcessLost
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ProcessGroup:
     """The processes of a training, seen from one of them. Alone, it does nothing.
 
     Losses are computed by every process from the projections of all, so that each has the gradient of the sum of all
@@ -44,8 +44,8 @@ class Ranks:
         """
         if self.size == 1:
             return own
-        gathered: Tensor = _Gather.apply(own, self, count)  # type: ignore[no-untyped-call]
-        return gathered
+        all_gather_tensors: Tensor = _Gather.apply(own, self, count)  # type: ignore[no-untyped-call]
+        return all_gather_tensors
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes its mean over the processes; a parameter that none of them used has none."""
@@ -56,7 +56,7 @@ class Ranks:
         pieces = [torch.zeros_like(each) if each.grad is None else each.grad for each in moving]
         is_used = torch.tensor([each.grad is not None for each in moving]).to(pieces[0])
         total = torch.cat([*(piece.flatten() for piece in pieces), is_used])
-        add_up(total)
+        all_reduce_(total)
         mean, used = torch.split(total / self.size, [total.numel() - len(moving), len(moving)])
         means = torch.split(mean, [each.numel() for each in moving])
         for parameter, each, count in zip(moving, means, used.tolist(), strict=True):
@@ -67,21 +67,21 @@ class Ranks:
         if self.size == 1:
             return values
         total = values.clone()
-        add_up(total)
+        all_reduce_(total)
         return total
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the processes, likewise."""
         return values if self.size == 1 else self.total(values) / self.size
 
-    def begin_alike(self, model: nn.Module) -> None:
+    def broadcast_model(self, model: nn.Module) -> None:
         """All weights and statistics become those of process 0."""
         if self.size > 1:
             for value in model.state_dict().values():
                 with _together():
                     distributed.broadcast(value, 0)
 
-    def hand_out(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """What process 0 has for ``value``."""
         if self.size == 1:
             return value
@@ -90,7 +90,7 @@ class Ranks:
             distributed.broadcast_object_list(values, 0)
         return values[0]
 
-    def everybody(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """What each process has for ``value``."""
         values = [value] * self.size
         if self.size > 1:
@@ -101,30 +101,30 @@ class Ranks:
     def wait(self) -> None:
         """Until all are here."""
         if self.size > 1:
-            add_up(torch.zeros(1, device=_device()))
+            all_reduce_(torch.zeros(1, device=_device()))
 
 
-ALONE = Ranks()
+ALONE = ProcessGroup()
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, ranks: Ranks, count: int) -> Tensor:
+    def forward(ctx: Any, own: Tensor, ranks: ProcessGroup, count: int) -> Tensor:
         ctx.part = ranks.part(count)
         sizes = [part.stop - part.start for part in (ranks._part_of(rank, count) for rank in range(ranks.size))]
         padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes send the same number of rows
         padded[: len(own)] = own
-        found = gathered(padded, ranks.size)
+        found = all_gather_tensors(padded, ranks.size)
         return torch.cat([each[:size] for each, size in zip(found, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         total = gradient.clone(memory_format=torch.contiguous_format)
-        add_up(total)
+        all_reduce_(total)
         return total[ctx.part], None, None
 
 
-def gathered(own: Tensor, size: int) -> list[Tensor]:
+def all_gather_tensors(own: Tensor, size: int) -> list[Tensor]:
     """The same tensor of each of ``size`` processes, without gradients."""
     found = [torch.empty_like(own) for _ in range(size)]
     with _together():
@@ -132,7 +132,7 @@ def gathered(own: Tensor, size: int) -> list[Tensor]:
     return found
 
 
-def add_up(values: Tensor) -> None:
+def all_reduce_(values: Tensor) -> None:
     """In place, the sum over the processes."""
     with _together():
         distributed.all_reduce(values)

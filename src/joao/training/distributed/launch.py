@@ -18,14 +18,14 @@ from typing import Any
 
 from joao.core.errors import ProcessLost, UserError
 from joao.core.processes import exit_with_parent
-from joao.training.distributed.place import Place
+from joao.training.distributed.place import ProcessLayout
 
 PATIENCE = 3.0  # seconds in which the process that starts the others must have noticed that one of its own is gone
 
 Send = Callable[[object], None]
 
 
-def in_processes(function: Callable[..., None], arguments: Sequence[Any], place: Place) -> Iterator[Any]:
+def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], place: ProcessLayout) -> Iterator[Any]:
     """Calls ``function(send, *arguments)`` in a new process for each device of this machine; yields what they send.
 
     Their environment says to Lightning which they are and where they meet. This one does not take part. It raises what

@@ -12,7 +12,7 @@ SHELLS = ("bash", "interactive")  # names of jobs in which Lightning, too, lets 
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessLayout:
     """The place of this process.
 
     Attributes:
@@ -35,12 +35,12 @@ class Place:
         return self.devices * self.num_nodes
 
 
-def find_place(
+def find_process_layout(
     devices: int | None = None,
     num_nodes: int | None = None,
     otherwise: tuple[int, int] = (1, 1),
     environment: Mapping[str, str] = os.environ,
-) -> Place:
+) -> ProcessLayout:
     """The place of this process in a training with ``devices`` on each of ``num_nodes`` machines.
 
     What is None is as ``otherwise`` says, unless torchrun tells, which tells everything. SLURM's variables count where
@@ -52,16 +52,16 @@ def find_place(
             raise UserError(f"{name}: must be at least 1, got {value}.")
     if "TORCHELASTIC_RUN_ID" in environment:
         size, local = (_number(environment, name) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-        place = Place(local, size // local, _number(environment, "RANK"), _number(environment, "LOCAL_RANK"))
+        place = ProcessLayout(local, size // local, _number(environment, "RANK"), _number(environment, "LOCAL_RANK"))
         return _checked(place, devices, num_nodes, "torchrun")
-    asked = Place(devices or otherwise[0], num_nodes or otherwise[1])
+    asked = ProcessLayout(devices or otherwise[0], num_nodes or otherwise[1])
     if asked.size == 1:
         return asked
     if int(environment.get("SLURM_NTASKS", "1")) > 1 and environment.get("SLURM_JOB_NAME") not in SHELLS:
         if "SLURM_NTASKS_PER_NODE" not in environment:
             raise UserError("SLURM: say how many processes a machine has: --ntasks-per-node, not --ntasks.")
         local, nodes = (_number(environment, name) for name in ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES"))
-        place = Place(local, nodes, _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID"))
+        place = ProcessLayout(local, nodes, _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID"))
         return _checked(place, devices, num_nodes, "SLURM")
     if asked.num_nodes > 1:
         for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
@@ -75,10 +75,10 @@ def find_place(
         raise UserError(f"NODE_RANK: must be below the number of machines, {asked.num_nodes}, got {node}.")
     local_rank = _number(environment, "LOCAL_RANK") if "LOCAL_RANK" in environment else 0
     rank = node * asked.devices + local_rank
-    return Place(asked.devices, asked.num_nodes, rank, local_rank, started="LOCAL_RANK" in environment)
+    return ProcessLayout(asked.devices, asked.num_nodes, rank, local_rank, started="LOCAL_RANK" in environment)
 
 
-def _checked(place: Place, devices: int | None, num_nodes: int | None, who: str) -> Place:
+def _checked(place: ProcessLayout, devices: int | None, num_nodes: int | None, who: str) -> ProcessLayout:
     found = {"devices": (devices, place.devices), "num_nodes": (num_nodes, place.num_nodes)}
     for name, (asked, started) in found.items():
         if asked is not None and asked != started:

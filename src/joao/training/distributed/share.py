@@ -11,13 +11,13 @@ from torch import Tensor
 from joao.augmentations import Augmentation
 from joao.core.graphs import GraphBatch, Store, concatenate
 from joao.core.randomness import derive_seed
-from joao.training.distributed.group import ALONE, Ranks
-from joao.training.model import View, view_by_many, view_by_one
+from joao.training.distributed.group import ALONE, ProcessGroup
+from joao.training.model import View, draw_mixed_view, draw_view
 
 SECTION = 1024
 
 
-class Share:
+class BatchShard:
     """The graphs of a batch that one of several processes shows and encodes; alone, all of them.
 
     What is random is drawn for whole sections of a batch, of ``SECTION`` graphs from the first on, whoever shows them:
@@ -31,7 +31,7 @@ class Share:
         ranks: the processes.
     """
 
-    def __init__(self, store: Store, graphs: Tensor, ranks: Ranks = ALONE) -> None:
+    def __init__(self, store: Store, graphs: Tensor, ranks: ProcessGroup = ALONE) -> None:
         self.store, self.graphs, self.ranks = store, graphs, ranks
         self.count = graphs.numel()
         self.part = ranks.part(self.count)
@@ -58,13 +58,13 @@ class Share:
         if numbers.numel() == 1:
             number = int(numbers)
             views = [
-                view_by_one(section, number, pool, own).batch
+                draw_view(section, number, pool, own).batch
                 for section, own in zip(self.sections, generators, strict=True)
             ]
             return View(self._own(views), number)
         numbers = numbers.to(self.graphs.device)
         views = [
-            view_by_many(self.store, self.graphs[places], numbers[places], pool, own).batch
+            draw_mixed_view(self.store, self.graphs[places], numbers[places], pool, own).batch
             for places, own in zip((slice(first, first + SECTION) for first in self.firsts), generators, strict=True)
         ]
         # Inside a section they are in the order of their augmentations, whoever has drawn it.

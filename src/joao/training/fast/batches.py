@@ -2,7 +2,7 @@
 
 All graphs of a data set, ready to be laid out in padded batches without a word from the device to the host.
 
-Rooms: padded batches in tensors that stay, so that work on them can be recorded."""
+Buffers: padded batches in tensors that stay, so that work on them can be recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from joao.kernels.graph_ops import copy_graphs
 from joao.training.device import Fabric
 
 
-class Recorder:
+class CudaGraphRunner:
     """Runs functions; on a GPU each is recorded as a CUDA graph when it comes up again, and replayed from then on.
 
     A function that is run under a key does the same to the same tensors every time: it reads and writes tensors that
@@ -142,7 +142,7 @@ class PaddedStore:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class DeviceBatch:
     """A batch on its device: the numbers of its graphs, ``(B,)``, and whether it is of a usual size."""
 
     graphs: Tensor
@@ -150,7 +150,7 @@ class Placed:
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class PaddedBuffers:
     """The tensors that the recordings for one number of graphs read and write."""
 
     graphs: Tensor
@@ -158,7 +158,7 @@ class Room:
     views: PaddedViews
 
 
-class Rooms:
+class BufferPool:
     """A room for each number of graphs, made when it is first needed.
 
     Args:
@@ -167,41 +167,46 @@ class Rooms:
         recorder: of the work.
     """
 
-    def __init__(self, store: GraphStore, num_views: int, recorder: Recorder) -> None:
+    def __init__(self, store: GraphStore, num_views: int, recorder: CudaGraphRunner) -> None:
         self.store, self.num_views, self.recorder = PaddedStore(store), num_views, recorder
         self.sizes = store.first_node.diff().cpu(), store.first_edge.diff().cpu()
         self.capacity: dict[int, tuple[int, int]] = {}
-        self.rooms: dict[int, Room] = {}
+        self.rooms: dict[int, PaddedBuffers] = {}
 
-    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
         """Brings batches, the numbers of their graphs on the CPU, to the device."""
         fits = [self._fits(graphs) for graphs in batches]
         numbers = torch.cat(list(batches)).to(self.store.x.device)
         on_device = torch.split(numbers, [graphs.numel() for graphs in batches])
-        return [Placed(*each) for each in zip(on_device, fits, strict=True)]
+        return [DeviceBatch(*each) for each in zip(on_device, fits, strict=True)]
 
     def _fits(self, graphs: Tensor) -> bool:
         count = graphs.numel()
         if count not in self.capacity:
-            nodes, edges = (usual_room(each, count) for each in self.sizes)
+            nodes, edges = (buffer_capacity(each, count) for each in self.sizes)
             self.capacity[count] = nodes, edges
         return all(int(each[graphs].sum()) <= room for each, room in zip(self.sizes, self.capacity[count], strict=True))
 
-    def filled(self, graphs: Tensor) -> Room:
+    def filled(self, graphs: Tensor) -> PaddedBuffers:
         """The room with these graphs in it, which fit."""
         size = graphs.numel()
         if size not in self.rooms:
             own = graphs.clone()
             num_nodes, num_edges = self.capacity[size]
             batch = self.store.batch(own, num_nodes + 1, num_edges)
-            self.rooms[size] = Room(own, batch, stack_views([batch] * self.num_views))
+            self.rooms[size] = PaddedBuffers(own, batch, stack_views([batch] * self.num_views))
         room = self.rooms[size]
         room.graphs.copy_(graphs)
         self.recorder.run(("batch", size), lambda: self.store.fill(room.batch, room.graphs))
         return room
 
     def show(
-        self, room: Room, side: int, number: int, pool: Sequence[PaddedAugmentation], generator: torch.Generator
+        self,
+        room: PaddedBuffers,
+        side: int,
+        number: int,
+        pool: Sequence[PaddedAugmentation],
+        generator: torch.Generator,
     ) -> None:
         """Makes view ``side`` of the room's batch by augmentation ``number``."""
 
@@ -214,12 +219,12 @@ class Rooms:
         self.recorder.run(("view", room.graphs.numel(), side, number), draw)
 
 
-def as_seen_by(encoder: Encoder, store: GraphStore) -> GraphStore:
+def drop_unused_edge_attr(encoder: Encoder, store: GraphStore) -> GraphStore:
     """``store`` without edge attributes where they do not matter to ``encoder``."""
     return store if encoder.uses_edge_attr else replace(store, edge_attr=None)
 
 
-def why_not_padded(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabric) -> str:
+def find_padding_obstacle(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabric) -> str:
     """What stands in the way of training on padded batches, in words; nothing, if empty."""
     if not isinstance(encoder, PaddedEncoder):
         own = getattr(encoder, "module", encoder)  # a user's, wrapped
@@ -239,14 +244,14 @@ def why_not_padded(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabri
     return ""
 
 
-def takes_fast_path(place: str, wanted: bool | None, reason: str, on_gpu: bool) -> bool:
+def choose_fast_path(place: str, wanted: bool | None, reason: str, on_gpu: bool) -> bool:
     """Whether to train on padded batches: as ``wanted`` or, where nothing is said, on a GPU; not against a reason."""
     if wanted and reason:
         raise UserError(f"{place}: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
     return not reason and (on_gpu if wanted is None else wanted)
 
 
-def usual_room(sizes: Tensor, count: int) -> int:
+def buffer_capacity(sizes: Tensor, count: int) -> int:
     r"""Room for the items of ``count`` graphs drawn at random, of which there are ``sizes`` ``(G,)``.
 
     .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n

@@ -15,26 +15,33 @@ from joao.encoders.base import Encoder, PaddedEncoder
 from joao.heads import Heads
 from joao.objectives import MomentumObjective, Objective, PairObjective
 from joao.training.device import Fabric
-from joao.training.fast.batches import Placed, Recorder, Room, Rooms, as_seen_by, why_not_padded
-from joao.training.model import statistics_untouched
+from joao.training.fast.batches import (
+    BufferPool,
+    CudaGraphRunner,
+    DeviceBatch,
+    PaddedBuffers,
+    drop_unused_edge_attr,
+    find_padding_obstacle,
+)
+from joao.training.model import preserve_buffers
 from joao.training.steps import PlainSteps, Steps
 
 
-def why_not_static(
+def find_fast_obstacle(
     encoder: Encoder, pool: Sequence[Augmentation], objective: Objective, pair_per: str, fabric: Fabric
 ) -> str:
-    """What stands in the way of :class:`StaticSteps`, in words; nothing, if empty."""
+    """What stands in the way of :class:`PaddedSteps`, in words; nothing, if empty."""
     if isinstance(objective, MomentumObjective):
         return f"the objective {type(objective).__name__} has a copy of the encoder that follows it"
     if not isinstance(objective, PairObjective) or not objective.static:
         return f"the objective {type(objective).__name__} does not say that it is static"
     if pair_per == "graph":
         return "pair_per = 'graph' mixes augmentations in a batch"
-    return why_not_padded(encoder, pool, fabric)
+    return find_padding_obstacle(encoder, pool, fabric)
 
 
 @final
-class StaticSteps(Steps):
+class PaddedSteps(Steps):
     """On padded batches, recorded and replayed; a batch that is unusually large takes plain steps.
 
     Args:
@@ -53,15 +60,15 @@ class StaticSteps(Steps):
         self.optimiser, self.precision = optimiser, plain.fabric.autocast
         self.views_generator = plain.generators["views"]
         self.evaluation_generator = plain.generators["evaluation views"]
-        self.recorder = Recorder(store.device, [self.views_generator, self.evaluation_generator])
+        self.recorder = CudaGraphRunner(store.device, [self.views_generator, self.evaluation_generator])
         self.loss_sum, self.finite_steps = plain.loss_sum, plain.finite_steps
         self.pair_losses = torch.zeros(len(self.pool), len(self.pool), device=store.device)
-        self.rooms = Rooms(as_seen_by(encoder, store), 2, self.recorder)
+        self.rooms = BufferPool(drop_unused_edge_attr(encoder, store), 2, self.recorder)
 
-    def place(self, batches: Sequence[Tensor]) -> list[Placed]:
+    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
         return self.rooms.place(batches)
 
-    def train(self, batch: Placed, pairs: Tensor) -> None:
+    def train(self, batch: DeviceBatch, pairs: Tensor) -> None:
         if not batch.fits:
             self.plain.train(batch, pairs)
             return
@@ -72,7 +79,7 @@ class StaticSteps(Steps):
         which_heads = None if self.heads.shared else (first, second)
         self.recorder.run(("step", size, which_heads), lambda: self._descend(room, first, second))
 
-    def measure(self, batches: Iterable[Placed]) -> Tensor:
+    def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         self.pair_losses.zero_()
         count = 0
         for batch in batches:
@@ -84,7 +91,7 @@ class StaticSteps(Steps):
                 self.pair_losses += self.plain.measure([batch])
         return self.pair_losses / count
 
-    def _descend(self, room: Room, first: int, second: int) -> None:
+    def _descend(self, room: PaddedBuffers, first: int, second: int) -> None:
         with self.precision():
             embeddings = self.encoder.encode_padded(room.views)
             projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
@@ -96,14 +103,14 @@ class StaticSteps(Steps):
         self.finite_steps += self.loss_sum.isfinite()
 
     @torch.no_grad()
-    def _measure(self, room: Room) -> None:
+    def _measure(self, room: PaddedBuffers) -> None:
         """As :func:`joao.training.steps.pair_losses`, all draws in one pass of the encoder."""
         numbers = range(len(self.pool))
         draws = [self.pool[k].padded(room.batch, self.evaluation_generator) for k in (*numbers, *numbers)]
         # Graphs that were left as they are need not be encoded again.
         repeated = [k for k in numbers if draws[k] is room.batch]
         kept = [k for k in range(len(draws)) if k - len(self.pool) not in repeated]
-        with self.precision(), statistics_untouched(self.encoder):
+        with self.precision(), preserve_buffers(self.encoder):
             embeddings = self.encoder.encode_padded(stack_views([draws[k] for k in kept]))
             projected = {k: self.heads(embeddings[n], k % len(self.pool)).float() for n, k in enumerate(kept)}
         second = torch.stack([projected.get(k + len(self.pool), projected[k]) for k in numbers])
