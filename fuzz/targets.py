@@ -29,7 +29,7 @@ from joao.data import validation as form
 from joao.data.dataset import Dataset
 from joao.data.formats import packed
 from joao.data.shards.shards import Shards
-from joao.data.shards.writer import ShardWriter, rows_of
+from joao.data.shards.writer import ShardWriter, slice_rows
 from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 
@@ -64,7 +64,7 @@ def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
 def check(source: Dataset | Shards) -> None:
     """What a reader gives must be what a data set promises."""
     for piece in [source] if isinstance(source, Dataset) else [source.whole(), source[: min(len(source), 8)]]:
-        form.check_form(piece)
+        form.check_dataset(piece)
         assert len(piece.fingerprint) == 16
 
 
@@ -135,7 +135,7 @@ def mended(data: bytes) -> bytes:
         arrays = data[8 + length :][:place].ljust(place, b"\0")
         metadata.pop("checksum", None)
         digest = hashlib.sha256(json.dumps([metadata, entries], sort_keys=True).encode() + arrays)
-        return packed.header_of({**metadata, "checksum": digest.hexdigest()}, entries) + arrays
+        return packed.make_header({**metadata, "checksum": digest.hexdigest()}, entries) + arrays
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return data
 
@@ -166,7 +166,7 @@ def _zip(files: Mapping[str, bytes], method: int) -> bytes:
 
 
 def _packed(dataset: Dataset) -> bytes:
-    return b"".join(bytes(piece) for piece in packed.pieces_of(dataset))
+    return b"".join(bytes(piece) for piece in packed.packed_chunks(dataset))
 
 
 def _store(dataset: Dataset) -> dict[str, bytes]:
@@ -175,7 +175,7 @@ def _store(dataset: Dataset) -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         writer = ShardWriter(Path(folder) / "made", dataset.name, "made to be fuzzed")
         for first in range(0, len(dataset), 2):
-            writer.add(rows_of(dataset, first, first + 2), 0, 2)
+            writer.add(slice_rows(dataset, first, first + 2), 0, 2)
         writer.finish()
         return {path.name: path.read_bytes() for path in sorted((Path(folder) / "made").iterdir())}
 

@@ -22,7 +22,7 @@ from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.graphs import GraphBatch
 from joao.core.padded import keep_nodes
 from joao.data import Features, make_store
-from joao.data.shards.writer import ShardWriter, rows_of
+from joao.data.shards.writer import ShardWriter, slice_rows
 from joao.data.sources import BUNDLED, read
 from joao.data.synthetic import random_graphs
 
@@ -237,7 +237,7 @@ def certain_pool():
 def mutag():
     """The store of MUTAG: 188 molecules with one-hot atoms and bonds."""
     dataset = read(BUNDLED / "MUTAG.zip")
-    return make_store(dataset, Features.fixed_on(dataset))
+    return make_store(dataset, Features.from_dataset(dataset))
 
 
 @pytest.fixture(scope="session")
@@ -343,7 +343,7 @@ def as_shards(tmp_path):
         count = len(dataset) + len(dataset.failures)
         for first in range(0, count, rows):
             last = min(first + rows, count)
-            writer.add(rows_of(dataset, first, last), 0, last - first)
+            writer.add(slice_rows(dataset, first, last), 0, last - first)
         return writer.finish()
 
     return write

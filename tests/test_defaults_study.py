@@ -53,7 +53,7 @@ def test_the_signed_log_by_hand(readouts):
 
 
 def test_the_log_of_the_degree_is_one_more_column(readouts, data):
-    plain = make_store(data, Features.fixed_on(data, "labels"))
+    plain = make_store(data, Features.from_dataset(data, "labels"))
     store = readouts.with_log_degree(plain)
     assert torch.equal(store.x[:, :-1], plain.x.float())
     number = 0
@@ -68,7 +68,7 @@ def test_the_log_of_the_degree_is_one_more_column(readouts, data):
 
 
 def test_readouts_graph_by_graph(readouts, data):
-    store = make_store(data, Features.fixed_on(data, "labels"))
+    store = make_store(data, Features.from_dataset(data, "labels"))
     encoder = Gin(store.num_features, width=4, layers=2)
     found = readouts.read_out(encoder, readouts.whole(store), ("sum", "input", "mean", "max"))
     for graph in range(len(store)):
@@ -80,7 +80,7 @@ def test_readouts_graph_by_graph(readouts, data):
 
 
 def test_a_log_inside_trains_alike_on_both_paths(readouts, data, defaults, certain_pool):
-    store = make_store(data, Features.fixed_on(data, "labels"))
+    store = make_store(data, Features.from_dataset(data, "labels"))
     recipe = defaults.recipe_of(defaults.Training(width=4, inside=("sum",)), "labels", 3, seed=0)
     losses = []
     for fast in (False, True):
@@ -97,7 +97,7 @@ def test_a_log_inside_trains_alike_on_both_paths(readouts, data, defaults, certa
 
 
 def test_readouts_inside_are_the_log_of_those_outside_and_all_of_them_are_trained(readouts, data, defaults):
-    store = make_store(data, Features.fixed_on(data, "labels"))
+    store = make_store(data, Features.from_dataset(data, "labels"))
     training = defaults.Training(width=4, inside=readouts.READOUTS)
     recipe = defaults.recipe_of(training, "labels", 1, seed=0)
     ((run, _, _),) = defaults.trained(training, recipe, store, {1}, "cpu")
@@ -151,7 +151,7 @@ def test_several_seeds_share_no_pre_training(defaults):
 
 
 def test_a_training_that_is_stopped_on_the_way_is_the_shorter_one(defaults, data):
-    store = make_store(data, Features.fixed_on(data, "degree"))
+    store = make_store(data, Features.from_dataset(data, "degree"))
     training = defaults.Training(width=4)
     long = defaults.trained(training, defaults.recipe_of(training, "degree", 4, 1), store, {2, 4}, "cpu")
     (run, epoch, seconds) = next(long)
@@ -185,7 +185,7 @@ def test_held_out_graphs_are_others_than_those_trained_on(defaults, data, monkey
     assert found == pytest.approx({1: 0.25, 2: 0.25}, abs=1e-5)  # less log 5, for there are 6 graphs
     parts = [graph for store in (seen[0], unseen[0]) for graph in graphs(store)]
     assert len(unseen[0]) == 6
-    assert sorted(parts) == sorted(graphs(make_store(data, Features.fixed_on(data, "labels"))))
+    assert sorted(parts) == sorted(graphs(make_store(data, Features.from_dataset(data, "labels"))))
 
 
 def graphs(store):
@@ -210,7 +210,7 @@ def test_records_are_those_of_the_estimator_and_are_written_once(defaults, data,
         "default": one,
         "log": np.sign(one) * np.log(1 + np.abs(one)),
         "two_seeds": np.hstack([one, other]),
-        "untrained": make_untrained(recipe, data, Features.fixed_on(data, "constant"), device="cpu")
+        "untrained": make_untrained(recipe, data, Features.from_dataset(data, "constant"), device="cpu")
         .embed(data)
         .numpy(),
     }

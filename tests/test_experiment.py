@@ -383,7 +383,7 @@ def test_weights_that_do_not_fit_the_recipe(tmp_path):
 
 
 def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
-    features = Features.fixed_on(GRAPHS)
+    features = Features.from_dataset(GRAPHS)
     store = make_store(GRAPHS, features)
     recipe = make_recipe({"training": {"batch_size": 100}})
     encoder = build_method(recipe, store).encoder
@@ -414,7 +414,7 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
 
 
 def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
-    store = make_store(GRAPHS, Features.fixed_on(GRAPHS))
+    store = make_store(GRAPHS, Features.from_dataset(GRAPHS))
     for method in METHODS:
         recipe = small(method)
         alone, within = build_encoder(recipe, store), build_method(recipe, store).encoder
@@ -422,7 +422,7 @@ def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
 
 
 def test_untrained_does_not_depend_on_the_pretraining():
-    features = Features.fixed_on(GRAPHS)
+    features = Features.from_dataset(GRAPHS)
     first, second = (
         make_untrained(
             make_recipe({"method": method, "training": {"epochs": epochs}}), GRAPHS, features, device="cpu"

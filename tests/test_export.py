@@ -445,4 +445,4 @@ def test_molecules_are_embedded_by_the_model_of_the_package():
 
 
 def test_features_are_kept(file):
-    assert Run.open(file).info.features == Features.fixed_on(GRAPHS)
+    assert Run.open(file).info.features == Features.from_dataset(GRAPHS)

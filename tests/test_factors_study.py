@@ -157,7 +157,7 @@ def test_without_parts_put_in_it_is_the_pre_training_of_the_package(factors, dat
 
 def test_every_part_put_in_is_in_use(factors, dataset):
     recipe = tiny(method="joaov2")
-    method = factors.build_method(recipe, make_store(dataset, Features.fixed_on(dataset, "labels")))
+    method = factors.build_method(recipe, make_store(dataset, Features.from_dataset(dataset, "labels")))
     kinds = {
         "own_neighbourhood": lambda method: method.augmentations["subgraph"],
         "head_per_epoch": lambda method: method.heads,

@@ -176,7 +176,7 @@ def rare(num_graphs, seed, apart=0.6):
         (np.concatenate([first, first + 1, first + 2]), np.concatenate([first + 1, first + 2, first + 3])),
         node_attributes=noise + apart * np.repeat(classes, 4),
         graph_labels=np.array(["usual", "rare"])[classes].tolist(),
-        tell_directed=False,
+        report_directed=False,
     )
 
 

@@ -58,7 +58,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def batches(dataset) -> tuple[GraphBatch, GraphBatch]:
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     graphs = torch.arange(len(store))
     return store.batch(graphs), store.to("cuda").batch(graphs.cuda())
 
@@ -219,7 +219,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(datase
 
 @pytest.fixture(scope="module")
 def padded(dataset):
-    store = PaddedStore(make_store(dataset, Features.fixed_on(dataset)).to("cuda"))
+    store = PaddedStore(make_store(dataset, Features.from_dataset(dataset)).to("cuda"))
     return store, store.batch(torch.arange(150, device="cuda"), 2900, 6300)
 
 
@@ -285,9 +285,11 @@ def molecules(dataset):
 )
 def test_padded_views_are_encoded_as_on_a_cpu(kind, options, dataset, molecules):
     if kind.takes_atoms:
-        store = make_store(molecules, Features.fixed_on(molecules))
+        store = make_store(molecules, Features.from_dataset(molecules))
     else:
-        store = replace(make_store(dataset, Features.fixed_on(dataset, "with_degree", max_degree=4)), edge_attr=None)
+        store = replace(
+            make_store(dataset, Features.from_dataset(dataset, "with_degree", max_degree=4)), edge_attr=None
+        )
     given, draw = PaddedStore(store).batch(torch.arange(150), 2900, 6300), torch.Generator().manual_seed(1)
     pool = [AttributeMask(fill="token" if kind.takes_atoms else "mean"), NodeDrop(), EdgePerturb(), Subgraph()]
     views = stack_views([each.padded(given, draw) for each in pool])
@@ -325,7 +327,7 @@ def test_molecules_are_pre_trained_on_as_on_a_cpu(method, precision, molecules):
 
 
 def test_seeds_of_a_molecule_encoder_learn_side_by_side_with_dropout(molecules):
-    store = make_store(molecules, Features.fixed_on(molecules))
+    store = make_store(molecules, Features.from_dataset(molecules))
     values = torch.from_numpy(molecules.classes).float().unsqueeze(1)
     with temporary_seed(0, "weights"):
         encoder = MoleculeGin(width=60, dropout=0.5)
@@ -354,7 +356,7 @@ def targets_of(classes):
 @pytest.fixture(scope="module")
 def fine_tuning(dataset):
     """Makes one on MUTAG, and says on which graphs to train and validate."""
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     targets = targets_of(torch.from_numpy(dataset.classes))
     order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
 
@@ -438,7 +440,7 @@ def test_replayed_steps_do_what_plain_steps_do(heads, objective, dataset, certai
         # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
         training = {"epochs": 30, "batch_size": 188, "learning_rate": 1e-5}
         recipe = make_recipe({"heads": heads, "objective": objective, "training": training})
-        store = make_store(dataset, Features.fixed_on(dataset))
+        store = make_store(dataset, Features.from_dataset(dataset))
         two = {name: certain_pool[name] for name in ("nodes", "edges")}
         method = build_method(recipe, store, CustomParts(augmentations=two))
         training = Pretraining(store, method, recipe.training, make_fabric("cuda", "32-true"), fast)
@@ -460,7 +462,7 @@ def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):
         recipe = make_recipe(
             {"method": "graphcl", "training": {"epochs": 30, "learning_rate": 1e-9, "batch_size": 188}}
         )
-        store = make_store(dataset, Features.fixed_on(dataset))
+        store = make_store(dataset, Features.from_dataset(dataset))
         training = Pretraining(store, build_method(recipe, store), recipe.training, make_fabric("cuda", "32-true"))
         losses.append([each.loss for each in training.run()])
         assert training.is_fast
@@ -518,7 +520,7 @@ def test_shared_normalisation_and_the_gather_work_with_nccl(alone_with_nccl):
 
 
 def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     graphs = torch.arange(100)
     for rank in range(3):
         parts = [
@@ -532,7 +534,7 @@ def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):
 def test_machines_side_by_side_score_as_libsvm_does(dataset):
     classes = np.asarray(dataset.classes)
     recipe = make_recipe({"data": "MUTAG"})
-    embeddings = make_untrained(recipe, dataset, Features.fixed_on(dataset), device="cpu").embed(dataset).numpy()
+    embeddings = make_untrained(recipe, dataset, Features.from_dataset(dataset), device="cpu").embed(dataset).numpy()
     for kernel in ("rbf", "linear"):
         one_by_one, together = (
             evaluate_embeddings(embeddings, classes, partitions=[0], kernel=kernel, device=device)

@@ -105,7 +105,7 @@ def test_ranges_are_concatenated():
 @pytest.mark.parametrize("edge_columns", [0, 2])
 def test_a_batch_of_the_store_matches_a_plain_loop(chosen, edge_columns, edges_of):
     dataset = random_graphs(12, 6, 3, seed=4, num_edge_attributes=edge_columns)
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     assert len(store) == 12
     x, graph_of_node, edges = [], [], []
     for place, graph in enumerate(chosen):
@@ -128,7 +128,7 @@ def test_a_batch_of_the_store_matches_a_plain_loop(chosen, edge_columns, edges_o
 @pytest.mark.parametrize("edge_columns", [0, 2])
 def test_batches_are_the_same_on_a_cpu_and_anywhere_else(chosen, edge_columns, assert_same):
     dataset = random_graphs(12, 6, 3, seed=4, num_edge_attributes=edge_columns)
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     graphs = torch.tensor(chosen, dtype=torch.long)
     found, expected = store.batch(graphs), store._batch_anywhere(graphs)
     assert_same(found, expected)
@@ -140,7 +140,7 @@ def test_components_are_those_that_paths_join(batch, mutag):
     """Whether they are found in a batch or, once for all batches, in the store."""
     from_store = mutag.batch(torch.tensor([5, 100, 5, 187]))
     apart = random_graphs(30, 9, 1, seed=2)  # one edge a node: most graphs fall apart
-    in_parts = make_store(apart, Features.fixed_on(apart)).batch(torch.tensor([29, 3, 3, 0, 17]))
+    in_parts = make_store(apart, Features.from_dataset(apart)).batch(torch.tensor([29, 3, 3, 0, 17]))
     for each in (batch, from_store, in_parts):
         graph = nx.Graph()
         graph.add_nodes_from(range(each.num_nodes))

@@ -40,7 +40,7 @@ def test_augmentations_share_the_prior_equally_and_strengths_by_weight():
 
 def _graphs():
     dataset = random_graphs(12, mean_nodes=8, seed=0)
-    return dataset, Features.fixed_on(dataset)
+    return dataset, Features.from_dataset(dataset)
 
 
 def test_names_tell_strengths_alone_where_members_differ_in_nothing_else():

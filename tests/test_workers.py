@@ -23,13 +23,13 @@ def is_there(process):
 def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
     (tmp_path / "work.py").write_text(
         "import os, pathlib, time\n"
-        "from joao.core.processes import workers\n"
+        "from joao.core.processes import worker_pool\n"
         "def wait(name):\n"
         "    pathlib.Path('begun').write_text(str(os.getpid()))\n"
         "    pathlib.Path('begun').rename(name)\n"
         "    time.sleep(300)\n"
         "if __name__ == '__main__':\n"
-        "    with workers(1) as pool:\n"
+        "    with worker_pool(1) as pool:\n"
         "        pool.submit(wait, 'at work').result()\n"
     )
     with subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path) as killed:

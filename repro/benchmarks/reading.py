@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import Any
 
-from joao.data import listing
+from joao.data import list_datasets
 from repro.benchmarks.plan import Plan
 
 DATA, QUICK_DATA = ("COLLAB", "REDDIT-MULTI-5K"), ("MUTAG",)
@@ -21,7 +21,7 @@ def measure_reading(plan: Plan) -> dict[str, Any]:
     names = QUICK_DATA if plan.quick else DATA
     result: dict[str, Any] = {}
     for name in names:
-        if name not in listing(plan.data_root):
+        if name not in list_datasets(plan.data_root):
             result[name] = {"not measured": "it is not under the data root"}
             continue
         with tempfile.TemporaryDirectory() as cache:

@@ -104,7 +104,7 @@ def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> d
 def _point(size: tuple[int, float, float, int], device: torch.device, seed: int) -> Workload:
     graphs, nodes, degree, batch_size = size
     dataset = random_graphs(graphs, nodes, degree, seed, num_node_labels=8, num_classes=0)
-    store = make_store(dataset, Features.fixed_on(dataset, "labels")).to(device)
+    store = make_store(dataset, Features.from_dataset(dataset, "labels")).to(device)
     return Workload("made", store, "made: random graphs", WIDTH, LAYERS, batch_size)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from joao.core.graphs import GraphStore
 from joao.core.randomness import torch_generator
-from joao.data import Dataset, Features, listing, make_store, read_whole
+from joao.data import Dataset, Features, list_datasets, make_store, read_whole
 from joao.data.synthetic import molecule_like_graphs, random_graphs
 from repro.benchmarks.plan import Plan
 
@@ -86,7 +86,7 @@ def make_workload(name: str, plan: Plan, device: torch.device) -> Workload:
     large = name == "molecules" and device.type == "cuda"  # the size molecules are pre-trained with
     batch_size = plan.batch_size or (16 if plan.quick else 256 if large else 128)
     dataset, origin = _graphs(name, shape, plan, batch_size)
-    store = make_store(dataset, Features.fixed_on(dataset, shape.features))
+    store = make_store(dataset, Features.from_dataset(dataset, shape.features))
     chosen = _whole_batches(len(store), batch_size, shape.most_batches, plan.seed)
     if chosen.numel() < len(store):
         origin += f"; {chosen.numel():,} of its {len(store):,} graphs, in whole batches"
@@ -102,7 +102,7 @@ def make_workload(name: str, plan: Plan, device: torch.device) -> Workload:
 
 
 def _graphs(name: str, shape: _Shape, plan: Plan, batch_size: int) -> tuple[Dataset, str]:
-    if not plan.quick and name != "molecules" and name in listing(plan.data_root):
+    if not plan.quick and name != "molecules" and name in list_datasets(plan.data_root):
         return read_whole(name, plan.data_root), f"{name}, as published"
     count = 10 * batch_size if plan.quick else shape.graphs
     if name == "molecules":

@@ -134,7 +134,7 @@ def trained(
 def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], device: str) -> dict[int, float]:
     """The loss on a fifth of the graphs, which a second pre-training did not see, less the log of the number of
     graphs that each is compared with: that is the loss of knowing nothing. All pairs of augmentations count alike."""
-    features = Features.fixed_on(dataset, work.features)
+    features = Features.from_dataset(dataset, work.features)
     order = numpy_generator(work.seed, "held out").permutation(len(dataset))
     few = max(3, round(HELD_OUT * len(dataset)))
     seen, unseen = (store_of(dataset.subset(part), features, work.training) for part in (order[few:], order[:few]))
@@ -172,7 +172,7 @@ def embeddings(
 def compute(work: Work, folder: Path, device: str) -> None:
     """Writes the records of candidates that share pre-trainings."""
     dataset = dataclasses.replace(dataset_of(work.dataset, None), node_attributes=None)
-    features = Features.fixed_on(dataset, work.features)
+    features = Features.from_dataset(dataset, work.features)
     store = store_of(dataset, features, work.training).to(pick_device(device))
     chosen = {name: CANDIDATES[name] for name in work.names}
     wanted: dict[int, set[int]] = {}

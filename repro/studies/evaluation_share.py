@@ -77,7 +77,7 @@ def turned(ways: list[tuple[str, int]], turns: int) -> list[tuple[str, int]]:
 
 def one_run(dataset: Dataset, batch_size: int, count: int, seed: int, again: bool) -> dict[str, Any]:
     recipe = make_recipe({"training": {"batch_size": batch_size, "update_batches": count, "seed": seed}})
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     training = Pretraining(store, build_method(recipe, store), recipe.training)
     if again:
         for purpose in ("evaluation batches", "evaluation views"):

@@ -133,7 +133,7 @@ def level_recipe(cell: Cell) -> Recipe:
 def embeddings(recipe: Recipe, dataset: Dataset, device: str, put_in: PutIn = nothing) -> Tensor:
     """``(G, d)`` embeddings after pre-training with parts put in; without any, those of :func:`joao.runs.pretraining.pretrain`."""
     dataset = replace(dataset, node_attributes=None)  # the table's features are labels alone (deviation 17)
-    store = make_store(dataset, Features.fixed_on(dataset, recipe.features, recipe.max_degree))
+    store = make_store(dataset, Features.from_dataset(dataset, recipe.features, recipe.max_degree))
     method = put_in(build_method(recipe, store), recipe)
     # The fast path records a step for each pair of heads that augmentations pick.
     fast = False if isinstance(method.heads, HeadPerEpoch) else None

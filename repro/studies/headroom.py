@@ -32,7 +32,7 @@ from joao.core.files import write_file
 from joao.core.provenance import command, versions
 from joao.core.randomness import numpy_generator
 from joao.data import Dataset, read_whole
-from joao.data.refinement import twins
+from joao.data.refinement import find_twins
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
@@ -83,7 +83,7 @@ def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
 def load(name: str, root: Path | None) -> tuple[Dataset, NDArray[np.int64], NDArray[np.int64]]:
     """The data set, the graphs to score, and the group of isomorphic graphs of each of those."""
     dataset = read_whole(name, root=root)
-    groups = twins(dataset)
+    groups = find_twins(dataset)
     scored = np.arange(len(dataset))
     if len(dataset) > MOST_SCORED:
         order = numpy_generator(0, "headroom sample").permutation(np.unique(groups))

@@ -26,7 +26,7 @@ import joao
 from joao.core.errors import UserError
 from joao.core.files import write_file
 from joao.core.memory import peak_memory
-from joao.data.formats.packed import header_of, pieces_of
+from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs
 
@@ -130,12 +130,12 @@ def packed(
     """A packed file with another header, whose checksum nobody put right."""
 
     def make(folder: Path) -> Path:
-        content = b"".join(bytes(piece) for piece in pieces_of(GRAPHS))
+        content = b"".join(bytes(piece) for piece in packed_chunks(GRAPHS))
         end = 8 + int.from_bytes(content[:8], "little")
         entries = json.loads(content[8:end])
         metadata = entries.pop("__metadata__")
         change(metadata, entries)
-        changed = header_of(metadata, entries) + content[end:]
+        changed = make_header(metadata, entries) + content[end:]
         (folder / name).write_bytes(lzma.compress(changed) if name.endswith(".xz") else changed)
         return folder / name
 

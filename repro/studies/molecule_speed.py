@@ -24,7 +24,7 @@ from joao.core.files import write_file, write_json
 from joao.core.processes import map_chunks
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
-from joao.data.formats.packed import read_packed, without_texts, write_packed
+from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.molecules.featurise import featurise
 from joao.evaluation.tables import markdown
 
@@ -65,7 +65,7 @@ def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
         row[f"{way}, molecules per second"] = len(smiles) / wall
         row[f"{way}, molecules per CPU second"] = len(smiles) / cpu
     with tempfile.TemporaryDirectory() as folder:
-        for what, each in (("with SMILES", dataset), ("graphs and labels alone", without_texts(dataset))):
+        for what, each in (("with SMILES", dataset), ("graphs and labels alone", drop_texts(dataset))):
             path = Path(folder) / "packed.safetensors"
             write_packed(path, each)
             row[f"bytes per molecule, {what}"] = path.stat().st_size / len(dataset)

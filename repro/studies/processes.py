@@ -59,7 +59,7 @@ class Work:
 
     def training(self, several: bool) -> Pretraining:
         dataset = read_whole(self.data)
-        store = make_store(dataset, Features.fixed_on(dataset))
+        store = make_store(dataset, Features.from_dataset(dataset))
         encoder = {"name": "gin", "width": self.width, "layers": self.layers}
         schedule = {"epochs": self.epochs, "batch_size": self.batch_size}
         recipe = make_recipe({"method": self.method, "encoder": encoder, "training": schedule})

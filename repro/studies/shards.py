@@ -243,7 +243,7 @@ def recipe_of(seed: int = 0) -> Any:
 
 
 def made_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
-    recipe, features = recipe_of(), Features.fixed_on(graphs, "labels")
+    recipe, features = recipe_of(), Features.from_dataset(graphs, "labels")
     store: Store = ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)
     return Pretraining(store, build_method(recipe, store), recipe.training)
 
@@ -261,7 +261,7 @@ def cycle_of(training: Pretraining) -> Iterator[Any]:
 
 def shard_store(folder: Path) -> ShardStore:
     shards = Shards(folder)
-    return ShardStore(shards, Features.fixed_on(shards, "labels"))
+    return ShardStore(shards, Features.from_dataset(shards, "labels"))
 
 
 def network(kind: str) -> dict[str, int]:

@@ -112,7 +112,7 @@ def one_run(dataset: Dataset, way: str, seed: int) -> dict[str, Any]:
     table, adjust = WAYS[way]
     settings = {**grid()["recipe"], **table, "features": "labels"}
     recipe = make_recipe({**settings, "training": {**grid()["recipe"]["training"], "seed": seed}}, place=way)
-    store = make_store(dataset, Features.fixed_on(dataset, recipe.features))
+    store = make_store(dataset, Features.from_dataset(dataset, recipe.features))
     method = build_method(recipe, store)
     if adjust:
         method = replace(method, policy=Adjusted(method.policy, adjust))

@@ -15,7 +15,7 @@ def random_dataset(seed, labels):
     ends = [rng.integers(n, size=(2, 2 * n)) + start for n, start in zip(nodes, first, strict=True)]
     source, target = np.concatenate(ends, axis=1)
     return make_dataset(
-        "random", nodes, (source, target), node_labels=labels and labels(rng, nodes.sum()), tell_directed=False
+        "random", nodes, (source, target), node_labels=labels and labels(rng, nodes.sum()), report_directed=False
     )
 
 
@@ -50,7 +50,7 @@ def test_counts_match_a_loop_over_nodes(labels, max_degree):
 
 
 def test_a_star_of_seventy_leaves():
-    star = make_dataset("star", np.array([71, 1]), (np.zeros(70, dtype=int), np.arange(1, 71)), tell_directed=False)
+    star = make_dataset("star", np.array([71, 1]), (np.zeros(70, dtype=int), np.arange(1, 71)), report_directed=False)
     counts = Histogram().fit_transform(star)
     assert counts.shape == (2, 65)
     assert counts.dtype == np.float64

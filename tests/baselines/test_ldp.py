@@ -44,7 +44,7 @@ def test_rows_are_histograms_with_the_bins_of_fit(bins):
 
 
 def test_a_star_by_hand():
-    star = make_dataset("star", np.array([5]), (np.zeros(4, dtype=int), np.arange(1, 5)), tell_directed=False)
+    star = make_dataset("star", np.array([5]), (np.zeros(4, dtype=int), np.arange(1, 5)), report_directed=False)
     expected = np.array([[4, 1, 1, 1, 0], *[[1, 4, 4, 4, 0]] * 4])
     np.testing.assert_array_equal(degree_profiles(star), expected)
     rows = LDP(bins=2).fit(star).transform(star).reshape(5, 2)

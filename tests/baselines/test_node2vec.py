@@ -53,7 +53,7 @@ def test_word_vectors_are_those_of_gensim_used_plainly():
 def test_nodes_of_a_community_are_near_each_other():
     clique = [(u, v) for v in range(8) for u in range(v)]
     ends = np.array([*clique, *((u + 8, v + 8) for u, v in clique), (0, 8)])
-    graphs = make_dataset("two cliques", np.array([16]), (ends[:, 0], ends[:, 1]), tell_directed=False)
+    graphs = make_dataset("two cliques", np.array([16]), (ends[:, 0], ends[:, 1]), report_directed=False)
     vectors = Node2vec(dimensions=16, window=3, epochs=5).node_vectors(graphs)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     near = vectors @ vectors.T

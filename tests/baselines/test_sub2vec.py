@@ -19,7 +19,7 @@ def graphs(shapes):
     first = np.cumsum(sizes) - sizes
     ends = [(start + u, start + v) for start, (_, edges) in zip(first, made, strict=True) for u, v in edges]
     source, target = np.array(ends).T
-    return make_dataset("made", sizes, (source, target), tell_directed=False)
+    return make_dataset("made", sizes, (source, target), report_directed=False)
 
 
 def test_structural_words_are_degrees_over_sizes(graphs):

@@ -18,7 +18,7 @@ def dataset(shapes):
     ends = np.array([(u + f, v + f) for f, (_, edges) in zip(first, shapes, strict=True) for u, v in edges]).reshape(
         -1, 2
     )
-    return make_dataset("made", sizes, (ends[:, 0], ends[:, 1]), tell_directed=False)
+    return make_dataset("made", sizes, (ends[:, 0], ends[:, 1]), report_directed=False)
 
 
 def sets_of_neighbours(shapes):

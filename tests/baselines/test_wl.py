@@ -7,7 +7,7 @@ import pytest
 
 from joao.baselines import WL
 from joao.data import read
-from joao.data.refinement import different, places, refined_labels
+from joao.data.refinement import label_indices, refine_labels, unique_labels
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
@@ -74,7 +74,7 @@ def test_labels_not_met_at_fit_have_no_column(graphs):
 
 def test_without_labels_the_first_refinement_counts_degrees():
     # A star of three leaves and a path of three nodes: one label, then degrees 1, 2 and 3.
-    stars = make_dataset("two", np.array([4, 3]), ([0, 0, 0, 4, 5], [1, 2, 3, 5, 6]), tell_directed=False)
+    stars = make_dataset("two", np.array([4, 3]), ([0, 0, 0, 4, 5], [1, 2, 3, 5, 6]), report_directed=False)
     rows = WL(iterations=1).fit_transform(stars).toarray()
     assert rows[:, 0].tolist() == [4, 3]
     assert sorted(rows[:, 1:].T.tolist()) == [[0, 1], [1, 0], [3, 2]]
@@ -85,17 +85,17 @@ def test_labels_that_share_a_half_are_told_apart():
     known, labels = np.unique(random.integers(4, size=(8, 2)), axis=0), random.integers(5, size=(200, 2))
     known = random.permutation(known).astype(np.uint64)
     positions = {tuple(row): place for place, row in enumerate(known.tolist())}
-    assert places(labels.astype(np.uint64), known).tolist() == [
+    assert label_indices(labels.astype(np.uint64), known).tolist() == [
         positions.get(tuple(row), -1) for row in labels.tolist()
     ]
-    assert sorted(different(labels.astype(np.uint64)).tolist()) == np.unique(labels, axis=0).tolist()
+    assert sorted(unique_labels(labels.astype(np.uint64)).tolist()) == np.unique(labels, axis=0).tolist()
 
 
 def test_numbers_of_labels_and_their_texts_are_the_same_label():
     """So that it does not matter how a file spells them."""
     graphs = random_graphs(5, seed=1)
     texts = replace(graphs, node_labels=graphs.node_labels.astype(str))
-    for one, other in zip(refined_labels(graphs, 2), refined_labels(texts, 2), strict=True):
+    for one, other in zip(refine_labels(graphs, 2), refine_labels(texts, 2), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

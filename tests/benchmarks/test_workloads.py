@@ -16,7 +16,7 @@ SIZES = {"NCI1": (29.87, 32.3), "REDDIT-BINARY": (429.6, 497.8), "COLLAB": (74.5
 @pytest.fixture(autouse=True)
 def without_data(monkeypatch, tmp_path):
     monkeypatch.delenv("JOAO_DATA", raising=False)
-    monkeypatch.setattr(_download, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(_download, "download_folder", lambda: tmp_path / "cache")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,7 +23,7 @@ def source(tmp_path, monkeypatch):
     ]
     (tmp_path / "graphs.jsonl").write_text("\n".join(lines))
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
     return "graphs.jsonl"
 
 

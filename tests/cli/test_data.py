@@ -57,7 +57,7 @@ def test_unlabelled_graphs(joao, unlabelled):
 
 def test_packed_copies_are_shown_and_removed(joao, labelled, tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
-    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
     described = joao("data", labelled).out
     [file] = (tmp_path / "kept" / "packed").iterdir()
     packed = {"files": 1, "bytes": file.stat().st_size}
@@ -78,7 +78,7 @@ def test_packed_copies_are_shown_and_removed(joao, labelled, tmp_path, monkeypat
 def test_a_cache_that_cannot_be_written_gives_one_note(joao, labelled, tmp_path, monkeypatch):
     (tmp_path / "occupied").write_text("a file")
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "occupied"))
-    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
+    monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
     assert_noted(joao("data", labelled), "joao: note: labelled: ", tmp_path / "occupied", "JOAO_CACHE", "off")
 
 

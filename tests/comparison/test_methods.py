@@ -77,7 +77,7 @@ def test_rows_are_those_of_the_method_itself(graphs):
     found = make_rows("joaov2", graphs, seed=3, epochs=1, device="cpu")
     np.testing.assert_array_equal(found, trained.embed(graphs).numpy())
     recipe = make_recipe({"training": {"seed": 3}})
-    expected = make_untrained(recipe, graphs, Features.fixed_on(graphs), device="cpu").embed(graphs).numpy()
+    expected = make_untrained(recipe, graphs, Features.from_dataset(graphs), device="cpu").embed(graphs).numpy()
     np.testing.assert_array_equal(make_rows("untrained", graphs, seed=3, device="cpu"), expected)
     histogram = BASELINES["histogram"]().fit_transform(graphs)
     np.testing.assert_array_equal(make_rows("histogram", graphs, seed=3), histogram)

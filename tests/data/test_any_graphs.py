@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from joao.core.errors import UserError
 from joao.data import Dataset, read
-from joao.data.validation import check_form
+from joao.data.validation import check_dataset
 from tests.strategies import ODD_CELLS, as_edge_list, as_geometric, as_jsonl, as_networkx, as_tu, graph_lists
 
 PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -59,7 +59,7 @@ def test_every_reader_makes_the_same_graphs(source, tmp_path, neighbours):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what networkx says of its own types
             dataset = read(SOURCES[source](drawn, tmp_path))
-        check_form(dataset)
+        check_dataset(dataset)
         assert np.diff(dataset.first_node).tolist() == [each.size for each in drawn]
         assert [neighbours(dataset, number) for number in range(len(drawn))] == [each.neighbours for each in drawn]
         assert dataset.labels.tolist() == [str(each.label) for each in drawn]
@@ -84,7 +84,7 @@ def outcome(path):
     try:
         dataset = read(path)
         assert isinstance(dataset, Dataset)
-        check_form(dataset)
+        check_dataset(dataset)
         return "read"
     except UserError as error:
         return "refused" if "\n" not in str(error) else "told in several lines"

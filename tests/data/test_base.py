@@ -8,7 +8,7 @@ import pytest
 
 from joao.data import dataset as base
 from joao.data.synthetic import random_graphs
-from joao.data.validation import make_dataset, plain_label
+from joao.data.validation import make_dataset, parse_label
 from tests.data.refusals import assert_told, refused
 
 
@@ -55,7 +55,7 @@ def test_symmetric_edges_give_no_notice_and_directed_ones_only_where_asked():
     assert make_dataset("made", np.array([2]), both).notices == ()
     [notice] = make_dataset("made", np.array([2]), one).notices
     assert_told(notice, "made", 1)
-    assert make_dataset("made", np.array([2]), one, tell_directed=False).notices == ()
+    assert make_dataset("made", np.array([2]), one, report_directed=False).notices == ()
 
 
 def test_degrees_count_neighbours():
@@ -139,7 +139,7 @@ def test_wrong_values_are_told(changes, values):
     [(np.int8(3), 3), (np.float32(2.0), 2), (np.True_, 1), (10**400, None), (float("nan"), None), (b"a", None)],
 )
 def test_plain_labels(value, label):
-    assert plain_label(value) == label
+    assert parse_label(value) == label
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_the_fingerprint_does_not_depend_on_the_type_of_node_numbers(dtype, monk
     other = replace(dataset, source=dataset.source.astype(dtype), target=dataset.target.astype(dtype))
     assert dataset.source.dtype == np.int32
     assert other.fingerprint == expected
-    monkeypatch.setattr(base, "_EDGES_AT_ONCE", 5)
+    monkeypatch.setattr(base, "_EDGES_PER_CHUNK", 5)
     assert replace(other).fingerprint == expected
     assert replace(other, source=dataset.target).fingerprint != expected
 
@@ -191,7 +191,7 @@ def test_degrees_are_those_of_a_plain_count(monkeypatch):
         for edge in range(dataset.first_edge[graph], dataset.first_edge[graph + 1]):
             counted[dataset.first_node[graph] + dataset.target[edge]] += 1
     assert dataset.degrees.tolist() == counted
-    monkeypatch.setattr(base, "GRAPHS_AT_ONCE", 3)
+    monkeypatch.setattr(base, "GRAPHS_PER_CHUNK", 3)
     assert replace(dataset).degrees.tolist() == counted
 
 

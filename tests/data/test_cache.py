@@ -52,8 +52,8 @@ MOLECULES = {
 def folder(monkeypatch, tmp_path):
     """A cache of its own, which keeps even the smallest source."""
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
-    monkeypatch.setattr(cache, "SMALLEST_SOURCE", 1)
-    monkeypatch.setattr(sources, "SMALLEST_TABLE", 1)
+    monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
+    monkeypatch.setattr(sources, "MIN_TABLE_BYTES", 1)
     return tmp_path / "kept" / "packed"
 
 
@@ -207,7 +207,7 @@ def test_the_arrays_are_ordinary_ones(tmp_path, kept_only):
         assert array.flags.c_contiguous
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        make_store(dataset, Features.fixed_on(dataset))
+        make_store(dataset, Features.from_dataset(dataset))
 
 
 def rewritten(path, old, new):
@@ -267,7 +267,7 @@ def test_a_file_that_joins_the_folder_is_read(write_tu, folder):
 
 def test_other_readers_read_anew(source, monkeypatch, kept_only):
     read(source)
-    monkeypatch.setattr(cache, "_READERS", b"of another version")
+    monkeypatch.setattr(cache, "_READERS_HASH", b"of another version")
     with pytest.raises(ReadAgain):
         kept_only(source)
     read(source)
@@ -277,7 +277,7 @@ def test_other_readers_read_anew(source, monkeypatch, kept_only):
 @pytest.mark.parametrize("module", [codes, sources])
 def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
     before, read_bytes = cache._hash_of_readers(), Path.read_bytes
-    assert before == cache._READERS
+    assert before == cache._READERS_HASH
 
     def changed(path):
         return read_bytes(path) + (b"#" if path.samefile(module.__file__) else b"")
@@ -322,10 +322,10 @@ def test_columns_and_the_version_of_rdkit_count(tmp_path, kept_only, monkeypatch
     assert read(source, tasks=["b"]).target_names == ("b",)
     assert read(source, smiles="other", tasks=[]).num_nodes == 2
     assert kept_only(source).target_names == ("a", "b")  # each is kept by itself
-    monkeypatch.setattr(cache, "featuriser", lambda: "codes 1, RDKit of tomorrow")
+    monkeypatch.setattr(cache, "featuriser_version", lambda: "codes 1, RDKit of tomorrow")
     with pytest.raises(ReadAgain):
         kept_only(source)
-    monkeypatch.setattr(cache, "featuriser", lambda: None)  # without RDKit they are good enough
+    monkeypatch.setattr(cache, "featuriser_version", lambda: None)  # without RDKit they are good enough
     assert kept_only(source).num_nodes == 1
 
 
@@ -406,7 +406,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_kept(write_tu, folder):
         (source / "TINY_graph_labels.txt").write_text("5\n6\n")
         return dataset
 
-    assert cache.kept(source, slow_reader).class_names == ("-1", "1")
+    assert cache.read_cached(source, slow_reader).class_names == ("-1", "1")
     assert not folder.exists()
     assert read(source).class_names == ("5", "6")
 
@@ -447,14 +447,14 @@ def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path, fol
         os.utime(next(folder.glob(f"{name}.*")), (ord(name), ord(name)))
     read(tmp_path / "a.jsonl")  # used again
     size = max(cache.sizes().values())
-    monkeypatch.setattr(cache, "MOST_KEPT", 2 * size + 1)
+    monkeypatch.setattr(cache, "MAX_CACHE_BYTES", 2 * size + 1)
     (tmp_path / "d.jsonl").write_bytes(lines())
     read(tmp_path / "d.jsonl")
     assert [file.name[0] for file in cache.sizes()] == ["d", "a"]
 
 
 def test_what_is_too_large_is_not_kept(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(cache, "MOST_KEPT", 1)
+    monkeypatch.setattr(cache, "MAX_CACHE_BYTES", 1)
     (tmp_path / "a.jsonl").write_bytes(lines())
     assert len(read(tmp_path / "a.jsonl")) == len(GRAPHS)
     assert cache.sizes() == {}

@@ -41,13 +41,13 @@ def test_a_process_that_ends_early_is_told():
 def test_a_process_that_ends_early_while_thousands_wait_is_told_and_nothing_stays(tmp_path):
     (tmp_path / "work.py").write_text(
         "import os\n"
-        "from joao.core.processes import in_chunks\n"
+        "from joao.core.processes import map_chunks\n"
         "from joao.core.errors import UserError\n"
         "def large(items):\n"
         "    return bytes(100_000) if items != [500] else os._exit(1)\n"
         "if __name__ == '__main__':\n"
         "    try:\n"
-        "        list(in_chunks(large, list(range(20_000)), jobs=2, size=1))\n"
+        "        list(map_chunks(large, list(range(20_000)), jobs=2, size=1))\n"
         "    except UserError as error:\n"
         "        print(error)\n"
     )

@@ -19,26 +19,26 @@ STAR = (np.array([0, 0, 0]), np.array([1, 2, 3]))
 
 
 def star(**data):
-    return make_dataset("star", np.array([4]), STAR, tell_directed=False, **data)
+    return make_dataset("star", np.array([4]), STAR, report_directed=False, **data)
 
 
 def test_labels_are_one_hot_in_the_order_of_their_values():
     dataset = star(node_labels=np.array([[7, 0], [3, 1], [7, 1], [5, 0]]))
-    columns = Features.fixed_on(dataset, "labels").columns(dataset)
+    columns = Features.from_dataset(dataset, "labels").columns(dataset)
     assert columns.tolist() == [[0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
     assert columns.dtype == torch.uint8
 
 
 @pytest.mark.parametrize(("known", "later"), [([3, 5, 5, 3], [4, 5, 9, -1]), (list("bddb"), list("cdza"))])
 def test_labels_not_seen_before_are_zero_and_counted(known, later):
-    features = Features.fixed_on(star(node_labels=np.array(known)))
+    features = Features.from_dataset(star(node_labels=np.array(known)))
     other = star(node_labels=np.array(later))
     assert features.columns(other).tolist() == [[0, 0], [0, 1], [0, 0], [0, 0]]
     assert features.unknown_labels(other) == 3
 
 
 def test_labels_in_other_columns_are_not_counted_but_refused():
-    features = Features.fixed_on(star(node_labels=np.array([3, 5, 5, 3])))
+    features = Features.from_dataset(star(node_labels=np.array([3, 5, 5, 3])))
     other = star(node_labels=np.array([[3, 5, 5, 4], [1, 1, 2, 1]]).T)
     assert features.unknown_labels(other) == 0
     with refused("star", "node labels", 2, 1):
@@ -47,7 +47,7 @@ def test_labels_in_other_columns_are_not_counted_but_refused():
 
 def test_attributes_are_standardised_by_the_first_data_set():
     values = np.array([[1.0, 0, 5], [3, 1, 5], [5, 1, 5], [7, 0, 5]])
-    features = Features.fixed_on(star(node_attributes=values))
+    features = Features.from_dataset(star(node_attributes=values))
     deviation = 5**0.5  # of 1, 3, 5, 7 around 4
     expected = [[-3 / deviation, 0, 0], [-1 / deviation, 1, 0], [1 / deviation, 1, 0], [3 / deviation, 0, 0]]
     torch.testing.assert_close(features.columns(star(node_attributes=values)), torch.tensor(expected))
@@ -56,15 +56,15 @@ def test_attributes_are_standardised_by_the_first_data_set():
 
 
 def test_a_constant_column_stays_small_for_later_graphs():
-    features = Features.fixed_on(star(node_attributes=np.full((4, 1), 0.1)))
+    features = Features.from_dataset(star(node_attributes=np.full((4, 1), 0.1)))
     assert features.scale == (1.0,)
     later = features.columns(star(node_attributes=np.full((4, 1), 0.6)))
     torch.testing.assert_close(later, torch.full((4, 1), 0.5))
 
 
 def test_degrees_are_one_hot_and_capped():
-    assert Features.fixed_on(star(), "degree", max_degree=4).columns(star()).argmax(1).tolist() == [3, 1, 1, 1]
-    capped = Features.fixed_on(star(), "degree", max_degree=2).columns(star())
+    assert Features.from_dataset(star(), "degree", max_degree=4).columns(star()).argmax(1).tolist() == [3, 1, 1, 1]
+    capped = Features.from_dataset(star(), "degree", max_degree=2).columns(star())
     assert capped.tolist() == [[0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]
 
 
@@ -78,13 +78,13 @@ def test_degrees_are_one_hot_and_capped():
     ],
 )
 def test_auto_takes_what_there_is(data, rule, width):
-    features = Features.fixed_on(star(**data))
+    features = Features.from_dataset(star(**data))
     assert features.rule == rule
     assert features.columns(star(**data)).shape == (4, width)
 
 
 def test_constant_is_one():
-    assert Features.fixed_on(star(), "constant").columns(star()).tolist() == [[1]] * 4
+    assert Features.from_dataset(star(), "constant").columns(star()).tolist() == [[1]] * 4
 
 
 DEGREES = [[3, 0, 0, 1], [1, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 0]]  # the number; then one-hot, capped at 2
@@ -108,7 +108,7 @@ STANDARDISED = [[-1], [1], [1], [-1]]
     ids=["neither", "labels", "attributes", "both"],
 )
 def test_degrees_stand_beside_what_there_is_as_a_number_and_one_hot(data, before):
-    features = Features.fixed_on(star(**data), "with_degree", max_degree=2)
+    features = Features.from_dataset(star(**data), "with_degree", max_degree=2)
     assert features.rule == "with_degree"
     columns = features.columns(star(**data))
     assert columns.dtype == torch.float32
@@ -116,7 +116,7 @@ def test_degrees_stand_beside_what_there_is_as_a_number_and_one_hot(data, before
 
 
 def test_degrees_stand_beside_zeros_where_labels_were_not_seen_before():
-    features = Features.fixed_on(star(node_labels=np.array([3, 5, 5, 3])), "with_degree", max_degree=2)
+    features = Features.from_dataset(star(node_labels=np.array([3, 5, 5, 3])), "with_degree", max_degree=2)
     later = star(node_labels=np.array([4, 5, 9, 3]))
     expected = [[0, 0], [0, 1], [0, 0], [1, 0]]
     assert features.columns(later).tolist() == [one + other for one, other in zip(expected, DEGREES, strict=True)]
@@ -124,7 +124,7 @@ def test_degrees_stand_beside_zeros_where_labels_were_not_seen_before():
 
 
 def test_degrees_stand_beside_ones_also_in_later_graphs_that_have_labels():
-    features = Features.fixed_on(star(), "with_degree", max_degree=2)
+    features = Features.from_dataset(star(), "with_degree", max_degree=2)
     later = star(node_labels=LABELS, node_attributes=ATTRIBUTES)
     assert features.columns(later).tolist() == [[1, *row] for row in DEGREES]
     assert features.unknown_labels(later) == 0
@@ -132,8 +132,8 @@ def test_degrees_stand_beside_ones_also_in_later_graphs_that_have_labels():
 
 def test_the_degree_as_a_number_is_not_capped():
     edges = np.zeros(30, dtype=np.int64), np.arange(1, 31)
-    dataset = make_dataset("star", np.array([31]), edges, tell_directed=False)
-    columns = Features.fixed_on(dataset, "with_degree", max_degree=10).columns(dataset)
+    dataset = make_dataset("star", np.array([31]), edges, report_directed=False)
+    columns = Features.from_dataset(dataset, "with_degree", max_degree=10).columns(dataset)
     assert columns[0].tolist() == [1, 30] + [0] * 10 + [1]
 
 
@@ -150,7 +150,7 @@ def test_the_degree_as_a_number_is_not_capped():
 )
 def test_degrees_beside_what_there_is_are_as_many_columns_as_published(name, max_degree, width):
     dataset = read(name, root=ROOT)
-    columns = Features.fixed_on(dataset, "with_degree", max_degree=max_degree).columns(dataset)
+    columns = Features.from_dataset(dataset, "with_degree", max_degree=max_degree).columns(dataset)
     assert columns.shape == (dataset.num_nodes, width)
     assert (columns[:, -max_degree - 1 :].sum(1) == 1).all()
     assert columns[:, -max_degree - 2].sum(dtype=torch.float64) == len(dataset.source)  # every edge has two ends
@@ -159,7 +159,7 @@ def test_degrees_beside_what_there_is_are_as_many_columns_as_published(name, max
 @pytest.mark.parametrize("rule", ["auto", "with_degree"])
 def test_features_survive_json(rule):
     dataset = star(node_labels=np.array(list("abca")), node_attributes=np.arange(8.0).reshape(4, 2))
-    features = Features.fixed_on(dataset, rule, max_degree=9)
+    features = Features.from_dataset(dataset, rule, max_degree=9)
     assert Features.from_json(json.loads(json.dumps(dataclasses.asdict(features)))) == features
 
 
@@ -173,12 +173,12 @@ def test_features_survive_json(rule):
 )
 def test_a_rule_that_cannot_be_fixed_is_told(rule, values):
     with refused(*values):
-        Features.fixed_on(star(), rule)
+        Features.from_dataset(star(), rule)
 
 
 def test_a_degree_cap_below_one_is_told():
     with refused("max_degree", 1, 10000, 0):
-        Features.fixed_on(star(), "degree", max_degree=0)
+        Features.from_dataset(star(), "degree", max_degree=0)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_degree_cap_below_one_is_told():
     ],
 )
 def test_graphs_that_do_not_fit_are_told(fixed, later, values):
-    features = Features.fixed_on(star(**fixed))
+    features = Features.from_dataset(star(**fixed))
     with refused("star", *values):
         features.columns(star(**later))
 
@@ -212,7 +212,7 @@ LABELS, ATTRIBUTES = np.array([[7, 0], [3, 1], [7, 1], [5, 0]]), np.arange(8.0).
 )
 def test_the_width_is_that_of_the_columns(rule, given):
     dataset = star(**given)
-    features = Features.fixed_on(dataset, rule, max_degree=5)
+    features = Features.from_dataset(dataset, rule, max_degree=5)
     assert features.width == features.columns(dataset).shape[1]
 
 

@@ -59,10 +59,10 @@ def test_the_values_are_those_of_faults():
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_a_fault_is_told_in_one_line(fault, monkeypatch):
     if fault.what in GROWING:
-        monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", 1 << 22)  # to save the time
+        monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED_BYTES", 1 << 22)  # to save the time
     places = []
     told, taken = caused(replace(fault, make=lambda folder: places.append(fault.make(folder)) or places[0]))
-    values = VALUES.get(fault.what, (_compressed.MOST_GROWTH, 4) if fault.what in GROWING else ())
+    values = VALUES.get(fault.what, (_compressed.MAX_EXPANSION, 4) if fault.what in GROWING else ())
     assert told.startswith(places[0].name)
     assert_told(told, *values)
     assert "\n" not in told
@@ -71,12 +71,12 @@ def test_a_fault_is_told_in_one_line(fault, monkeypatch):
 
 def test_what_grows_within_bounds_is_read(monkeypatch, tmp_path):
     rows = b"g,a,b\n" * 100_000
-    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", len(rows) * 3 + 100)
+    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED_BYTES", len(rows) * 3 + 100)
     path = repeated("s.csv.gz", rows, 3, b"graph,source,target\n")(tmp_path)
-    assert len(path.read_bytes()) * _compressed.MOST_GROWTH < len(rows) * 3
+    assert len(path.read_bytes()) * _compressed.MAX_EXPANSION < len(rows) * 3
     assert len(read(path)) == 1
-    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED", len(rows) * 3)
-    with refused("s.csv.gz", _compressed.MOST_GROWTH):
+    monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED_BYTES", len(rows) * 3)
+    with refused("s.csv.gz", _compressed.MAX_EXPANSION):
         read(path)
 
 
@@ -107,7 +107,7 @@ def test_letters_beyond_a_molecule_take_no_more_memory_than_their_text(tmp_path)
 
 
 def test_a_line_without_end_is_not_waited_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(_text, "MOST_LINE", 1000)
+    monkeypatch.setattr(_text, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl").write_text('{"edges": [], "num_nodes": 1}\n' + "[" * 5000)
     with refused("a.jsonl", 2, 0):
         read(tmp_path / "a.jsonl")
@@ -168,7 +168,7 @@ def test_downloads_are_https_alone(monkeypatch):
 
 def test_what_was_downloaded_is_known_again(write_tu, monkeypatch, tmp_path):
     parts = {"A": "1, 2\n", "graph_indicator": "1\n1\n"}
-    path = write_tu(parts, "zip", "ENZYMES", under=_download.cache_folder())
+    path = write_tu(parts, "zip", "ENZYMES", under=_download.download_folder())
     assert len(read("ENZYMES")) == 1
     record = path.with_name("ENZYMES.zip.sha256")
     assert record.read_text().endswith("  ENZYMES.zip\n")
@@ -189,7 +189,7 @@ def test_what_was_downloaded_is_known_again(write_tu, monkeypatch, tmp_path):
 def test_a_download_has_an_end(monkeypatch, tmp_path):
     (tmp_path / "nowhere").mkdir()
     (tmp_path / "nowhere" / "ENZYMES.zip").write_bytes(gzip.compress(b"") * 100)
-    monkeypatch.setattr(_download, "MOST_BYTES", 1000)
+    monkeypatch.setattr(_download, "MAX_DOWNLOAD_BYTES", 1000)
     with refused("ENZYMES.zip", 0):
         read("ENZYMES")
-    assert list(_download.cache_folder().iterdir()) == []
+    assert list(_download.download_folder().iterdir()) == []

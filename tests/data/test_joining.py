@@ -7,7 +7,7 @@ import pytest
 
 from joao.data import read
 from joao.data.dataset import Failure
-from joao.data.joining import joined
+from joao.data.joining import concatenate_datasets
 from joao.data.synthetic import random_graphs
 from joao.runs.row_files import source_rows
 from tests.data.refusals import refused
@@ -17,24 +17,24 @@ SECOND = random_graphs(3, mean_nodes=6, seed=2, num_edge_attributes=2)
 
 
 def test_the_parts_are_in_it_and_in_order():
-    whole = joined([FIRST, SECOND], "both")
+    whole = concatenate_datasets([FIRST, SECOND], "both")
     assert (len(whole), whole.name) == (8, "both")
     assert whole[:5].fingerprint == FIRST.fingerprint
     assert whole[5:].fingerprint == SECOND.fingerprint
     assert whole.labels.tolist() == [*FIRST.labels, *SECOND.labels]
-    assert joined([FIRST]) is FIRST
+    assert concatenate_datasets([FIRST]) is FIRST
 
 
 def test_a_list_of_single_graphs_is_the_data_set_again(assert_equal):
     assert_equal(read([*FIRST]), FIRST)
-    assert read([SECOND, FIRST]).fingerprint == joined([SECOND, FIRST]).fingerprint
+    assert read([SECOND, FIRST]).fingerprint == concatenate_datasets([SECOND, FIRST]).fingerprint
 
 
 def test_classes_and_tasks_go_by_their_names():
     first = replace(FIRST, class_names=("a", "b"), targets=np.ones((5, 1), np.float32), target_names=("t",))
     second = replace(SECOND, class_names=("b", "c"), graph_names=("x", "y", "z"))
     third = replace(SECOND, classes=None, class_names=(), targets=np.zeros((3, 2), np.float32), target_names=("u", "t"))
-    whole = joined([first, second, third])
+    whole = concatenate_datasets([first, second, third])
     assert whole.labels.tolist() == [*first.labels, *second.labels, "", "", ""]
     assert whole.target_names == ("t", "u")
     np.testing.assert_array_equal(whole.targets[:, 0], [1] * 5 + [np.nan] * 3 + [0] * 3)
@@ -45,13 +45,13 @@ def test_classes_and_tasks_go_by_their_names():
 def test_groups_of_different_data_sets_are_not_mixed():
     """Number 0 is one scaffold here and another one there."""
     first, second = replace(FIRST, groups=np.arange(5)), replace(SECOND, groups=np.array([0, 9, 9]))
-    assert joined([first, second]).groups is None
-    assert joined([first], "alone").groups.tolist() == [0, 1, 2, 3, 4]
+    assert concatenate_datasets([first, second]).groups is None
+    assert concatenate_datasets([first], "alone").groups.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_rows_count_through_all_sources():
     failed = replace(SECOND, row_of_graph=np.array([0, 2, 3]), failures=(Failure(1, "x", "why", "n", 9),))
-    whole = joined([FIRST, failed, failed])
+    whole = concatenate_datasets([FIRST, failed, failed])
     assert whole.row_of_graph.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12]
     assert whole.failures == (Failure(6, "x", "why", "n", 9), Failure(10, "x", "why", "n", 9))
 
@@ -60,7 +60,7 @@ def test_rows_of_parts_are_those_of_the_parts():
     failures = (Failure(1, "x", "why"), Failure(3, "y", "why"))
     failed = replace(SECOND, row_of_graph=np.array([0, 2, 4]), failures=failures)
     assert failed[[1, 2]].row_of_graph is None
-    whole = joined([failed[[1, 2]], failed])
+    whole = concatenate_datasets([failed[[1, 2]], failed])
     assert whole.row_of_graph.tolist() == [0, 1, 2, 4, 6]
     assert [failure.row for failure in whole.failures] == [3, 5]
     values = np.arange(5, dtype=np.float32)
@@ -80,4 +80,4 @@ def test_rows_of_parts_are_those_of_the_parts():
 )
 def test_different_ones_are_refused(other, values):
     with refused("synthetic", *values):
-        joined([FIRST, other])
+        concatenate_datasets([FIRST, other])

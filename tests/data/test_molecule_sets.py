@@ -68,7 +68,7 @@ def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
 
 
 def test_processes_do_not_change_it_and_are_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("joao.data.molecules.sets._WORTH_A_PROCESS", 600)
+    monkeypatch.setattr("joao.data.molecules.sets._MIN_MOLECULES_PER_PROCESS", 600)
     path = tmp_path / "a.smi"
     path.write_text("".join(f"{'C' * (1 + number % 40)} n{number}\n" for number in range(1300)))
     told = []

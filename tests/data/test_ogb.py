@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from joao.core.errors import UserError
-from joao.data import Dataset, Features, listing, make_store, read
+from joao.data import Dataset, Features, list_datasets, make_store, read
 from joao.data.formats import ogb as reader
 from joao.data.formats.ogb import read_ogb
 from joao.data.formats.packed import read_packed, write_packed
@@ -99,7 +99,7 @@ def test_a_name_is_found_under_the_root_and_listed(ogb_tables, write_ogb, tmp_pa
     for kind, path in (("code", "ogb/code2.zip"), ("mol", "ogb/ogbg_molhiv"), ("ppa", "ogbg_ppa.zip")):
         write_ogb(tmp_path / path, ogb_tables(kind, 12))
     names = ["ogbg-code2", "ogbg-molhiv", "ogbg-ppa"]
-    assert [name for name in listing(tmp_path) if name.startswith("ogbg")] == names
+    assert [name for name in list_datasets(tmp_path) if name.startswith("ogbg")] == names
     for name in names:
         assert read(name, tmp_path).name == name
     assert ogb_path("ogbg-code2", tmp_path) == tmp_path / "ogb/code2.zip"
@@ -113,20 +113,20 @@ def test_features_and_packed_files_keep_what_was_read(kind, rule, ogb_tables, wr
     dataset = read_ogb(write_ogb(tmp_path / f"{KINDS[kind]}.zip", ogb_tables(kind)))
     write_packed(tmp_path / "x.safetensors", dataset)
     assert_equal(read_packed(tmp_path / "x.safetensors"), dataset)
-    features = Features.fixed_on(dataset)
+    features = Features.from_dataset(dataset)
     assert features.rule == rule
     if kind != "ppa":
         assert make_store(dataset, features).x.tolist() == dataset.node_labels.tolist()
         with refused("MUTAG", dataset.kind):
             features.columns(read("MUTAG"))
         with refused("MUTAG", f"'{rule}'", dataset.kind, "'auto'"):
-            Features.fixed_on(read("MUTAG"), rule)
+            Features.from_dataset(read("MUTAG"), rule)
 
 
 def test_programs_are_not_made_columns_of(ogb_tables, write_ogb, tmp_path):
     dataset = read_ogb(write_ogb(tmp_path / "code2.zip", ogb_tables("code")))
     with refused(dataset.name, "'labels'", "'auto'", "syntax_gin"):
-        Features.fixed_on(dataset, "labels")
+        Features.from_dataset(dataset, "labels")
 
 
 def changed(tables, name, line, text):
@@ -188,7 +188,7 @@ def test_names_that_leave_the_folder_are_refused(member, ogb_tables, write_ogb, 
     for source, root in ((path, None), ("ogbg-ppa", tmp_path)):
         with refused("ogbg_ppa.zip", repr(member)):
             read(source, root)
-    assert "ogbg-ppa" in listing(tmp_path)  # and others beside it
+    assert "ogbg-ppa" in list_datasets(tmp_path)  # and others beside it
 
 
 def test_two_data_sets_in_an_archive_are_refused(ogb_tables, write_ogb, tmp_path):

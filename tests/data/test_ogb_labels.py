@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from joao.data.formats.ogb import official_split, words_of
+from joao.data.formats.ogb import official_split, read_words
 from joao.data.sources import ogb_path
 from tests.data.refusals import refused
 
@@ -23,10 +23,10 @@ def test_parts_are_those_of_the_lines(kind, by, ogb_tables, write_ogb, tmp_path)
 
 def test_words_are_those_of_the_lines(ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables("code")
-    names = words_of(write_ogb(tmp_path / "x.zip", tables), 60)
+    names = read_words(write_ogb(tmp_path / "x.zip", tables), 60)
     assert names == [line.split(" ") for line in tables["raw/graph-label"].splitlines()]
     with refused("raw/graph-label.csv.gz", 60, 61):
-        words_of(tmp_path / "x.zip", 61)
+        read_words(tmp_path / "x.zip", 61)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from joao.data import read
 from joao.data import validation as form
 from joao.data.dataset import Dataset, Failure
 from joao.data.formats import packed
-from joao.data.formats.packed import read_packed, without_texts, write_packed
+from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.synthetic import random_graphs
 from tests.data.refusals import refused
 
@@ -86,7 +86,7 @@ def test_other_programs_read_it(molecules, tmp_path):
 
 
 def test_texts_can_be_left_out(molecules, tmp_path):
-    write_packed(tmp_path / "a.safetensors", without_texts(molecules))
+    write_packed(tmp_path / "a.safetensors", drop_texts(molecules))
     content = (tmp_path / "a.safetensors").read_bytes()
     assert b"CCO" not in content
     dataset = read(tmp_path / "a.safetensors")
@@ -170,7 +170,7 @@ def test_what_somebody_made_up_is_refused_before_memory_is_taken(molecules, tmp_
 
 def write_made_up(path, dataset, change):
     """A file whose checksum is right, of a data set that no reader gives."""
-    made = packed._packed
+    made = packed._pack
 
     def changed(given):
         about, arrays = made(given)
@@ -178,7 +178,7 @@ def write_made_up(path, dataset, change):
         return about, arrays
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "_packed", changed)
+        patch.setattr(packed, "_pack", changed)
         write_packed(path, dataset)
 
 
@@ -286,7 +286,7 @@ def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkey
     molecules = replace(molecules, edge_attr=np.zeros((len(dataset.source), 2), np.uint8))
     path = tmp_path / "a.safetensors"
     for at_once in (1, 3, 7, 100):
-        monkeypatch.setattr(form, "GRAPHS_AT_ONCE", at_once)
+        monkeypatch.setattr(form, "GRAPHS_PER_CHUNK", at_once)
         write_packed(path, molecules)
         assert_equal(read(path), molecules)
         with_edges = np.flatnonzero(np.diff(dataset.first_edge))

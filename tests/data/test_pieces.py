@@ -8,14 +8,14 @@ from itertools import islice
 import pytest
 
 from joao.data import read
-from joao.data.formats.jsonl import jsonl_pieces, read_jsonl
+from joao.data.formats.jsonl import iterate_jsonl, read_jsonl
 from joao.data.formats.text import table_rows
-from joao.data.joining import joined
+from joao.data.joining import concatenate_datasets
 from joao.data.molecules import smiles
-from joao.data.molecules.sets import Work
-from joao.data.molecules.smiles import Columns, read_smiles, smiles_pieces
+from joao.data.molecules.sets import ReadOptions
+from joao.data.molecules.smiles import Columns, iterate_molecule_table, read_molecule_table
 from joao.data.shards import writer as pieces_module
-from joao.data.shards.writer import Pieces, rows_of
+from joao.data.shards.writer import PackSource, slice_rows
 from tests.data.refusals import refused
 
 TABLE = "id,smiles,toxic,late,words\n" + "".join(
@@ -32,7 +32,7 @@ def written(folder, name, text=TABLE):
 
 
 def all_of(source, size, rows=0, columns=None):
-    return list(Pieces(str(source), None, columns or Columns(), Work()).after(rows, size))
+    return list(PackSource(str(source), None, columns or Columns(), ReadOptions()).after(rows, size))
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.csv.gz", "m.csv.xz"])
@@ -42,13 +42,13 @@ def test_a_table_in_pieces_is_the_table(tmp_path, name, size, assert_equal):
     path = written(tmp_path, name)
     found = all_of(path, size)
     assert all(0 < len(piece) <= size for piece in found)
-    assert_equal(joined(found), read(path))
+    assert_equal(concatenate_datasets(found), read(path))
 
 
 def test_a_list_of_smiles_in_pieces(tmp_path, assert_equal):
     pytest.importorskip("rdkit")
     path = written(tmp_path, "m.smi", "CCO ethanol\nC methane\n\nbad name\nCN methylamine\n")
-    assert_equal(joined(all_of(path, 2)), read(path))
+    assert_equal(concatenate_datasets(all_of(path, 2)), read(path))
 
 
 @pytest.mark.parametrize("rows", [1, 5, 11, 12])
@@ -62,14 +62,14 @@ def test_a_table_from_a_row_on(tmp_path, rows):
 
 def test_all_pieces_have_the_tasks_of_the_table(tmp_path):
     path = written(tmp_path, "m.csv", TABLE + "m12,CO,0,>9,w\n")
-    whole = read_smiles(path)
-    pieces = list(smiles_pieces(path, 4))
+    whole = read_molecule_table(path)
+    pieces = list(iterate_molecule_table(path, 4))
     assert [len(piece) for piece in pieces] == [4, 4, 4, 1]
     assert whole.tasks == ("toxic",)
     for piece in pieces:
         assert (piece.tasks, piece.ignored, piece.spoiled) == (whole.tasks, whole.ignored, whole.spoiled)
     assert [line for piece in pieces for line in piece.lines.tolist()] == whole.lines.tolist()
-    named = list(smiles_pieces(written(tmp_path, "m.csv"), 5, columns=Columns(tasks=["late"])))
+    named = list(iterate_molecule_table(written(tmp_path, "m.csv"), 5, columns=Columns(tasks=["late"])))
     assert named[0].labels.shape == (5, 1)
     assert named[2].labels.tolist() == [[10.0], [11.0]]
 
@@ -84,7 +84,7 @@ def test_no_more_rows_are_held_than_a_piece_has(tmp_path, monkeypatch):
             yield row
 
     monkeypatch.setattr(smiles, "table_rows", counted)
-    pieces = smiles_pieces(path, 3, columns=Columns(tasks=[]))
+    pieces = iterate_molecule_table(path, 3, columns=Columns(tasks=[]))
     assert len(next(pieces)) == 3
     assert len(taken) == 4  # with the header
     next(pieces)
@@ -106,41 +106,41 @@ def test_rows_without_a_molecule_join_their_neighbours(tmp_path):
 def test_empty_tables(tmp_path, text):
     path = written(tmp_path, "e.csv", text)
     with refused("e.csv"):
-        list(smiles_pieces(path, 3))
+        list(iterate_molecule_table(path, 3))
 
 
 def test_lines_of_json_in_pieces(tmp_path, assert_equal):
     graphs = [{"edges": [[0, 1], [1, 2]], "num_nodes": 3 + k % 4, "label": f"c{k % 3}"} for k in range(11)]
     path = written(tmp_path, "g.jsonl", "\n".join(map(json.dumps, graphs)) + "\n")
     whole = read_jsonl(path)
-    pieces = list(jsonl_pieces(path, 4))
+    pieces = list(iterate_jsonl(path, 4))
     assert [len(piece) for piece in pieces] == [4, 4, 3]
-    assert_equal(joined(pieces), whole)
-    assert [len(piece) for piece in jsonl_pieces(path, 4, 9)] == [2]
-    assert list(jsonl_pieces(path, 4, 11)) == []
+    assert_equal(concatenate_datasets(pieces), whole)
+    assert [len(piece) for piece in iterate_jsonl(path, 4, 9)] == [2]
+    assert list(iterate_jsonl(path, 4, 11)) == []
     with refused("e"):
-        list(jsonl_pieces(written(tmp_path, "e.jsonl", ""), 4))
+        list(iterate_jsonl(written(tmp_path, "e.jsonl", ""), 4))
 
 
 def test_lines_of_json_are_not_read_ahead(tmp_path, monkeypatch):
     path = written(tmp_path, "g.jsonl", '{"edges": [], "num_nodes": 1}\n' * 5 + "not JSON\n")
-    assert [len(piece) for piece in islice(jsonl_pieces(path, 2), 2)] == [2, 2]
+    assert [len(piece) for piece in islice(iterate_jsonl(path, 2), 2)] == [2, 2]
     with refused("g.jsonl", 6, "JSON"):
-        list(jsonl_pieces(path, 2))
+        list(iterate_jsonl(path, 2))
 
 
 def test_any_other_source_is_cut(tmp_path):
     whole = read("MUTAG")
     pieces = all_of("MUTAG", 50)
     assert [len(piece) for piece in pieces] == [50, 50, 50, 38]
-    assert joined(pieces).fingerprint == whole.fingerprint
+    assert concatenate_datasets(pieces).fingerprint == whole.fingerprint
     assert [len(piece) for piece in all_of("MUTAG", 50, 150)] == [38]
 
 
 def test_rows_by_hand():
     pytest.importorskip("rdkit")
     dataset = read(["C", "bad", "CC", "worse", "CCC"])
-    part = rows_of(dataset, 1, 4)
+    part = slice_rows(dataset, 1, 4)
     assert (len(part), part.row_of_graph.tolist()) == (1, [1])
     assert [(each.row, each.text) for each in part.failures] == [(0, "bad"), (2, "worse")]
-    assert pieces_module.rows_of(dataset, 4, 5).row_of_graph is None
+    assert pieces_module.slice_rows(dataset, 4, 5).row_of_graph is None

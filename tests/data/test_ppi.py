@@ -8,7 +8,7 @@ import torch
 import torch_geometric.data.data as geometric
 
 from joao.data.features import Features, make_store
-from joao.data.formats.ppi import FILE, holds_ppi, read_ppi
+from joao.data.formats.ppi import FILE, is_ppi, read_ppi
 from joao.data.sources import read
 from tests.data.refusals import refused
 
@@ -123,14 +123,14 @@ def test_without_functions_there_are_no_targets(write):
 
 def test_nodes_are_all_alike_by_the_usual_rule(write):
     graphs = read_ppi(write(*published())).graphs
-    store = make_store(graphs, Features.fixed_on(graphs))
+    store = make_store(graphs, Features.from_dataset(graphs))
     assert store.x.tolist() == [[1.0]] * 8
     assert store.edge_attr.shape == (10, 9)
 
 
 def test_the_folder_is_data_like_any_other(write):
     folder = write(*published())
-    assert holds_ppi(folder)
+    assert is_ppi(folder)
     assert read(str(folder)).fingerprint == read_ppi(folder).graphs.fingerprint
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 import numpy as np
 import pytest
 
-from joao.data.features import CODES, RULES, Features
+from joao.data.features import CODE_RULES, RULES, Features
 from joao.data.shards.index import ColumnFacts, Facts
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
@@ -38,12 +38,12 @@ def test_moments_by_numpy():
     assert fives.joined(fives).shift_and_scale == (5.0, 1.0)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODES])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODE_RULES])
 def test_rules_are_fixed_as_in_memory(as_shards, tmp_path, rule):
     dataset = random_graphs(40, 6, 2, num_attributes=2)
-    expected = Features.fixed_on(dataset, rule)
-    assert Features.fixed_on(as_shards(dataset, rows=40, folder=tmp_path / "one"), rule) == expected
-    found = Features.fixed_on(as_shards(dataset, rows=9, folder=tmp_path / "several"), rule)
+    expected = Features.from_dataset(dataset, rule)
+    assert Features.from_dataset(as_shards(dataset, rows=40, folder=tmp_path / "one"), rule) == expected
+    found = Features.from_dataset(as_shards(dataset, rows=9, folder=tmp_path / "several"), rule)
     assert (found.rule, found.vocabulary, found.max_degree) == (expected.rule, expected.vocabulary, 64)
     for name in ("shift", "scale"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12)
@@ -52,11 +52,11 @@ def test_rules_are_fixed_as_in_memory(as_shards, tmp_path, rule):
 @pytest.mark.parametrize("rule", ["labels", "attributes"])
 def test_rules_that_graphs_cannot_have(as_shards, rule):
     shards = as_shards(random_graphs(9, 4, 2, num_node_labels=0))
-    assert Features.fixed_on(shards).rule == "degree"
+    assert Features.from_dataset(shards).rule == "degree"
     with refused(shards.name, f"'{rule}'", "'auto'"):
-        Features.fixed_on(shards, rule)
+        Features.from_dataset(shards, rule)
     with refused(shards.name, "'atoms'", "molecules", "'auto'"):
-        Features.fixed_on(shards, "atoms")
+        Features.from_dataset(shards, "atoms")
 
 
 def test_graphs_that_differ_in_what_they_have():

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from joao.core.graphs import GraphStore
-from joao.data.features import CODES, RULES, Features, make_store
-from joao.data.shards.store import BLOCK, ShardStore, store_of
+from joao.data.features import CODE_RULES, RULES, Features, make_store
+from joao.data.shards.store import BLOCK, ShardStore, open_store
 from joao.data.synthetic import random_graphs
 
 PARTS = ("x", "source", "target", "graph_of_node", "nodes_per_graph", "first_node", "first_edge", "reverse_edge")
@@ -24,11 +24,11 @@ def assert_same_batch(found, expected):
         assert found.edge_attr.dtype == expected.edge_attr.dtype
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODES])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODE_RULES])
 def test_batches_are_those_in_memory(as_shards, rule, generator):
     dataset = random_graphs(40, 7, 2.5, num_attributes=2, num_edge_attributes=1)
-    features = Features.fixed_on(dataset, rule, max_degree=5)
-    memory, shards = make_store(dataset, features), store_of(as_shards(dataset), features)
+    features = Features.from_dataset(dataset, rule, max_degree=5)
+    memory, shards = make_store(dataset, features), open_store(as_shards(dataset), features)
     assert isinstance(shards, ShardStore)
     assert (len(shards), shards.num_features, shards.num_edge_features) == (40, memory.num_features, 1)
     for size in (1, 2, 40):
@@ -42,23 +42,23 @@ def test_molecules(as_shards):
     from joao.data import read
 
     dataset = read(["CCO", "c1ccccc1", "[Na+].[Cl-]", "no", "F/C=C/F", "[2H]C"])
-    features = Features.fixed_on(dataset)
-    memory, shards = make_store(dataset, features), store_of(as_shards(dataset, rows=2), features)
+    features = Features.from_dataset(dataset)
+    memory, shards = make_store(dataset, features), open_store(as_shards(dataset, rows=2), features)
     for numbers in (torch.tensor([4, 0, 2]), torch.arange(5)):
         assert_same_batch(shards.batch(numbers), memory.batch(numbers))
 
 
 def test_where_graphs_are_kept_tells_how_they_are_shuffled(as_shards):
     dataset = random_graphs(9, 5, 2)
-    features = Features.fixed_on(dataset)
-    assert isinstance(store_of(dataset, features), GraphStore)
-    assert store_of(dataset, features).block == 0
-    assert store_of(as_shards(dataset), features).block == BLOCK
+    features = Features.from_dataset(dataset)
+    assert isinstance(open_store(dataset, features), GraphStore)
+    assert open_store(dataset, features).block == 0
+    assert open_store(as_shards(dataset), features).block == BLOCK
 
 
 def test_batches_come_to_the_device(as_shards):
     dataset = random_graphs(9, 5, 2, num_edge_attributes=1)
-    store = ShardStore(as_shards(dataset), Features.fixed_on(dataset)).to("meta")
+    store = ShardStore(as_shards(dataset), Features.from_dataset(dataset)).to("meta")
     batch = store.batch(torch.tensor([2, 3]))
     assert {batch.x.device.type, batch.source.device.type, batch.edge_attr.device.type} == {"meta"}
     assert store.device == torch.device("meta")
@@ -69,4 +69,4 @@ def test_labels_that_were_not_there_in_training(as_shards):
     shards = as_shards(dataset)
     features = Features("labels", vocabulary=((0, 2),))
     assert features.unknown_labels(shards) == features.unknown_labels(dataset) > 0
-    assert Features.fixed_on(dataset).unknown_labels(shards) == 0
+    assert Features.from_dataset(dataset).unknown_labels(shards) == 0

@@ -6,11 +6,11 @@ import shutil
 import pytest
 
 from joao.data.formats.packed import write_packed
-from joao.data.molecules.sets import Work
+from joao.data.molecules.sets import ReadOptions
 from joao.data.molecules.smiles import Columns
 from joao.data.shards.index import INDEX
 from joao.data.shards.shards import Shards
-from joao.data.shards.writer import Pieces, ShardWriter, pack_shards
+from joao.data.shards.writer import PackSource, ShardWriter, pack_shards
 from joao.data.synthetic import random_graphs
 from tests.data.refusals import refused
 
@@ -26,7 +26,7 @@ def sources(tmp_path):
 
 
 def packed(sources, folder, **options):
-    pieces = [Pieces(str(source), None, Columns(), Work()) for source in sources]
+    pieces = [PackSource(str(source), None, Columns(), ReadOptions()) for source in sources]
     return pack_shards(pieces, folder, "both", **{"shard_graphs": 4, **options})
 
 

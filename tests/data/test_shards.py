@@ -51,14 +51,14 @@ def a_large_graph_last():
     centre = 16
     source = np.append(np.arange(0, 16, 2), np.full(299, centre))
     target = np.append(np.arange(1, 16, 2), np.arange(centre + 1, centre + 300))
-    return make_dataset("large", sizes, (source, target), node_labels=np.arange(316) % 3 - 1, tell_directed=False)
+    return make_dataset("large", sizes, (source, target), node_labels=np.arange(316) % 3 - 1, report_directed=False)
 
 
 def edgeless_first():
     """No edges in the first shard, and so no edge attributes."""
     weights = np.array([[0.5], [1.5], [2.5]])
     edges = np.array([20, 21, 22]), np.array([21, 22, 23])
-    return make_dataset("late", np.array([2] * 10 + [5] * 3), edges, edge_attr=weights, tell_directed=False)
+    return make_dataset("late", np.array([2] * 10 + [5] * 3), edges, edge_attr=weights, report_directed=False)
 
 
 MADE = {

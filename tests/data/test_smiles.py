@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from joao.core.errors import UserError
-from joao.data.molecules.smiles import Columns, MoleculeTable, read_smiles
+from joao.data.molecules.smiles import Columns, MoleculeTable, read_molecule_table
 from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -46,7 +46,7 @@ def cells(table):
 
 @pytest.mark.parametrize("name", ["tox.csv", "tox.csv.gz", "tox.csv.xz"])
 def test_a_table_with_everything(write, name):
-    table = read_smiles(write(TABLE, name))
+    table = read_molecule_table(write(TABLE, name))
     assert (table.name, len(table)) == ("tox", 3)
     assert table.smiles == ("CCO", "c1ccccc1", "[Na+].[Cl-]")
     assert table.identifiers == ("ethanol", "benzene", "line 4")  # whose cell is empty
@@ -59,50 +59,50 @@ def test_a_table_with_everything(write, name):
 
 @pytest.mark.parametrize("header", ["smiles", "SMILES", "Canonical_Smiles", "mol", "\ufeffsmiles", " smiles "])
 def test_smiles_alone_under_any_known_name(write, header):
-    table = read_smiles(write(f"{header}\r\nCCO\r\n\r\nCCO\r\n"))
+    table = read_molecule_table(write(f"{header}\r\nCCO\r\n\r\nCCO\r\n"))
     assert (table.smiles, table.identifiers, table.tasks, table.ignored) == (("CCO", "CCO"), (), (), ())
     assert table.labels.shape == (2, 0)
 
 
 def test_a_name_is_preferred_in_the_order_of_the_list_not_of_the_columns(write):
-    table = read_smiles(write("mol,smiles,cid,id,x\nO,C,7,8,1\n"))
+    table = read_molecule_table(write("mol,smiles,cid,id,x\nO,C,7,8,1\n"))
     assert (table.smiles, table.identifiers, table.tasks, table.ignored) == (("C",), ("8",), ("x",), ("mol", "cid"))
 
 
 def test_columns_can_be_given(write):
     path = write("num,drug,key,a,b,text\n1,CCO,k1,1,,x\n2,O,k2,0,5,2\n")
-    table = read_smiles(path, Columns(smiles="drug", identifiers="key", tasks=("b", "a")))
+    table = read_molecule_table(path, Columns(smiles="drug", identifiers="key", tasks=("b", "a")))
     assert (table.smiles, table.identifiers, table.tasks) == (("CCO", "O"), ("k1", "k2"), ("b", "a"))
     assert cells(table) == [[None, 1], [5, 0]]
     assert table.ignored == ("num", "text")
-    assert read_smiles(path, Columns(smiles="drug", tasks=())).tasks == ()
+    assert read_molecule_table(path, Columns(smiles="drug", tasks=())).tasks == ()
 
 
 def test_a_task_that_was_never_measured_is_kept_only_where_it_was_named(write):
     path = write("smiles,a,b\nC,,1\nO,,0\n")
-    assert (read_smiles(path).tasks, read_smiles(path).ignored) == (("b",), ("a",))
-    assert cells(read_smiles(path, Columns(tasks=("a", "b")))) == [[None, 1], [None, 0]]
+    assert (read_molecule_table(path).tasks, read_molecule_table(path).ignored) == (("b",), ("a",))
+    assert cells(read_molecule_table(path, Columns(tasks=("a", "b")))) == [[None, 1], [None, 0]]
 
 
 def test_the_index_that_pandas_writes_is_no_task(write):
-    table = read_smiles(write(",smiles,y\n0,C,1\n1,O,0\n"))
+    table = read_molecule_table(write(",smiles,y\n0,C,1\n1,O,0\n"))
     assert (table.tasks, table.ignored) == (("y",), ("column 1",))
 
 
 @pytest.mark.parametrize("word", ["", " ", "NaN", "na", "N/A", "None", "null", "?"])
 def test_every_word_for_nothing(write, word):
-    assert cells(read_smiles(write(f"smiles,y,z\nC,{word},1\nO,1.5e0,{word}\n"))) == [[None, 1], [1.5, None]]
+    assert cells(read_molecule_table(write(f"smiles,y,z\nC,{word},1\nO,1.5e0,{word}\n"))) == [[None, 1], [1.5, None]]
 
 
 def test_a_column_whose_first_number_comes_late(write):
     rows = "".join(f"C,{'' if row < 3000 else row}\n" for row in range(3002))
-    table = read_smiles(write(f"smiles,y\n{rows}"))
+    table = read_molecule_table(write(f"smiles,y\n{rows}"))
     assert np.isnan(table.labels[:3000]).all()
     assert table.labels[3000:, 0].tolist() == [3000, 3001]
 
 
 def test_an_empty_smiles_keeps_its_row(write):
-    assert read_smiles(write("smiles,y\n,1\nC,0\n")).smiles == ("", "C")
+    assert read_molecule_table(write("smiles,y\n,1\nC,0\n")).smiles == ("", "C")
 
 
 def test_random_labels_agree_with_a_plain_loop(write):
@@ -110,7 +110,7 @@ def test_random_labels_agree_with_a_plain_loop(write):
     text = [[random.choice(["", "0", "1", "0.0", "1.0", "-2.5e-3", "nan"]) for _ in range(7)] for _ in range(2500)]
     text[0] = ["0"] * 7
     body = "".join(f"C,{','.join(row)}\n" for row in text)
-    table = read_smiles(write(f"smiles,{','.join('abcdefg')}\n{body}"))
+    table = read_molecule_table(write(f"smiles,{','.join('abcdefg')}\n{body}"))
     expected = [[float(cell) if cell else np.nan for cell in row] for row in text]
     np.testing.assert_array_equal(table.labels, np.array(expected, dtype=np.float32))
 
@@ -129,13 +129,13 @@ def test_random_labels_agree_with_a_plain_loop(write):
     ],
 )
 def test_smi_files(write, name, text, identifiers):
-    table = read_smiles(write(text, name))
+    table = read_molecule_table(write(text, name))
     assert (table.name, table.smiles, table.identifiers) == ("zinc", ("CCO", "c1ccccc1"), identifiers)
     assert (table.tasks, table.ignored) == ((), ())
 
 
 def test_a_smi_file_with_a_header_has_tasks(write):
-    table = read_smiles(write("id\tsmiles\ty\nA\tCCO\t1\nB\tC\t\n", "some.smi"))
+    table = read_molecule_table(write("id\tsmiles\ty\nA\tCCO\t1\nB\tC\t\n", "some.smi"))
     assert (table.smiles, table.identifiers, cells(table)) == (("CCO", "C"), ("A", "B"), [[1], [None]])
 
 
@@ -156,23 +156,23 @@ def test_a_smi_file_with_a_header_has_tasks(write):
 )
 def test_faults_are_told_with_their_line(write, text, values):
     with refused("tox.csv", *values):
-        read_smiles(write(text))
+        read_molecule_table(write(text))
 
 
 @pytest.mark.parametrize("num_before", [1, 3000])
 @pytest.mark.parametrize("cell", ["active", ">10", "inf", "-inf", "1e39", "1_0"])
 def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(write, cell, num_before):
     path = write('smiles,"z\ny",x\n' + "C,1,2\n" * num_before + f"O,,\nN,{cell},\nN,0,5\n")
-    table = read_smiles(path)
+    table = read_molecule_table(path)
     line = num_before + 4  # the header takes two
     assert (table.tasks, table.ignored) == (("x",), ("z y",))
     assert [*table.spoiled] == ["z y"]
     assert_told(table.spoiled["z y"], line, f"'{cell}'")
     assert len(table) == len(table.labels) == num_before + 3
     assert cells(table)[-3:] == [[None], [None], [5]]
-    assert read_smiles(path, Columns(tasks=["x"])).spoiled == {}
+    assert read_molecule_table(path, Columns(tasks=["x"])).spoiled == {}
     with refused("tox.csv", line, "'z y'", f"'{cell}'"):
-        read_smiles(path, Columns(tasks=["x", "z y"]))
+        read_molecule_table(path, Columns(tasks=["x", "z y"]))
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
 )
 def test_a_wrong_choice_is_told(write, options, values):
     with refused("tox.csv", *values):
-        read_smiles(write("smiles,x,text\nC,1,a\n"), Columns(**options))
+        read_molecule_table(write("smiles,x,text\nC,1,a\n"), Columns(**options))
 
 
 def test_other_files_are_refused(write, tmp_path):
     with refused("tox.sdf", ".csv, .csv.gz", ".smi"):
-        read_smiles(write("C", "tox.sdf"))
+        read_molecule_table(write("C", "tox.sdf"))
     with refused("gone.csv"):
-        read_smiles(tmp_path / "gone.csv")
+        read_molecule_table(tmp_path / "gone.csv")
     with refused("some.smi", 3, 1, 2):
-        read_smiles(write("smiles id\nC 1\nO\n", "some.smi"))
+        read_molecule_table(write("smiles id\nC 1\nO\n", "some.smi"))
 
 
 @pytest.mark.parametrize("name", ["tox.csv.gz", "tox.csv.xz"])
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_told(write, name, damage):
     path = write(TABLE, name)
     path.write_bytes(damage(path.read_bytes()))
     with refused(name):
-        read_smiles(path)
+        read_molecule_table(path)
 
 
 @pytest.mark.parametrize("name", ["tox.csv", "tox.csv.gz", "tox.csv.xz", "tox.smi"])
@@ -224,7 +224,7 @@ def test_damaged_bytes_never_end_in_another_error(write, name):
             content[position] = random.choice([random.integers(256), *b'0,\n"-.\t '])
         path.write_bytes(content)
         try:
-            assert isinstance(read_smiles(path), MoleculeTable)
+            assert isinstance(read_molecule_table(path), MoleculeTable)
         except UserError as error:
             refusals.append(str(error))
     assert len(refusals) > 20
@@ -249,7 +249,7 @@ MOLECULENET = {
 def test_real_tables_have_the_counts_that_are_written_of_them(name):
     num, tasks, counts = MOLECULENET[name]
     path = Path(ROOT) / "molecules" / f"{name}.csv.gz"
-    table = read_smiles(path)
+    table = read_molecule_table(path)
     assert (len(table), len(table.tasks), table.identifiers, table.ignored) == (num, tasks, (), ())
     assert ((table.labels == 1).sum(), (table.labels == 0).sum(), np.isnan(table.labels).sum()) == counts
     with gzip.open(path, "rt", newline="") as stream:
@@ -260,8 +260,8 @@ def test_real_tables_have_the_counts_that_are_written_of_them(name):
 @pytest.mark.slow
 def test_two_million_rows_take_little_memory():
     program = (
-        "import sys; from pathlib import Path; from joao.data.molecules.smiles import read_smiles;"
-        "table = read_smiles(Path(sys.argv[1]));"
+        "import sys; from pathlib import Path; from joao.data.molecules.smiles import read_molecule_table;"
+        "table = read_molecule_table(Path(sys.argv[1]));"
         "peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0];"
         "sys.stdout.write(f'{len(table)} {table.ignored} {peak}')"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from joao.data import cache as _download
-from joao.data import listing, read, sources
-from joao.data.sources import WELL_KNOWN
+from joao.data import list_datasets, read, sources
+from joao.data.sources import TU_DATASETS
 from tests.data.refusals import refused
 
 
@@ -28,10 +28,10 @@ def test_a_name_is_found_under_the_root(write_tu, tmp_path, monkeypatch, subfold
     root = tmp_path / "data"
     write_tu(parts(3), kind, "THREE", under=root / subfolder)
     assert len(read("THREE", root=root)) == 3
-    assert listing(root) == ["MUTAG", "THREE"]
+    assert list_datasets(root) == ["MUTAG", "THREE"]
     monkeypatch.setenv("JOAO_DATA", str(root))
     assert len(read("THREE")) == 3
-    assert listing() == ["MUTAG", "THREE"]
+    assert list_datasets() == ["MUTAG", "THREE"]
 
 
 def test_the_raw_folder_of_torch_geometric_is_found(write_tu, tmp_path):
@@ -43,7 +43,7 @@ def test_the_raw_folder_of_torch_geometric_is_found(write_tu, tmp_path):
 
 
 def test_the_root_comes_before_the_package_and_the_package_before_the_cache(write_tu, tmp_path):
-    write_tu(parts(4), "zip", "MUTAG", under=_download.cache_folder())
+    write_tu(parts(4), "zip", "MUTAG", under=_download.download_folder())
     assert len(read("MUTAG")) == 188
     write_tu(parts(5), "zip", "MUTAG", under=tmp_path / "data")
     assert len(read("MUTAG", root=tmp_path / "data")) == 5
@@ -86,7 +86,7 @@ def server(monkeypatch):
         thread.start()
         monkeypatch.setattr(_download, "ADDRESS", f"http://127.0.0.1:{running.server_port}/{{name}}.zip")
         monkeypatch.setattr(_download, "SCHEMES", ("http",))
-        monkeypatch.setattr(sources, "WELL_KNOWN", ("FAR", "MUTAG"))
+        monkeypatch.setattr(sources, "TU_DATASETS", ("FAR", "MUTAG"))
         yield offered
         running.shutdown()
         thread.join()
@@ -95,17 +95,17 @@ def server(monkeypatch):
 def test_a_set_found_nowhere_is_downloaded_once(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()
     assert len(read("FAR")) == 3
-    assert sorted(file.name for file in _download.cache_folder().iterdir()) == ["FAR.zip", "FAR.zip.sha256"]
+    assert sorted(file.name for file in _download.download_folder().iterdir()) == ["FAR.zip", "FAR.zip.sha256"]
     server.clear()
     assert len(read("FAR")) == 3
-    assert listing() == ["FAR", "MUTAG"]
+    assert list_datasets() == ["FAR", "MUTAG"]
 
 
 def test_a_download_cut_short_leaves_nothing(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()[:-30]
     with refused("FAR.zip"):
         read("FAR")
-    assert list(_download.cache_folder().iterdir()) == []
+    assert list(_download.download_folder().iterdir()) == []
 
 
 def test_an_unknown_name_is_told_with_the_nearest_and_a_place_for_a_copy(server, tmp_path):
@@ -133,7 +133,7 @@ def test_another_spelling_of_a_known_name_is_not_downloaded(monkeypatch, name, m
     monkeypatch.setattr(_download, "download", lambda _: pytest.fail("tried to download"))
     with refused(name, f"'{meant}'"):
         read(name)
-    assert meant in WELL_KNOWN
+    assert meant in TU_DATASETS
 
 
 def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
@@ -184,11 +184,11 @@ def test_a_root_that_is_no_folder_is_told(monkeypatch):
         read("MUTAG", root="absent")
     monkeypatch.setenv("JOAO_DATA", "gone")
     with refused("JOAO_DATA", "gone"):
-        listing()
+        list_datasets()
 
 
 def test_listing_and_reading_do_not_wait_for_torch():
-    program = "import sys, joao.data as d; d.listing(); d.read('MUTAG'); sys.exit('torch' in sys.modules)"
+    program = "import sys, joao.data as d; d.list_datasets(); d.read('MUTAG'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

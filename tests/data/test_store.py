@@ -19,7 +19,7 @@ def as_data(store, index):
 @pytest.mark.parametrize("chosen", [[0], [1, 0, 1], [5, 2, 9, 0, 1], list(range(30))])
 def test_a_batch_is_bit_identical_to_torch_geometrics(rule, chosen):
     dataset = random_graphs(30, 9, 3, seed=1, num_attributes=2, num_edge_attributes=3)
-    store = make_store(dataset, Features.fixed_on(dataset, rule))
+    store = make_store(dataset, Features.from_dataset(dataset, rule))
     batch = store.batch(torch.tensor(chosen))
     expected = Batch.from_data_list([as_data(store, index) for index in chosen])
     assert batch.num_graphs == len(chosen)
@@ -41,7 +41,7 @@ def test_graphs_from_torch_geometric_come_back_from_a_batch():
         adjacency = torch.rand(size, size).triu(1) > 0.5
         graphs.append(Data(x=torch.eye(size, 6), edge_index=(adjacency | adjacency.T).nonzero().T))
     dataset = read(graphs)
-    batch = make_store(dataset, Features.fixed_on(dataset)).batch(torch.tensor([2, 0, 1]))
+    batch = make_store(dataset, Features.from_dataset(dataset)).batch(torch.tensor([2, 0, 1]))
     expected = Batch.from_data_list([graphs[2], graphs[0], graphs[1]])
     assert torch.equal(batch.x, expected.x)
     assert set(map(tuple, batch.edge_index.T.tolist())) == set(map(tuple, expected.edge_index.T.tolist()))
@@ -50,7 +50,7 @@ def test_graphs_from_torch_geometric_come_back_from_a_batch():
 
 def test_edges_of_a_batch_are_symmetric_and_sorted_by_target():
     dataset = random_graphs(20, 12, 4, seed=3)
-    batch = make_store(dataset, Features.fixed_on(dataset)).batch(torch.arange(20).flip(0))
+    batch = make_store(dataset, Features.from_dataset(dataset)).batch(torch.arange(20).flip(0))
     pairs = list(zip(batch.target.tolist(), batch.source.tolist(), strict=True))
     assert pairs == sorted(set(pairs))
     assert {(s, t) for t, s in pairs} == set(pairs)

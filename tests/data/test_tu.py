@@ -7,7 +7,7 @@ import pytest
 
 from joao.data.formats import text as _numbers
 from joao.data.formats.text import read_numbers
-from joao.data.formats.tu import holds_tu, read_tu
+from joao.data.formats.tu import is_tu, read_tu
 from tests.data.refusals import assert_told, refused
 
 # Graphs 1, 4 and 6 have no edges; graph 3 has an isolated node; one line is repeated, one is a loop.
@@ -193,10 +193,10 @@ def test_several_sets_in_one_folder_are_told_apart_by_its_name(write_tu, tmp_pat
 
 
 def test_holds_tu_looks_inside(write_tu, tmp_path):
-    assert holds_tu(write_tu(TINY))
-    assert holds_tu(write_tu(TINY, "zip"))
+    assert is_tu(write_tu(TINY))
+    assert is_tu(write_tu(TINY, "zip"))
     (tmp_path / "other").mkdir()
     (tmp_path / "broken.zip").write_text("no zip")
-    assert not holds_tu(tmp_path / "other")
-    assert not holds_tu(tmp_path / "broken.zip")
-    assert not holds_tu(tmp_path / "absent")
+    assert not is_tu(tmp_path / "other")
+    assert not is_tu(tmp_path / "broken.zip")
+    assert not is_tu(tmp_path / "absent")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from joao.data import read
 from joao.data.formats.networkx_graphs import from_networkx
-from joao.data.refinement import TwinCounts, count_twins, twins
+from joao.data.refinement import TwinCounts, count_twins, find_twins
 from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
@@ -56,7 +56,7 @@ def test_copies_with_other_node_numbers_are_found():
     both = graphs[np.r_[0:12, 0:12]]
     mixed = renumbered(both, seed=1)
     assert by_isomorphism(mixed[:12]) == list(range(12))  # no two are equal before
-    assert twins(mixed).tolist() == [*range(12), *range(12)]
+    assert find_twins(mixed).tolist() == [*range(12), *range(12)]
 
 
 @given(graph_lists(most_nodes=4))
@@ -65,13 +65,13 @@ def test_small_graphs_are_told_apart_as_networkx_does(drawn):
     """Up to four nodes: no two graphs of this size are confused by the refinement."""
     labelled = from_networkx(as_networkx(drawn), "drawn")
     for dataset in (labelled, replace(labelled, node_labels=None)):
-        assert twins(dataset).tolist() == by_isomorphism(dataset)
+        assert find_twins(dataset).tolist() == by_isomorphism(dataset)
 
 
 def test_every_graph_of_up_to_six_nodes():
     """Of the 208 of networkx's atlas, all different, four pairs are alike; networkx's own refinement says the same."""
     atlas = [graph for graph in nx.graph_atlas_g()[1:] if len(graph) <= 6]
-    found = twins(from_networkx(atlas, "atlas")).tolist()
+    found = find_twins(from_networkx(atlas, "atlas")).tolist()
     for graph in atlas:
         nx.set_node_attributes(graph, "alike", "label")  # networkx warns without
     hashes = [nx.weisfeiler_lehman_graph_hash(graph, node_attr="label", iterations=6) for graph in atlas]
@@ -89,7 +89,7 @@ def test_refinement_goes_on_to_the_end():
         return nx.disjoint_union_all(paths)
 
     graphs = [two_paths("aa", "bb"), two_paths("ab", "ab"), two_paths("ba", "ab")]
-    assert twins(from_networkx(graphs, "paths")).tolist() == [0, 1, 1]
+    assert find_twins(from_networkx(graphs, "paths")).tolist() == [0, 1, 1]
 
 
 def test_attributes_do_not_tell_graphs_apart():
@@ -101,15 +101,15 @@ def test_attributes_do_not_tell_graphs_apart():
         node_attributes=random.normal(size=both.node_attributes.shape),
         edge_attr=random.normal(size=both.edge_attr.shape),
     )
-    assert twins(other).tolist() == [*range(6), *range(6)]
+    assert find_twins(other).tolist() == [*range(6), *range(6)]
 
 
 def test_labels_do():
     edge = make_dataset(
         "edges", np.array([2, 2, 2]), ([0, 2, 4], [1, 3, 5]), node_labels=np.array([[1, 2, 2, 1, 1, 1]]).T
     )
-    assert twins(edge).tolist() == [0, 0, 2]
-    assert twins(replace(edge, node_labels=None)).tolist() == [0, 0, 0]
+    assert find_twins(edge).tolist() == [0, 0, 2]
+    assert find_twins(replace(edge, node_labels=None)).tolist() == [0, 0, 0]
 
 
 def test_counts_by_a_loop():
@@ -130,15 +130,15 @@ def test_counts_by_a_loop():
 def test_real_molecules():
     """MUTAG by isomorphism: 12.8 % of its graphs have a twin, none one of another class."""
     dataset = read(BUNDLED / "MUTAG.zip")
-    assert twins(dataset).tolist() == by_isomorphism(dataset)
-    assert count_twins(twins(dataset), dataset.classes) == (24, 0)
+    assert find_twins(dataset).tolist() == by_isomorphism(dataset)
+    assert count_twins(find_twins(dataset), dataset.classes) == (24, 0)
 
 
 @pytest.mark.skipif(not ROOT, reason="JOAO_DATA is not set")
 def test_most_graphs_of_imdb_binary_have_a_twin():
     """By isomorphism inside the groups, too: the refinement confuses none of these graphs."""
     dataset = read("IMDB-BINARY", ROOT)
-    found = twins(dataset)
+    found = find_twins(dataset)
     assert count_twins(found, dataset.classes) == (579, 318)
     for graph in np.flatnonzero(found != np.arange(len(dataset))):
         assert nx.is_isomorphic(as_graph(dataset[int(graph)]), as_graph(dataset[int(found[graph])]))

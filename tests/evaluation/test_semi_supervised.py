@@ -24,7 +24,7 @@ EPOCHS = 5
 
 def finetuning(classes=CLASSES, fast=False):
     """Always from the same start."""
-    store = make_store(DATA, Features.fixed_on(DATA))
+    store = make_store(DATA, Features.from_dataset(DATA))
     with temporary_seed(1, "weights"):
         encoder = ResGcn(store.num_features, width=8, layers=1)
     how = Finetune(epochs=EPOCHS, batch_size=8, learning_rate=0.01)

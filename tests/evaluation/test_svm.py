@@ -96,7 +96,7 @@ def test_libsvm_takes_the_very_steps_of_a_plain_grid_search(monkeypatch, seed):
 def test_real_embeddings_are_scored_as_by_a_plain_grid_search(name, num_measured, standardise):
     dataset = read(name, root=ROOT)
     embeddings = (
-        make_untrained(make_recipe({}), dataset, Features.fixed_on(dataset, "labels"), device="cpu")
+        make_untrained(make_recipe({}), dataset, Features.from_dataset(dataset, "labels"), device="cpu")
         .embed(dataset)
         .numpy()
     )

@@ -35,7 +35,7 @@ def make(molecules):
     def make(fast=False, **how):
         torch.manual_seed(0)
         return Finetuning(
-            make_store(molecules, Features.fixed_on(molecules)),
+            make_store(molecules, Features.from_dataset(molecules)),
             BinaryTargets(torch.from_numpy(molecules.targets)),
             MoleculeGin(width=8, layers=2),
             Finetune(batch_size=16, **how),

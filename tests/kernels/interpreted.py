@@ -27,7 +27,7 @@ DRAW = torch.Generator().manual_seed(1)
 
 def batch():
     dataset = read(BUNDLED / "MUTAG.zip")
-    store = PaddedStore(make_store(dataset, Features.fixed_on(dataset)))
+    store = PaddedStore(make_store(dataset, Features.from_dataset(dataset)))
     return store, store.batch(GRAPHS, *ROOM)
 
 

@@ -91,14 +91,14 @@ def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ct
 def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
     (tmp_path / "work.py").write_text(
         "import pathlib, time\n"
-        "from joao.core.processes import done_one_by_one\n"
+        "from joao.core.processes import run_tasks\n"
         "def wait(name):\n"
         "    pathlib.Path(name).touch()\n"
         "    time.sleep(300)\n"
         "if __name__ == '__main__':\n"
         "    print('begun', flush=True)\n"
         "    try:\n"
-        "        list(done_one_by_one(wait, ['a', 'b'], jobs=2))\n"
+        "        list(run_tasks(wait, ['a', 'b'], jobs=2))\n"
         "    except KeyboardInterrupt:\n"
         "        print('stopped')\n"
     )

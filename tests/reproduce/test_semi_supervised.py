@@ -13,7 +13,7 @@ from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
 from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
-from joao.data import listing, read
+from joao.data import list_datasets, read
 from joao.data.synthetic import random_graphs
 from joao.evaluation.splits import few_label_splits, split_hash
 from joao.evaluation.targets import ClassTargets
@@ -185,7 +185,7 @@ def test_what_is_not_supplied_is_left_out_unless_it_is_named(root):
 
 def test_what_is_supplied_is_not_left_out(made_data):
     root = made_data("github_stargazers", num_graphs=3)
-    assert "github_stargazers" in listing(root)
+    assert "github_stargazers" in list_datasets(root)
     wanted = cells("semi_supervised")
     assert at_hand(wanted, str(root), named=False) == (wanted, [])
 

@@ -137,7 +137,7 @@ def by_hand(short, root, start_of):
     for seed in (0, 1):
         encoder = start_of(seed, dataset.subset(np.sort(torch.cat(parts[:2]).numpy())))
         encoder.dropout = 0.5
-        store = make_store(dataset, Features.fixed_on(dataset))
+        store = make_store(dataset, Features.from_dataset(dataset))
         how = Finetune(epochs=2, batch_size=32, learning_rate=0.001)
         finetuning = Finetuning(store, BinaryTargets(torch.from_numpy(dataset.targets)), encoder, how, seed=seed)
         fit = finetuning.fit(parts[0], parts[1], derive_seed(seed, "transfer"))

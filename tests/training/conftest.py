@@ -18,7 +18,7 @@ from joao.training.pretrain import Pretraining
 @pytest.fixture
 def store():
     dataset = random_graphs(21, 8, 2.5, seed=3, num_edge_attributes=1)
-    return make_store(dataset, Features.fixed_on(dataset))
+    return make_store(dataset, Features.from_dataset(dataset))
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def store(dataset):
-    return make_store(dataset, Features.fixed_on(dataset))
+    return make_store(dataset, Features.from_dataset(dataset))
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +246,7 @@ scripts = st.lists(st.builds(FitEpoch, st.just(0.5), few, few), min_size=1, max_
 @drawn(scripts, st.sampled_from(["score", "accuracy", "loss"]), st.integers(0, 5))
 def test_the_last_of_the_best_epochs_is_kept_and_patience_counts_from_the_first(script, choose_by, patience):
     dataset = random_graphs(4, 4, 2, seed=0)
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     how = Finetune(epochs=len(script), patience=patience, choose_by=choose_by)
     targets = ClassTargets(torch.tensor([0, 1, 0, 1]), 2)
     fitting = Scripted(store, targets, Gin(store.num_features, width=2, layers=1), how)

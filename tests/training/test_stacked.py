@@ -49,7 +49,7 @@ def targets_of(classes):
 
 @pytest.fixture
 def make(dataset):
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
 
     def make(fast=True, encoder=None, pool=(), kind="classes", **how):
         with temporary_seed(1, "weights"):
@@ -99,7 +99,7 @@ def test_bonds_go_along(dataset):
     for fast, store in ((True, molecules), (False, molecules), (True, replace(molecules, edge_attr=0 * bonds))):
         with temporary_seed(1, "weights"):
             encoder = MoleculeGin(2, 2, width=6, layers=2)
-        made = make_store(store, Features.fixed_on(molecules))
+        made = make_store(store, Features.from_dataset(molecules))
         how = Finetune(epochs=3, batch_size=8, learning_rate=1e-4)
         found.append([shown for _, shown in results(Finetuning(made, targets, encoder, how, fast=fast, seed=2))])
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)

@@ -46,7 +46,7 @@ def small_recipe(table):
 
 def graphs_for(recipe):
     dataset = random_graphs(21, 8, 2.5, seed=3)
-    store = make_store(dataset, Features.fixed_on(dataset))
+    store = make_store(dataset, Features.from_dataset(dataset))
     if recipe.features != "atoms":
         return replace(store, x=store.x.double())
     number = torch.arange(len(store.x))

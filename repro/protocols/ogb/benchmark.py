@@ -22,7 +22,7 @@ from joao.core.errors import UserError
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
-from joao.data.formats.ogb import OfficialSplit, official_split, words_of
+from joao.data.formats.ogb import OfficialSplit, official_split, read_words
 from joao.data.sources import ogb_path
 from joao.evaluation.splits import Split, sample_stratified
 from joao.evaluation.targets import BinaryTargets, ClassTargets, Targets, weighted_mean
@@ -215,5 +215,5 @@ def benchmark_of(name: str, data_root: str | None) -> Benchmark:
     if path is None:
         raise UserError(f"{name}: is not OGB's own archive or folder.")
     graphs = read_whole(name, data_root)
-    names = words_of(path, len(graphs)) if graphs.kind == "syntax_trees" else None
+    names = read_words(path, len(graphs)) if graphs.kind == "syntax_trees" else None
     return Benchmark(graphs, official_split(path, len(graphs)), names)

@@ -12,7 +12,7 @@ from typing import Any
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.data import listing
+from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.sources import ogb_path
@@ -90,7 +90,7 @@ def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates
 
 def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
     """The cells whose data are there, and the data sets that are not; one that was ``named`` must be."""
-    there = listing(data_root)
+    there = list_datasets(data_root)
     absent = [name for name in dict.fromkeys(cell.dataset for cell in wanted) if name not in there]
     if absent and (named or len(absent) == len({cell.dataset for cell in wanted})):
         ogb_path(absent[0], data_root)  # tells what to do
@@ -136,7 +136,7 @@ def compute(work: Work, benchmark: Benchmark, where: Where) -> dict[Cell, Record
         folder = where.encoders / work.dataset / work.method
         trained = _pretrained(folder, recipe, unlabelled, device=device, precision=precision)
     fabric = make_fabric(device, precision)
-    store = make_store(benchmark.graphs, Features.fixed_on(unlabelled, recipe.features)).to(fabric.device)
+    store = make_store(benchmark.graphs, Features.from_dataset(unlabelled, recipe.features)).to(fabric.device)
     settings = finetuning_of(work.dataset)
     how = Finetune(**{key: settings[key] for key in ("epochs", "batch_size", "learning_rate")})
 

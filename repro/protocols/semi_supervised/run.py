@@ -15,7 +15,7 @@ import torch
 from joao.config.builder import build_method
 from joao.config.recipe import POOL, Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.data import listing
+from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
@@ -125,7 +125,7 @@ def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tu
 
     One that was ``named`` must be there.
     """
-    there = listing(data_root)
+    there = list_datasets(data_root)
     names = dict.fromkeys(cell.dataset for cell in wanted)
     absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there]
     if named and absent:

@@ -20,7 +20,7 @@ from joao.core.processes import run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.data.joining import joined
+from joao.data.joining import concatenate_datasets
 from joao.encoders import Encoder, MoleculeGin
 from joao.evaluation.forest import FOREST, fingerprints, forest_score
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
@@ -117,7 +117,9 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
 def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     """The molecules to pre-train on: ``source``, or those of the recipe."""
     names = grid()["corpus"]["sources"] if source is None else [source]
-    return joined([read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names))
+    return concatenate_datasets(
+        [read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names)
+    )
 
 
 def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -> Iterator[str]:
@@ -259,7 +261,7 @@ def _finetuned_scores(
     assert isinstance(first, MoleculeGin)
     first.dropout = dropout
     finetuning = Finetuning(
-        make_store(dataset, Features.fixed_on(dataset, recipe.features)),
+        make_store(dataset, Features.from_dataset(dataset, recipe.features)),
         BinaryTargets(torch.from_numpy(dataset.targets)),
         first,
         Finetune(**settings),

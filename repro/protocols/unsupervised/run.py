@@ -18,7 +18,7 @@ from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.memory import measure_run
 from joao.data.dataset import Dataset
-from joao.data.refinement import count_twins, twins
+from joao.data.refinement import count_twins, find_twins
 from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
@@ -149,7 +149,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     classes = require_classes(dataset)
     started = time.perf_counter()
     facts: dict[str, Any] = {}
-    groups = twins(dataset) if cell.twins_together else None
+    groups = find_twins(dataset) if cell.twins_together else None
     if cell.inductive:
         assert recipe is not None
         scores = _inductive_scores(recipe, dataset, classes, groups, device)

@@ -12,7 +12,7 @@ from joao.baselines.wl import WL
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.refinement import places, refined_labels
+from joao.data.refinement import label_indices, refine_labels
 
 LONGEST_SENTENCE = 10_000  # gensim reads no further
 
@@ -65,9 +65,9 @@ class DGK(Baseline):
         """The labels of each refinement in each graph, by their columns; whatever order nodes have, in the same one."""
         random = numpy_generator(self.seed, "order of words")
         first_column = 0
-        refinements = zip(refined_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)
+        refinements = zip(refine_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)
         for labels, known in refinements:
-            columns = places(labels, known) + first_column
+            columns = label_indices(labels, known) + first_column
             first_column += len(known)
             for words in np.split(columns, graphs.first_node[1:-1]):
                 shuffled = list(map(str, random.permutation(np.sort(words)).tolist()))

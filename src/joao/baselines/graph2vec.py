@@ -9,7 +9,7 @@ from joao.baselines.base import check_least
 from joao.baselines.paragraphs import ParagraphOptions, ParagraphVectors, as_words
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.refinement import refined_labels
+from joao.data.refinement import refine_labels
 
 
 @final
@@ -40,9 +40,9 @@ class Graph2vec(ParagraphVectors):
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         if graphs.node_labels is None:  # all nodes start alike, and the first refinement tells their degrees
-            labels = list(refined_labels(graphs, self.iterations + 1))[1:]
+            labels = list(refine_labels(graphs, self.iterations + 1))[1:]
         else:
-            labels = list(refined_labels(graphs, self.iterations))
+            labels = list(refine_labels(graphs, self.iterations))
         words = as_words(np.stack([label[:, 0] for label in labels], axis=1))
         return [self._mixed(rows.ravel()) for rows in np.split(words, graphs.first_node[1:-1])]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.data.dataset import Dataset, offsets_of
+from joao.data.dataset import Dataset, sizes_to_offsets
 
 NOWHERE = -1
 
@@ -38,7 +38,7 @@ class Neighbours(NamedTuple):
 def neighbours_in(dataset: Dataset) -> Neighbours:
     """The neighbours of every node."""
     shift = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge))
-    return Neighbours(offsets_of(dataset.degrees), dataset.source + shift)
+    return Neighbours(sizes_to_offsets(dataset.degrees), dataset.source + shift)
 
 
 def random_walks(

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, hstack
 from joao.baselines.base import Baseline
 from joao.core.errors import UserError
 from joao.data.dataset import Dataset
-from joao.data.refinement import Labels, different, places, refined_labels
+from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
 
 
 @final
@@ -35,18 +35,18 @@ class WL(Baseline):
         self.iterations = iterations
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        self.labels: list[Labels] = [different(labels) for labels in refined_labels(graphs, self.iterations)]
+        self.labels: list[Labels] = [unique_labels(labels) for labels in refine_labels(graphs, self.iterations)]
         return self
 
     def transform(self, graphs: Dataset) -> csr_array:
         """``(G, V)`` sparse counts."""
-        refinements = zip(refined_labels(graphs, self.iterations), self.labels, strict=True)
+        refinements = zip(refine_labels(graphs, self.iterations), self.labels, strict=True)
         return hstack([label_counts(graphs, labels, known) for labels, known in refinements], format="csr")
 
 
 def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
     """``(G, V)`` how many nodes of each graph have each of the known labels ``(V, 2)``."""
-    columns = places(labels, known)
+    columns = label_indices(labels, known)
     seen = columns >= 0
     cells = graphs.graph_of_node[seen], columns[seen]
     return csr_array((np.ones(len(cells[0])), cells), shape=(len(graphs), len(known)))

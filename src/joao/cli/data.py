@@ -40,7 +40,7 @@ def data(
     if clear_cache and source is not None:
         raise UserError("--clear-cache takes no DATA: it removes the packed copies of all data sets.")
     if source is None:
-        from joao.data import cache, listing
+        from joao.data import cache, list_datasets
 
         packed = cache.sizes()
         held = f"{len(packed)} ({sum(packed.values()) / 1e6:.1f} MB) in {cache.folder()}"
@@ -49,7 +49,7 @@ def data(
             output.result({"removed": {"files": len(packed), "bytes": sum(packed.values())}})
             output.say(f"Packed copies removed: {held}." if packed else "No packed copies to remove.")
             return
-        names = listing(data_root)
+        names = list_datasets(data_root)
         output.result({"data": names, "packed": {"files": len(packed), "bytes": sum(packed.values())}})
         output.say("\n".join(names))
         if packed:
@@ -59,7 +59,7 @@ def data(
     import numpy as np
 
     from joao.data import Shards
-    from joao.data.refinement import count_twins, twins
+    from joao.data.refinement import count_twins, find_twins
 
     dataset = open_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
     if isinstance(dataset, Shards):
@@ -83,7 +83,7 @@ def data(
         "edge attributes": 0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
         "classes": dict(zip(dataset.class_names, classes, strict=True)),
         **split,
-        **({} if split else {"twins": count_twins(twins(dataset), dataset.classes)._asdict()}),
+        **({} if split else {"twins": count_twins(find_twins(dataset), dataset.classes)._asdict()}),
         "fingerprint": dataset.fingerprint,
     }
     output.result(facts)

@@ -101,7 +101,7 @@ def finetune(
 
     check_new_folder(out)
     output = Output(quiet, as_json)
-    from joao.data.sources import header_of, is_table
+    from joao.data.sources import csv_header, is_table
     from joao.runs.finetuning import finetune
     from joao.runs.trained import load_run, model_path
     from joao.training.device import check_precision
@@ -113,7 +113,7 @@ def finetune(
     trained = load_run(model_path(run), device=device)
     tasks, task = tasks or [], task or []
     of_table = bool(tasks or task) and is_table(source, data_root)  # whose other columns are not even read
-    named = _named(tasks, task, header_of(source, data_root)) if of_table else []
+    named = _named(tasks, task, csv_header(source, data_root)) if of_table else []
     dataset = whole(open_data(source, data_root, output, columns_of(smiles, identifiers, named)))
     if not of_table:
         named = _named(tasks, task, dataset.target_names)

@@ -71,11 +71,11 @@ def pack(
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
     check_new_file(out)
-    from joao.data.formats.packed import without_texts, write_packed
-    from joao.data.joining import joined
+    from joao.data.formats.packed import drop_texts, write_packed
+    from joao.data.joining import concatenate_datasets
 
     read = [whole(open_data(source, data_root, output, columns)) for source in sources]
-    dataset = joined(read, name or out.name.split(".safetensors")[0])
+    dataset = concatenate_datasets(read, name or out.name.split(".safetensors")[0])
     if scaffolds:
         if dataset.kind != "molecules" or not dataset.smiles:
             raise UserError(f"{dataset.name}: --scaffolds needs molecules with their SMILES.")
@@ -90,7 +90,7 @@ def pack(
         output.notice(
             f"{dataset.name}: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES."
         )
-    write_packed(out, without_texts(dataset) if no_smiles else dataset)
+    write_packed(out, drop_texts(dataset) if no_smiles else dataset)
     size, fingerprint = out.stat().st_size, dataset.fingerprint
     facts = {"file": str(out), "graphs": len(dataset), "kind": dataset.kind, "bytes": size, "fingerprint": fingerprint}
     _tell(facts, f"{out}: {len(dataset)} {dataset.kind}", dataset.name, out, output)
@@ -106,13 +106,13 @@ def _pack_shards(
     data_root: str | None,
     output: Output,
 ) -> None:
-    from joao.data.molecules.sets import Work
+    from joao.data.molecules.sets import ReadOptions
     from joao.data.molecules.smiles import Columns
     from joao.data.shards.index import FAILURES
-    from joao.data.shards.writer import SHARD_GRAPHS, Pieces, pack_shards
+    from joao.data.shards.writer import SHARD_GRAPHS, PackSource, pack_shards
 
     named = Columns(columns.get("smiles"), columns.get("identifiers"), _tuple(columns.get("tasks")))
-    pieces = [Pieces(source, data_root, named, Work(all_cores())) for source in sources]
+    pieces = [PackSource(source, data_root, named, ReadOptions(all_cores())) for source in sources]
     try:
         with output.progress("packing", None, in_lines=False) as bar:
 

@@ -19,7 +19,7 @@ from joao.config.recipe import METHODS
 from joao.core.errors import UserError
 from joao.core.files import check_new_file, write_json
 from joao.data.dataset import Dataset
-from joao.data.refinement import twins
+from joao.data.refinement import find_twins
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
 from joao.runs.scoring import TWINS_TOGETHER, describe_data, provenance, require_classes
@@ -153,7 +153,7 @@ def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterat
 
 
 def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
-    return twins(dataset) if plan.twins_together else None
+    return find_twins(dataset) if plan.twins_together else None
 
 
 def _kind_of(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, final
 from joao.comparison.methods import choose_methods
 from joao.comparison.record import Plan, compute
 from joao.comparison.summary import Row, Verdict, record_verdict, rows
-from joao.data.user_input import graphs_of, tell
+from joao.data.user_input import read_graphs, warn_user
 from joao.evaluation.tables import with_deviation, with_interval
 from joao.runs.scoring import require_classes
 
@@ -78,7 +78,7 @@ def compare(
         device: of pre-training: ``auto``, ``cpu`` or ``cuda``.
         jobs: cores to use, with a process of its own for every method; a script must then keep its own calls under
             ``if __name__ == "__main__":``. None does everything in this process.
-        twins_together: whether graphs that cannot be told apart are in the same fold (:func:`joao.data.refinement.twins`).
+        twins_together: whether graphs that cannot be told apart are in the same fold (:func:`joao.data.refinement.find_twins`).
         out: file of the record, written as methods are done; what it has already is not done again.
 
     >>> import joao
@@ -88,11 +88,11 @@ def compare(
     >>> max(row.accuracy for row in comparison.rows) > comparison.record["chance"]
     True
     """
-    dataset = graphs_of(data)
+    dataset = read_graphs(data)
     require_classes(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
-        tell(notice)
+        warn_user(notice)
     plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together)
     return Comparison(compute(dataset, plan, None if out is None else Path(out)))
 

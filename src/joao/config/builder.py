@@ -16,7 +16,7 @@ from joao.config.recipe import Recipe, pool_name
 from joao.core.errors import UserError
 from joao.core.graphs import Store
 from joao.core.randomness import temporary_seed
-from joao.data.features import CODES, Features
+from joao.data.features import CODE_RULES, Features
 from joao.encoders import ENCODERS, Encoder
 from joao.encoders.convolutions import ModuleEncoder
 from joao.heads import HEADS, Heads
@@ -104,11 +104,11 @@ def _new_encoder(recipe: Recipe, store: Store, own: nn.Module | None) -> Encoder
 
 def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
     """Refuses an encoder or a mask that takes numbers of categories for measurements, or the reverse."""
-    of_codes = features.rule in CODES
+    of_codes = features.rule in CODE_RULES
     if encoder.codes != (features.rule if of_codes else None):
         wanted = f"other features than '{features.rule}'"
         if encoder.codes is not None:
-            wanted = f"features = '{encoder.codes}', which {CODES[encoder.codes]} have"
+            wanted = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
         fix = "features = 'labels'" if of_codes and encoder.codes is None else "encoder gin"
         raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {fix}.")
     for each in pool:

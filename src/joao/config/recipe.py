@@ -34,7 +34,7 @@ from joao.config.schedule import Schedule
 from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.errors import UserError, suggest
 from joao.core.registry import check_options, check_value
-from joao.data.features import CODES, CODES_OF_KIND, RULES
+from joao.data.features import CODE_RULES, RULE_OF_KIND, RULES
 from joao.encoders import ENCODERS
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
@@ -248,10 +248,10 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     features = check_value(table.get("features", "auto"), str, f"{place}: features")
     if features not in RULES:
         raise UserError(f"{place}: unknown rule '{features}' for features. {suggest(features, RULES)}")
-    if kind in CODES_OF_KIND and features == "auto":
-        codes = CODES_OF_KIND[kind]
+    if kind in RULE_OF_KIND and features == "auto":
+        codes = RULE_OF_KIND[kind]
         features = codes if ENCODERS[parts["encoder"].name].codes == codes else "labels"
-    if features in CODES:
+    if features in CODE_RULES:
         usual = {**usual, **_OF_CODES}
     training = table.get("training", {})
     if isinstance(training, Mapping):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from joao.data.dataset import Dataset as Dataset
 from joao.data.shards.shards import Shards as Shards
-from joao.data.sources import listing as listing
+from joao.data.sources import list_datasets as list_datasets
 from joao.data.sources import read as read
 from joao.data.sources import read_whole as read_whole
 

@@ -37,13 +37,13 @@ from joao.core import codes
 from joao.core.errors import UserError
 from joao.core.files import make_folder, user_error_on_os_error, write_file
 from joao.data.dataset import Dataset
-from joao.data.formats.packed import pieces_of, read_if
-from joao.data.molecules.featurise import featuriser
+from joao.data.formats.packed import packed_chunks, read_packed_if
+from joao.data.molecules.featurise import featuriser_version
 
-SMALLEST_SOURCE = 1 << 20  # bytes; less than that is read in a fraction of a second
-SMALLEST_TABLE = 1 << 14  # bytes of a table of molecules; making graphs of them takes longer
-MOST_KEPT = 1 << 31  # bytes; beyond that, those that were not used for longest go
-_READ_FROM_FOLDERS = ("*.txt", "raw/*.txt", "*.graphml", "raw/*.csv.gz", "mapping/*.csv.gz")
+MIN_SOURCE_BYTES = 1 << 20  # bytes; less than that is read in a fraction of a second
+MIN_TABLE_BYTES = 1 << 14  # bytes of a table of molecules; making graphs of them takes longer
+MAX_CACHE_BYTES = 1 << 31  # bytes; beyond that, those that were not used for longest go
+_FOLDER_FILES = ("*.txt", "raw/*.txt", "*.graphml", "raw/*.csv.gz", "mapping/*.csv.gz")
 
 
 def _hash_of_readers() -> bytes:
@@ -54,10 +54,10 @@ def _hash_of_readers() -> bytes:
 
 
 # Taken now, when the readers are loaded: their files may change while the program runs.
-_READERS = _hash_of_readers()
+_READERS_HASH = _hash_of_readers()
 
 
-def home() -> Path:
+def cache_root() -> Path:
     """The folder of everything that can be fetched or made again: ``JOAO_CACHE``, or ``joao`` in the user's cache."""
     given = os.environ.get("JOAO_CACHE", "")
     if given and given.lower() != "off":
@@ -69,22 +69,22 @@ def home() -> Path:
 def folder() -> Path | None:
     """Where packed data are kept; None where ``JOAO_CACHE`` is empty or ``off``, or where there is no home."""
     try:
-        return None if os.environ.get("JOAO_CACHE", "-").lower() in ("", "off") else home() / "packed"
+        return None if os.environ.get("JOAO_CACHE", "-").lower() in ("", "off") else cache_root() / "packed"
     except RuntimeError:
         return None
 
 
-def kept(path: Path, reader: Callable[[Path], Dataset], options: str = "", least: int | None = None) -> Dataset:
+def read_cached(path: Path, reader: Callable[[Path], Dataset], options: str = "", least: int | None = None) -> Dataset:
     """What ``reader`` finds in ``path``, taken from the cache where that would be the same.
 
     Args:
         path: a file or folder.
         reader: of it.
         options: of the reader, in words.
-        least: bytes from which on it is kept; None is :data:`SMALLEST_SOURCE`.
+        least: bytes from which on it is kept; None is :data:`MIN_SOURCE_BYTES`.
     """
     place = folder()
-    least = SMALLEST_SOURCE if least is None else least
+    least = MIN_SOURCE_BYTES if least is None else least
     stamp = None if place is None else _stamp(path, options, least)
     if place is None or stamp is None:
         return reader(path)
@@ -129,10 +129,10 @@ def clear() -> None:
 def _stamp(path: Path, options: str, least: int) -> bytes | None:
     """A hash of readers, options and every file that may be read from ``path``; None for what is not worth keeping."""
     try:
-        found = [path] if path.is_file() else [file for kind in _READ_FROM_FOLDERS for file in sorted(path.glob(kind))]
+        found = [path] if path.is_file() else [file for kind in _FOLDER_FILES for file in sorted(path.glob(kind))]
         if sum(file.stat().st_size for file in found) < least:
             return None
-        digest = hashlib.sha256(_READERS + os.fsencode(path.name) + b"/" + options.encode())
+        digest = hashlib.sha256(_READERS_HASH + os.fsencode(path.name) + b"/" + options.encode())
         if any(file.suffix.lower() == ".graphml" for file in found):
             from importlib.metadata import version
 
@@ -148,32 +148,32 @@ def _stamp(path: Path, options: str, least: int) -> bytes | None:
 
 def _is_current(dataset: Dataset) -> bool:
     """Whether reading again, if that is possible, would give the same molecules."""
-    return not dataset.featuriser or featuriser() in (None, dataset.featuriser)
+    return not dataset.featuriser or featuriser_version() in (None, dataset.featuriser)
 
 
 def _save(file: Path, stamp: bytes, dataset: Dataset) -> None:
     make_folder(file.parent, mode=0o700)
-    pieces = pieces_of(dataset, {"stamp": stamp.hex()})
-    if sum(map(len, pieces)) > MOST_KEPT:
+    pieces = packed_chunks(dataset, {"stamp": stamp.hex()})
+    if sum(map(len, pieces)) > MAX_CACHE_BYTES:
         return
     write_file(file, pieces)
     total = 0
     for other, size in sizes().items():
         total += size
-        if total > MOST_KEPT:
+        if total > MAX_CACHE_BYTES:
             with suppress(OSError):
                 other.unlink()
 
 
 def _load(file: Path, stamp: bytes) -> Dataset | None:
-    return read_if(file, {"stamp": stamp.hex()})
+    return read_packed_if(file, {"stamp": stamp.hex()})
 
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip"
 SCHEMES = ("https",)
-MOST_BYTES = 1 << 32
+MAX_DOWNLOAD_BYTES = 1 << 32
 _TIMEOUT_SECONDS = 30.0
-_AT_ONCE = 1 << 20  # bytes
+_CHUNK_BYTES = 1 << 20  # bytes
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -184,9 +184,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, file, code, message, headers, address)
 
 
-def cache_folder() -> Path:
-    """Where downloaded data sets are kept: ``tu`` in :func:`joao.data.cache.home`."""
-    return home() / "tu"
+def download_folder() -> Path:
+    """Where downloaded data sets are kept: ``tu`` in :func:`joao.data.cache.cache_root`."""
+    return cache_root() / "tu"
 
 
 def download(name: str) -> Path:
@@ -196,7 +196,7 @@ def download(name: str) -> Path:
         UserError: with the reason only; the caller knows what to advise.
     """
     address = ADDRESS.format(name=name)
-    path = cache_folder() / f"{name}.zip"
+    path = download_folder() / f"{name}.zip"
     try:
         _check_scheme(address)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def download(name: str) -> Path:
                 _copy(address, answer, file)
             if not zipfile.is_zipfile(part):  # a cut-off file lacks the directory at its end
                 raise UserError(f"{address} did not give a whole zip file")
-            check_recorded(path, part)
+            check_download_hash(path, part)
             os.replace(part, path)
     except urllib.error.HTTPError as error:
         error.close()
@@ -218,7 +218,7 @@ def download(name: str) -> Path:
     return path
 
 
-def check_recorded(path: Path, content: Path | None = None) -> None:
+def check_download_hash(path: Path, content: Path | None = None) -> None:
     """Compares a downloaded file, or the ``content`` to put there, with its record; without one, that is made."""
     record = path.with_name(f"{path.name}.sha256")
     with (content or path).open("rb") as stream:
@@ -239,10 +239,10 @@ def _check_scheme(address: str) -> None:
 
 
 def _copy(address: str, answer: Any, file: IO[bytes]) -> None:
-    """Writes an answer of at most :data:`MOST_BYTES`."""
-    left = MOST_BYTES
-    while piece := answer.read(_AT_ONCE):
+    """Writes an answer of at most :data:`MAX_DOWNLOAD_BYTES`."""
+    left = MAX_DOWNLOAD_BYTES
+    while piece := answer.read(_CHUNK_BYTES):
         left -= len(piece)
         if left < 0:
-            raise UserError(f"{address} gives more than {MOST_BYTES >> 30} GB")
+            raise UserError(f"{address} gives more than {MAX_DOWNLOAD_BYTES >> 30} GB")
         file.write(piece)

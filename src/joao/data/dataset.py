@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
 
-GRAPHS_AT_ONCE = 1 << 16
-_EDGES_AT_ONCE = 1 << 20
+GRAPHS_PER_CHUNK = 1 << 16
+_EDGES_PER_CHUNK = 1 << 20
 
 
 class Failure(NamedTuple):
@@ -130,9 +130,9 @@ class Dataset:
     def degrees(self) -> NDArray[np.int64]:
         """``(N,)`` number of neighbours of every node."""
         degrees = np.zeros(self.num_nodes, dtype=np.int64)
-        for first in range(0, len(self), GRAPHS_AT_ONCE):  # so that no list of all edges is made
+        for first in range(0, len(self), GRAPHS_PER_CHUNK):  # so that no list of all edges is made
             starts, edges = (
-                offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (self.first_node, self.first_edge)
+                offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (self.first_node, self.first_edge)
             )
             node = np.repeat(starts[:-1] - starts[0], np.diff(edges)) + self.target[edges[0] : edges[-1]]
             degrees[starts[0] : starts[-1]] = np.bincount(node, minlength=int(starts[-1] - starts[0]))
@@ -145,8 +145,8 @@ class Dataset:
         for offsets in (self.first_node, self.first_edge):
             digest.update(as_bytes(offsets))
         for ends in (self.source, self.target):  # whatever type holds them
-            for first in range(0, len(ends), _EDGES_AT_ONCE):
-                digest.update(as_bytes(ends[first : first + _EDGES_AT_ONCE].astype(np.int32, copy=False)))
+            for first in range(0, len(ends), _EDGES_PER_CHUNK):
+                digest.update(as_bytes(ends[first : first + _EDGES_PER_CHUNK].astype(np.int32, copy=False)))
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
             digest.update(b"none" if data is None else as_bytes(data))
         return digest.hexdigest()[:16]
@@ -186,12 +186,12 @@ class Dataset:
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """The graphs numbered ``graphs`` ``(g,)``, in that order: its rows are these, one each."""
-        nodes = _ranges(self.first_node, graphs)
-        edges = _ranges(self.first_edge, graphs)
+        nodes = _item_indices(self.first_node, graphs)
+        edges = _item_indices(self.first_edge, graphs)
         return replace(
             self,
-            first_node=offsets_of(self.first_node[graphs + 1] - self.first_node[graphs]),
-            first_edge=offsets_of(self.first_edge[graphs + 1] - self.first_edge[graphs]),
+            first_node=sizes_to_offsets(self.first_node[graphs + 1] - self.first_node[graphs]),
+            first_edge=sizes_to_offsets(self.first_edge[graphs + 1] - self.first_edge[graphs]),
             source=self.source[edges],
             target=self.target[edges],
             node_labels=None if self.node_labels is None else self.node_labels[nodes],
@@ -212,11 +212,11 @@ def as_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def offsets_of(sizes: Array) -> NDArray[np.int64]:
+def sizes_to_offsets(sizes: Array) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _ranges(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _item_indices(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of all items of ``graphs``, whose items begin at ``first``."""
     sizes = first[graphs + 1] - first[graphs]
-    return np.arange(sizes.sum()) + np.repeat(first[graphs] - offsets_of(sizes)[:-1], sizes)
+    return np.arange(sizes.sum()) + np.repeat(first[graphs] - sizes_to_offsets(sizes)[:-1], sizes)

@@ -36,12 +36,12 @@ from joao.data.shards.index import attribute_facts, label_values
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 
-MOST_DEGREES = 10_000
-_MOST_LOOKED_UP = 1 << 10
+MAX_DEGREE_LIMIT = 10_000
+_MAX_LOOKUP = 1 << 10
 # Rules that leave numbers of categories as they are, and the kind of data that has them.
-CODES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
-CODES_OF_KIND = {kind: rule for rule, kind in CODES.items()}
-RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", *CODES)
+CODE_RULES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
+RULE_OF_KIND = {kind: rule for rule, kind in CODE_RULES.items()}
+RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", *CODE_RULES)
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class Features:
     max_degree: int = 64
 
     @classmethod
-    def fixed_on(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
+    def from_dataset(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
         """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what is known of all their graphs."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {suggest(rule, RULES)}")
-        if not 1 <= max_degree <= MOST_DEGREES:
-            raise UserError(f"features: max_degree must be from 1 to {MOST_DEGREES}, got {max_degree}.")
-        if rule in CODES and dataset.kind != CODES[rule]:
+        if not 1 <= max_degree <= MAX_DEGREE_LIMIT:
+            raise UserError(f"features: max_degree must be from 1 to {MAX_DEGREE_LIMIT}, got {max_degree}.")
+        if rule in CODE_RULES and dataset.kind != CODE_RULES[rule]:
             raise UserError(
-                f"{dataset.name}: features '{rule}' need {CODES[rule]}; these are other graphs. Use 'auto'."
+                f"{dataset.name}: features '{rule}' need {CODE_RULES[rule]}; these are other graphs. Use 'auto'."
             )
         if rule == "auto":
-            rule = CODES_OF_KIND.get(dataset.kind) or _best_available(dataset)
+            rule = RULE_OF_KIND.get(dataset.kind) or _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
         if "labels" in columns and dataset.kind == "syntax_trees":
             raise UserError(
@@ -108,14 +108,14 @@ class Features:
         return features
 
     def check(self) -> None:
-        """Refuses what :meth:`fixed_on` would not have made."""
+        """Refuses what :meth:`from_dataset` would not have made."""
         for column in self.vocabulary:
             kinds = {type(value) for value in column}
             if not column or kinds not in ({int}, {str}) or list(column) != sorted({*column}):
                 raise ValueError("a vocabulary is not in order")
             if kinds == {int} and max(abs(int(value)) for value in column) >= 1 << 63:
                 raise ValueError("a label is too large")
-        is_number = type(self.max_degree) is int and 1 <= self.max_degree <= MOST_DEGREES
+        is_number = type(self.max_degree) is int and 1 <= self.max_degree <= MAX_DEGREE_LIMIT
         is_scale = len(self.shift) == len(self.scale) and 0.0 not in self.scale
         has_columns = self.rule in RULES[1:] and all(
             values for name, values in (("labels", self.vocabulary), ("attributes", self.shift)) if name in self.rule
@@ -127,7 +127,7 @@ class Features:
     def width(self) -> int | None:
         """The columns of ``x``; None where they are those of the graphs."""
         degrees = self.max_degree + 1
-        if self.rule in CODES:
+        if self.rule in CODE_RULES:
             return None
         if self.rule in ("constant", "degree"):
             return 1 if self.rule == "constant" else degrees
@@ -140,8 +140,8 @@ class Features:
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
             return self._degree_columns(dataset)
-        if self.rule in CODES:
-            kind = CODES[self.rule]
+        if self.rule in CODE_RULES:
+            kind = CODE_RULES[self.rule]
             if dataset.kind != kind or dataset.node_labels is None:
                 raise UserError(f"{dataset.name}: these are no {kind}; the encoder was trained on {kind}.")
             return torch.from_numpy(dataset.node_labels)
@@ -215,7 +215,7 @@ def batch_of(source: Any) -> GraphBatch:
     (2, 7, [1, 2, 1, 2, 2, 2, 2])
     """
     dataset = read_whole(source)
-    return make_store(dataset, Features.fixed_on(dataset)).batch(torch.arange(len(dataset)))
+    return make_store(dataset, Features.from_dataset(dataset)).batch(torch.arange(len(dataset)))
 
 
 def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
@@ -250,7 +250,7 @@ def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
 
 def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
     values = np.asarray(known)
-    if values.dtype.kind == "i" and values[0] >= 0 and values[-1] < _MOST_LOOKED_UP and column.min(initial=0) >= 0:
+    if values.dtype.kind == "i" and values[0] >= 0 and values[-1] < _MAX_LOOKUP and column.min(initial=0) >= 0:
         # A row for each value up to the largest, and one of zeros for those above: several times quicker.
         table = np.zeros((values[-1] + 2, len(values)), dtype=np.uint8)
         table[values, np.arange(len(values))] = 1

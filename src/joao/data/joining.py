@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.data.dataset import Array, Dataset, offsets_of
+from joao.data.dataset import Array, Dataset, sizes_to_offsets
 
 
-def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
+def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     """The graphs of all ``datasets``, in order. Their nodes and edges must be described alike.
 
     Classes and tasks are those of all, by their names; a graph has no label of a task that its data set does not have.
@@ -26,7 +26,7 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
         return first if name is None else replace(first, name=name)
     for other in datasets[1:]:
         for what in ("kind", "node labels", "node attributes", "edge attributes"):
-            one, another = (_described(dataset, what) for dataset in (first, other))
+            one, another = (_describe_columns(dataset, what) for dataset in (first, other))
             if one != another:
                 raise UserError(f"{first.name} and {other.name} cannot be joined: {what}: {one} and {another}.")
     class_names = _union(dataset.class_names for dataset in datasets)
@@ -40,17 +40,21 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     alike = ("source", "target", "node_labels", "node_attributes", "edge_attr")
     return Dataset(
         name=first.name if name is None else name,
-        first_node=offsets_of(_rows([np.diff(dataset.first_node) for dataset in datasets])),
-        first_edge=offsets_of(_rows([np.diff(dataset.first_edge) for dataset in datasets])),
-        **{array: _rows([getattr(dataset, array) for dataset in datasets]) for array in alike},
-        classes=_rows([_classes(dataset, class_names) for dataset in datasets]) if class_names else None,
+        first_node=sizes_to_offsets(_concatenate_arrays([np.diff(dataset.first_node) for dataset in datasets])),
+        first_edge=sizes_to_offsets(_concatenate_arrays([np.diff(dataset.first_edge) for dataset in datasets])),
+        **{array: _concatenate_arrays([getattr(dataset, array) for dataset in datasets]) for array in alike},
+        classes=_concatenate_arrays([_classes(dataset, class_names) for dataset in datasets]) if class_names else None,
         class_names=class_names,
-        graph_names=_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets]) if has_names else (),
-        targets=_rows([_targets(dataset, target_names) for dataset in datasets]) if target_names else None,
+        graph_names=_concatenate_texts([dataset.graph_names or ("",) * len(dataset) for dataset in datasets])
+        if has_names
+        else (),
+        targets=_concatenate_arrays([_targets(dataset, target_names) for dataset in datasets])
+        if target_names
+        else None,
         target_names=target_names,
         kind=first.kind,
-        smiles=_texts([dataset.smiles for dataset in datasets]) if has_smiles else (),
-        row_of_graph=_rows(row_of_graph) if has_failures else None,
+        smiles=_concatenate_texts([dataset.smiles for dataset in datasets]) if has_smiles else (),
+        row_of_graph=_concatenate_arrays(row_of_graph) if has_failures else None,
         failures=tuple(
             failure._replace(row=failure.row + shift)
             for dataset, shift in zip(datasets, shifts, strict=True)
@@ -61,7 +65,7 @@ def joined(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
     )
 
 
-def _described(dataset: Dataset, what: str) -> str:
+def _describe_columns(dataset: Dataset, what: str) -> str:
     if what == "kind":
         return dataset.kind
     names = {"node labels": "node_labels", "node attributes": "node_attributes", "edge attributes": "edge_attr"}
@@ -76,11 +80,11 @@ def _union(groups: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for group in groups for name in group))
 
 
-def _rows(parts: Sequence[Any]) -> Any:
+def _concatenate_arrays(parts: Sequence[Any]) -> Any:
     return None if parts[0] is None else np.concatenate(parts)
 
 
-def _texts(parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _concatenate_texts(parts: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(text for part in parts for text in part)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from joao.data.dataset import Dataset, offsets_of
+from joao.data.dataset import Dataset, sizes_to_offsets
 
 Labels = NDArray[np.uint64]
 
 
-def refined_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
+def refine_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
     r"""Labels of all nodes, ``(N, 2)``, before and after each of so many refinements.
 
     A refined label says which label a node had and how often its neighbours had which,
@@ -32,28 +32,28 @@ def refined_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
     The first labels are the node labels. Where there are none, all nodes start alike, and the first refinement tells
     their degrees apart.
     """
-    labels = start_labels(graphs)
+    labels = initial_labels(graphs)
     yield labels
     adjacent = adjacency(graphs, np.uint64)
     for _ in range(iterations):
-        labels = mixed(labels * _OWN + adjacent @ mixed(labels))
+        labels = mix_bits(labels * _OWN + adjacent @ mix_bits(labels))
         yield labels
 
 
-def different(labels: Labels) -> Labels:
+def unique_labels(labels: Labels) -> Labels:
     """``(V, 2)`` the labels that occur, each once."""
-    return numbered(labels)[1]
+    return number_labels(labels)[1]
 
 
-def places(labels: Labels, known: Labels) -> NDArray[np.int64]:
+def label_indices(labels: Labels, known: Labels) -> NDArray[np.int64]:
     """``(N,)`` the place of each label among the known ones, ``(V, 2)`` different; -1 for one that is not there."""
-    numbers, occurring = numbered(np.concatenate([known, labels]))
+    numbers, occurring = number_labels(np.concatenate([known, labels]))
     place_of = np.full(len(occurring), -1)
     place_of[numbers[: len(known)]] = np.arange(len(known))
     return place_of[numbers[len(known) :]]
 
 
-def numbered(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
+def number_labels(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
     """``(N,)`` the number of each label among the different ones, and these, ``(V, 2)``."""
     order = np.argsort(labels[:, 0])
     ordered = labels[order]
@@ -68,7 +68,7 @@ def numbered(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
     return numbers, ordered[is_new]
 
 
-def start_labels(graphs: Dataset) -> Labels:
+def initial_labels(graphs: Dataset) -> Labels:
     """``(N, 2)`` a number for the values that a node has in all columns of node labels."""
     labels = np.zeros((graphs.num_nodes, 2), dtype=np.uint64)
     if graphs.node_labels is not None:
@@ -83,7 +83,7 @@ def adjacency(graphs: Dataset, dtype: type[np.generic]) -> csr_array:
     first = np.repeat(graphs.first_node[:-1], np.diff(graphs.first_edge)).astype(np.int32)
     ones = np.ones(len(graphs.source), dtype=dtype)
     shape = (graphs.num_nodes, graphs.num_nodes)
-    return csr_array((ones, graphs.source + first, offsets_of(graphs.degrees).astype(np.int32)), shape=shape)
+    return csr_array((ones, graphs.source + first, sizes_to_offsets(graphs.degrees).astype(np.int32)), shape=shape)
 
 
 # The constants of splitmix64, a well-known mixer of bits, a start for each half, and any odd number.
@@ -92,7 +92,7 @@ _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _OWN = np.uint64(0xA0761D6478BD642F)
 
 
-def mixed(labels: Labels) -> Labels:
+def mix_bits(labels: Labels) -> Labels:
     """Every number becomes another, of which no bit is like any of the first; not two become one."""
     bits = labels + _STARTS
     bits = (bits ^ (bits >> np.uint64(30))) * _FACTORS[0]
@@ -104,7 +104,7 @@ def _digest(text: str) -> Labels:
     return np.frombuffer(hashlib.blake2b(text.encode(), digest_size=16).digest(), dtype=np.uint64)
 
 
-def twins(graphs: Dataset) -> NDArray[np.int64]:
+def find_twins(graphs: Dataset) -> NDArray[np.int64]:
     """``(G,)`` of each graph, the number of the first one that it cannot be told from; its own where that is itself.
 
     Graphs are told apart by refining the labels of their nodes as Weisfeiler and Lehman do, until no refinement tells
@@ -116,30 +116,30 @@ def twins(graphs: Dataset) -> NDArray[np.int64]:
     read attributes need it, and never smaller.
     """
     first_alike = np.arange(len(graphs))
-    *_, labels = refined_labels(graphs, iterations=1)
-    numbers = _same_counts(graphs, labels)
+    *_, labels = refine_labels(graphs, iterations=1)
+    numbers = _group_by_label_counts(graphs, labels)
     alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # a first look; most data have few left after it
     if len(alike):
         some = graphs.subset(alike)
-        numbers = _same_counts(some, _refined_to_the_end(some))
+        numbers = _group_by_label_counts(some, _refine_until_stable(some))
         first_alike[alike] = alike[np.unique(numbers, return_index=True)[1][numbers]]
     return first_alike
 
 
-def _refined_to_the_end(graphs: Dataset) -> Labels:
+def _refine_until_stable(graphs: Dataset) -> Labels:
     num_different = 0
-    for labels in refined_labels(graphs, iterations=graphs.num_nodes):
-        before, num_different = num_different, len(different(labels))
+    for labels in refine_labels(graphs, iterations=graphs.num_nodes):
+        before, num_different = num_different, len(unique_labels(labels))
         if num_different == before:
             break
     return labels
 
 
-def _same_counts(graphs: Dataset, labels: Labels) -> NDArray[np.int64]:
+def _group_by_label_counts(graphs: Dataset, labels: Labels) -> NDArray[np.int64]:
     """``(G,)`` a number for each graph, the same for those in which each label is as often: their sums are equal."""
     sums = np.zeros((graphs.num_nodes + 1, 2), dtype=np.uint64)
-    np.cumsum(mixed(labels), axis=0, out=sums[1:])  # what overflows cancels out in the difference
-    return numbered(sums[graphs.first_node[1:]] - sums[graphs.first_node[:-1]])[0]
+    np.cumsum(mix_bits(labels), axis=0, out=sums[1:])  # what overflows cancels out in the difference
+    return number_labels(sums[graphs.first_node[1:]] - sums[graphs.first_node[:-1]])[0]
 
 
 class TwinCounts(NamedTuple):
@@ -150,7 +150,7 @@ class TwinCounts(NamedTuple):
 
 
 def count_twins(first_alike: NDArray[np.int64], classes: NDArray[np.int64] | None) -> TwinCounts:
-    """Counts what :func:`twins` found; graphs without a label, -1, are of no class.
+    """Counts what :func:`find_twins` found; graphs without a label, -1, are of no class.
 
     >>> count_twins(np.array([0, 1, 0, 3, 3]), np.array([0, 0, 1, 1, 1]))
     TwinCounts(with_twin=4, with_twin_of_another_class=2)

@@ -37,7 +37,7 @@ from typing import Any
 
 from joao.core.errors import UserError
 from joao.data import cache as _download
-from joao.data.cache import SMALLEST_TABLE, kept
+from joao.data.cache import MIN_TABLE_BYTES, read_cached
 from joao.data.dataset import Dataset
 from joao.data.formats import ogb_files as _ogb_files
 from joao.data.formats.edge_list import read_edge_list
@@ -45,20 +45,20 @@ from joao.data.formats.in_memory import from_objects
 from joao.data.formats.jsonl import read_jsonl
 from joao.data.formats.networkx_graphs import read_graphml
 from joao.data.formats.ogb import read_ogb
-from joao.data.formats.ogb_files import holds_ogb
+from joao.data.formats.ogb_files import is_ogb
 from joao.data.formats.packed import SUFFIXES as PACKED
 from joao.data.formats.packed import read_packed
 from joao.data.formats.text import column_names
-from joao.data.formats.tu import holds_tu, read_tu
-from joao.data.molecules.sets import Work, holds_molecules, read_molecules
+from joao.data.formats.tu import is_tu, read_tu
+from joao.data.molecules.sets import ReadOptions, is_molecule_table, read_molecules
 from joao.data.molecules.smiles import SUFFIXES as TABLES
 from joao.data.molecules.smiles import Columns
-from joao.data.shards.index import holds_shards
+from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
 
 
 def _read_zip(path: Path) -> Dataset:
-    return read_ogb(path) if holds_ogb(path) else read_tu(path)
+    return read_ogb(path) if is_ogb(path) else read_tu(path)
 
 
 READERS: dict[str, Callable[[Path], Dataset]] = {
@@ -69,7 +69,7 @@ READERS: dict[str, Callable[[Path], Dataset]] = {
     ".jsonl.gz": read_jsonl,
 }
 # fmt: off
-WELL_KNOWN = (
+TU_DATASETS = (
     "AIDS", "BZR", "BZR_MD", "COIL-DEL", "COIL-RAG", "COLLAB", "COLORS-3", "COX2", "COX2_MD", "Cuneiform",
     "DBLP_v1", "DD", "deezer_ego_nets", "DHFR", "DHFR_MD", "ENZYMES", "ER_MD", "facebook_ct1", "facebook_ct2",
     "Fingerprint", "FIRSTMM_DB", "FRANKENSTEIN", "github_stargazers", "highschool_ct1", "highschool_ct2",
@@ -126,10 +126,10 @@ def read(
     """
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Write [{tasks!r}].")
-    columns, work = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), Work(jobs, on_rows)
+    columns, work = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), ReadOptions(jobs, on_rows)
     if isinstance(source, str | os.PathLike):
-        path = path_of(source, root)
-        if columns != Columns() and suffix_of(path) not in TABLES:
+        path = resolve_path(source, root)
+        if columns != Columns() and known_suffix(path) not in TABLES:
             raise UserError(f"{path}: columns can be named of tables of molecules ({', '.join(TABLES)}), not of this.")
         return read_path(path, columns, work)
     if columns != Columns():
@@ -145,24 +145,24 @@ def read_whole(source: Any, root: str | os.PathLike[str] | None = None, **option
 
 def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
     """Whether the columns of ``source``, a name or path, can be named."""
-    return suffix_of(path_of(source, root)) in TABLES
+    return known_suffix(resolve_path(source, root)) in TABLES
 
 
-def header_of(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
+def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
     """The names of the columns of a table with commas; of any other ``source``, or where it is not there, none."""
-    path = path_of(source, root)
-    if not (suffix_of(path) or "").startswith(".csv") or not path.is_file():
+    path = resolve_path(source, root)
+    if not (known_suffix(path) or "").startswith(".csv") or not path.is_file():
         return []
     return column_names(path)
 
 
 def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | None:
     """The folder or zip file of ``source``, a name or path, if it is of OGB; None if it is of another kind."""
-    path = path_of(source, root)
-    return path if path.exists() and holds_ogb(path) else None
+    path = resolve_path(source, root)
+    return path if path.exists() and is_ogb(path) else None
 
 
-def path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
+def resolve_path(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
     """Where a name or path leads; a name may have to be downloaded."""
     text = os.fspath(source)
     if isinstance(source, str) and _NAME.fullmatch(source):
@@ -172,10 +172,10 @@ def path_of(source: str | os.PathLike[str], root: str | os.PathLike[str] | None)
     return Path(text).expanduser()
 
 
-def listing(root: str | os.PathLike[str] | None = None) -> list[str]:
+def list_datasets(root: str | os.PathLike[str] | None = None) -> list[str]:
     """The names that :func:`read` finds without a download: under ``root``, in the package, downloaded before."""
-    entries = _entries(*_folders(_root(root)), BUNDLED, _download.cache_folder())
-    names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if holds_tu(entry)}
+    entries = _entries(*_folders(_root(root)), BUNDLED, _download.download_folder())
+    names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if is_tu(entry)}
     names |= {*_molecules(_root(root)), *_ogb(_root(root))}
     return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
 
@@ -205,7 +205,7 @@ def _molecules(root: Path | None) -> dict[str, Path]:
     """The tables of molecules, and packed files, under ``root``, by their names without suffixes."""
     found: dict[str, Path] = {}
     for path in _entries(root / MOLECULES) if root is not None else ():
-        suffix = suffix_of(path)
+        suffix = known_suffix(path)
         if suffix in TABLES or suffix in PACKED:
             found.setdefault(path.name[: -len(suffix)], path)
     return found
@@ -215,8 +215,8 @@ def _ogb(root: Path | None) -> dict[str, Path]:
     """The data sets of OGB under ``root``, by their names."""
     found: dict[str, Path] = {}
     for entry in _entries(root / OGB, root) if root is not None else ():
-        if (entry.suffix == ".zip" or entry.is_dir()) and holds_ogb(entry):
-            found.setdefault(_ogb_files.name_of(entry), entry)
+        if (entry.suffix == ".zip" or entry.is_dir()) and is_ogb(entry):
+            found.setdefault(_ogb_files.dataset_name(entry), entry)
     return found
 
 
@@ -224,7 +224,7 @@ def _path_of_ogb(name: str, root: Path | None) -> Path:
     if found := _ogb(root).get(name):
         return found
     looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
-    archives = " or ".join(f"{stem}.zip" for stem in _ogb_files.stems_of(name))
+    archives = " or ".join(f"{stem}.zip" for stem in _ogb_files.archive_stems(name))
     raise UserError(
         f"{name}: no such data set {looked}. Put OGB's own archive or folder, {archives}, into ROOT/{OGB}, with ROOT "
         "given by JOAO_DATA or --data-root."
@@ -235,40 +235,40 @@ def _path_of_name(name: str, root: Path | None) -> Path:
     if name.startswith("ogbg-"):
         return _path_of_ogb(name, root)
     candidates = [path for folder in _folders(root) for path in (folder / f"{name}.zip", folder / name)]
-    candidates += [BUNDLED / f"{name}.zip", Path(name), _download.cache_folder() / f"{name}.zip"]
+    candidates += [BUNDLED / f"{name}.zip", Path(name), _download.download_folder() / f"{name}.zip"]
     if name in (molecules := _molecules(root)):
         return molecules[name]
     for path in candidates:
-        if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or holds_tu(path)):
-            if path.parent == _download.cache_folder():
-                _download.check_recorded(path)
+        if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or is_tu(path)):
+            if path.parent == _download.download_folder():
+                _download.check_download_hash(path)
             return path
-    return Path(name) if Path(name).is_file() else _downloaded(name, root)
+    return Path(name) if Path(name).is_file() else _download_or_explain(name, root)
 
 
-def _downloaded(name: str, root: Path | None) -> Path:
-    close = _nearest_name(name, root)
+def _download_or_explain(name: str, root: Path | None) -> Path:
+    close = _suggest_name(name, root)
     try:
-        if close is not None and _bare(close) == _bare(name):
+        if close is not None and _normalize(close) == _normalize(name):
             raise UserError("a known one is spelled otherwise")
-        if name not in WELL_KNOWN:  # it may be anything, a structure that nobody else should see for instance
+        if name not in TU_DATASETS:  # it may be anything, a structure that nobody else should see for instance
             raise UserError("it is not looked for elsewhere, as it is no well-known one")
         return _download.download(name)
     except UserError as error:
         looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
-        guess = _nearest_beside(Path(name)) or (f" Did you mean '{close}'?" if close else "")
+        guess = _suggest_file(Path(name)) or (f" Did you mean '{close}'?" if close else "")
         raise UserError(
             f"{name}: no such data set {looked}, and {error}.{guess} "
             f"A copy can be put at ROOT/{name}.zip, with ROOT given by JOAO_DATA or --data-root."
         ) from error
 
 
-def suffix_of(path: Path) -> str | None:
+def known_suffix(path: Path) -> str | None:
     """The known end of a file's name."""
     return next((each for each in (*READERS, *PACKED) if path.name.lower().endswith(each)), None)
 
 
-def read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
+def read_path(path: Path, columns: Columns, work: ReadOptions) -> Dataset | Shards:
     """What :func:`read` makes of a path."""
     try:
         return _read_path(path, columns, work)
@@ -278,60 +278,60 @@ def read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
         ) from error
 
 
-def _read_path(path: Path, columns: Columns, work: Work) -> Dataset | Shards:
+def _read_path(path: Path, columns: Columns, work: ReadOptions) -> Dataset | Shards:
     if path.is_dir():
-        if holds_shards(path):
+        if is_shard_store(path):
             return Shards(path)
         if any(path.glob("*.graphml")):
-            return kept(path, read_graphml)
-        if holds_tu(path):
-            return kept(path, read_tu)
-        if holds_ogb(path):
-            return kept(path, read_ogb)
-        from joao.data.formats.ppi import holds_ppi, read_ppi
+            return read_cached(path, read_graphml)
+        if is_tu(path):
+            return read_cached(path, read_tu)
+        if is_ogb(path):
+            return read_cached(path, read_ogb)
+        from joao.data.formats.ppi import is_ppi, read_ppi
 
-        if holds_ppi(path):
+        if is_ppi(path):
             return read_ppi(path).graphs
         raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{_data_inside(path)}")
-    suffix = suffix_of(path)
+    suffix = known_suffix(path)
     if not path.exists():
-        raise UserError(f"{path}: no such file or folder.{_nearest_beside(path)}")
+        raise UserError(f"{path}: no such file or folder.{_suggest_file(path)}")
     if suffix is None:
-        if holds_tu(path.parent):
+        if is_tu(path.parent):
             raise UserError(f"{path}: one of several files of a data set. Give their folder: {path.parent}")
         raise UserError(f"{path}: unknown kind of file. Known: {', '.join((*READERS, *PACKED))}, and folders.")
     if suffix in PACKED:
         return read_packed(path)
-    if suffix in TABLES and holds_molecules(path, columns):
+    if suffix in TABLES and is_molecule_table(path, columns):
         reader = partial(read_molecules, columns=columns, work=work)
-        return kept(path, reader, repr(columns), least=SMALLEST_TABLE)
-    return kept(path, READERS[suffix])
+        return read_cached(path, reader, repr(columns), least=MIN_TABLE_BYTES)
+    return read_cached(path, READERS[suffix])
 
 
 def _data_inside(folder: Path) -> str:
     """What can be read among the entries of a folder that cannot, in a sentence."""
-    folders = sorted(str(entry) for entry in folder.iterdir() if entry.is_dir() and holds_tu(entry))
+    folders = sorted(str(entry) for entry in folder.iterdir() if entry.is_dir() and is_tu(entry))
     if folders:
         return f" Give one of the folders in it: {', '.join(folders)}."
     zips = sorted(entry.stem for entry in folder.glob("*.zip"))
     return f" To read one of {', '.join(zips)}, give its name and this folder as root." if zips else ""
 
 
-def _nearest_beside(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     """The entry of its folder whose name is most like that of a path that is not there, as a question."""
     names = [entry.name for entry in islice(path.parent.iterdir(), 1000)] if path.parent.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
     return f" Did you mean {path.parent / close[0]}?" if close else ""
 
 
-def _nearest_name(name: str, root: Path | None) -> str | None:
+def _suggest_name(name: str, root: Path | None) -> str | None:
     """The known name most like ``name``; None where ``name`` is known itself, or like none of them."""
-    if name in WELL_KNOWN:
+    if name in TU_DATASETS:
         return None
-    known = {_bare(other): other for other in (*WELL_KNOWN, *listing(root))}
-    close = difflib.get_close_matches(_bare(name), known, n=1)
+    known = {_normalize(other): other for other in (*TU_DATASETS, *list_datasets(root))}
+    close = difflib.get_close_matches(_normalize(name), known, n=1)
     return known[close[0]] if close else None
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub("[-_]", "", name).casefold()

@@ -57,7 +57,7 @@ def random_graphs(
         node_attributes=attributes if num_attributes else None,
         edge_attr=edge_attributes if num_edge_attributes else None,
         graph_labels=classes.tolist() if num_classes else None,
-        tell_directed=False,
+        report_directed=False,
     )
 
 
@@ -86,5 +86,5 @@ def molecule_like_graphs(
         sizes,
         (np.concatenate([child, closing]), np.concatenate([child - back[child], closing - 5])),
         node_labels=random.choice(num_node_labels, size=num_nodes, p=weights / weights.sum()),
-        tell_directed=False,
+        report_directed=False,
     )

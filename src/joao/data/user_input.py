@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import JoaoNotice, UserError, short_repr
-from joao.data import listing, read, read_whole
-from joao.data.dataset import Dataset, offsets_of
+from joao.data import list_datasets, read, read_whole
+from joao.data.dataset import Dataset, sizes_to_offsets
 from joao.data.features import Features
-from joao.data.molecules.featurise import featurise, featuriser
+from joao.data.molecules.featurise import featurise, featuriser_version
 from joao.data.molecules.smiles import SMILES_NAMES
-from joao.data.shards.index import holds_shards
+from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
-from joao.data.sources import WELL_KNOWN
+from joao.data.sources import TU_DATASETS
 
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
-_NO_GRAPHS = Dataset("graphs", offsets_of(_NOTHING), offsets_of(_NOTHING), source=_NOTHING, target=_NOTHING)
+_NO_GRAPHS = Dataset("graphs", sizes_to_offsets(_NOTHING), sizes_to_offsets(_NOTHING), source=_NOTHING, target=_NOTHING)
 
 
 _NOT_THE_USERS = ("joao", "sklearn", "joblib")
 
 
-def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
+def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
     """The graphs that a method of an estimator was given, anything that :func:`joao.read` takes.
 
     Where they ``may_be_empty``, an empty list is none, and what cannot be read has a row all the same.
@@ -48,28 +48,28 @@ def graphs_of(X: Any, *, may_be_empty: bool = False) -> Dataset:
         fix = "Give SMILES, or a name or path by itself, not in a list."
         raise UserError(f"{dataset.name}: none of {len(dataset.failures)} texts is a molecule; {first}. {fix}")
     for notice in dataset.notices:
-        tell(notice)
+        warn_user(notice)
     if first and X is not dataset:
         what = "have rows of NaN" if may_be_empty else "are left out"
-        tell(f"{dataset.failure_notice} and {what}; the first: {first}.")
+        warn_user(f"{dataset.failure_notice} and {what}; the first: {first}.")
     return dataset
 
 
-def _shards_of(X: Any) -> Shards | None:
+def as_shards(X: Any) -> Shards | None:
     """The store that ``X`` is, or is the path of."""
-    is_store = isinstance(X, str | os.PathLike) and holds_shards(Path(X))
+    is_store = isinstance(X, str | os.PathLike) and is_shard_store(Path(X))
     found = read(X) if is_store else X
     return found if isinstance(found, Shards) else None
 
 
-def warn_of_unknown_labels(dataset: Dataset, features: Features) -> None:
+def warn_about_unknown_labels(dataset: Dataset, features: Features) -> None:
     """Tells the caller of a method of an estimator about labels of nodes that were not there in training."""
     unknown = features.unknown_labels(dataset)
     if unknown:
-        tell(f"{dataset.name}: {unknown} node labels were not seen in training.")
+        warn_user(f"{dataset.name}: {unknown} node labels were not seen in training.")
 
 
-def tell(notice: str) -> None:
+def warn_user(notice: str) -> None:
     """Warns, at the line outside of this package and scikit-learn that everything began with."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
@@ -83,9 +83,9 @@ def _refuse_tables_and_single_smiles(X: Any) -> None:
     if columns:
         named = next((name for name in columns if name.casefold() in SMILES_NAMES), columns[0])
         raise UserError(f"a table ({type(X).__name__}) is not a list of graphs. Of a table df give df[{named!r}].")
-    if not isinstance(X, str) or X in WELL_KNOWN or os.path.exists(os.path.expanduser(X)) or X in listing():
+    if not isinstance(X, str) or X in TU_DATASETS or os.path.exists(os.path.expanduser(X)) or X in list_datasets():
         return
-    if featuriser() is not None and not featurise([X]).failures:
+    if featuriser_version() is not None and not featurise([X]).failures:
         raise UserError(
             f"{short_repr(X)} is a molecule, and no data set or file has this name. Give a list: [{short_repr(X)}]."
         )

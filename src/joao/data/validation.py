@@ -21,10 +21,10 @@ from joao.core.codes import (
     OGB_TREE_COLUMNS,
 )
 from joao.core.errors import UserError, short_repr
-from joao.data.dataset import GRAPHS_AT_ONCE, Array, Dataset, offsets_of
+from joao.data.dataset import GRAPHS_PER_CHUNK, Array, Dataset, sizes_to_offsets
 
-MOST_NODES = (1 << 31) - 1
-MOST_BARE_NODES = 1 << 24
+MAX_NODES = (1 << 31) - 1
+MAX_ISOLATED_NODES = 1 << 24
 
 Edges = tuple[NDArray[np.integer], NDArray[np.integer]]  # source and target
 
@@ -40,7 +40,7 @@ def make_dataset(
     graph_labels: Sequence[object] | None = None,
     graph_names: Sequence[str] = (),
     notices: Sequence[str] = (),
-    tell_directed: bool = True,
+    report_directed: bool = True,
 ) -> Dataset:
     """Checks what a reader found and brings its edges into the one form everything else relies on.
 
@@ -54,7 +54,7 @@ def make_dataset(
         graph_labels: one per graph; None for a graph that has none.
         graph_names: one per graph, or none at all.
         notices: of the reader.
-        tell_directed: whether adding directions is worth a notice (not where a format lists an edge once).
+        report_directed: whether adding directions is worth a notice (not where a format lists an edge once).
     """
     nodes_per_graph = np.asarray(nodes_per_graph, dtype=np.int64)
     if len(nodes_per_graph) == 0:
@@ -62,20 +62,22 @@ def make_dataset(
     if (nodes_per_graph <= 0).any():
         graph = int(np.argmax(nodes_per_graph <= 0))
         raise UserError(f"{name}: graph {graph} has no nodes. Leave it out: it has nothing to embed.")
-    first_node = offsets_of(nodes_per_graph)
-    if not 0 < first_node[-1] <= MOST_NODES:
-        raise UserError(f"{name}: more than {MOST_NODES} nodes. Cut it into several sources and 'joao pack' them.")
+    first_node = sizes_to_offsets(nodes_per_graph)
+    if not 0 < first_node[-1] <= MAX_NODES:
+        raise UserError(f"{name}: more than {MAX_NODES} nodes. Cut it into several sources and 'joao pack' them.")
     for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
         if rows is not None and len(rows) != first_node[-1]:
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
     if edge_attr is not None and len(edge_attr) != len(edges[0]):
         raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
-    labels = None if node_labels is None else _categories(node_labels)
-    attributes = None if node_attributes is None else _finite(name, "node attribute", node_attributes)
-    attr = None if edge_attr is None else _finite(name, "edge attribute", edge_attr)
+    labels = None if node_labels is None else _to_categories(node_labels)
+    attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
+    attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
     classes, class_names, told = _classes(name, graph_labels, len(nodes_per_graph))
-    key, chosen, added = _undirected(*_checked_edges(name, edges, first_node), int(first_node[-1]), attr is not None)
-    if added and tell_directed:
+    key, chosen, added = _add_reverse_edges(
+        *_check_edge_ends(name, edges, first_node), int(first_node[-1]), attr is not None
+    )
+    if added and report_directed:
         told.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
     first_edge = np.searchsorted(key, first_node * first_node[-1])
     shift = np.repeat(first_node[:-1].astype(np.int32), np.diff(first_edge))
@@ -95,7 +97,7 @@ def make_dataset(
     )
 
 
-def numbered_through(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edges:
+def to_global_edges(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edges:
     """Source and target of all edges, counted through all graphs, of pairs ``(e, 2)`` counted inside each graph."""
     first = np.cumsum(sizes) - sizes
     pairs = [np.array(each, dtype=np.int64).reshape(-1, 2) + node for each, node in zip(edges, first, strict=True)]
@@ -103,25 +105,25 @@ def numbered_through(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Ed
     return source, target
 
 
-def check_bare_nodes(place: str, bare: Sequence[int]) -> None:
+def check_isolated_nodes(place: str, bare: Sequence[int]) -> None:
     """Refuses files that claim, in a word, more nodes than they describe by rows or edges could fill memory with.
 
     Args:
         place: begins the complaint.
         bare: of each graph, how many nodes at least have neither a row nor an edge; may be below 0.
     """
-    if sum(number for number in bare if number > 0) > MOST_BARE_NODES:
+    if sum(number for number in bare if number > 0) > MAX_ISOLATED_NODES:
         graph = max(range(len(bare)), key=bare.__getitem__)
         raise UserError(
-            f"{place}: more than {MOST_BARE_NODES} nodes that have neither a row nor an edge, {bare[graph]} of them in "
+            f"{place}: more than {MAX_ISOLATED_NODES} nodes that have neither a row nor an edge, {bare[graph]} of them in "
             f"graph {graph}. Are the numbers of nodes right?"
         )
 
 
-def plain_label(value: object) -> int | str | None:
+def parse_label(value: object) -> int | str | None:
     """A label as a whole number or text; None where it is neither, such as 1.5 or a list.
 
-    >>> plain_label(2.0), plain_label("ring"), plain_label(1.5)
+    >>> parse_label(2.0), parse_label("ring"), parse_label(1.5)
     (2, 'ring', None)
     """
     if isinstance(value, str):
@@ -129,17 +131,17 @@ def plain_label(value: object) -> int | str | None:
     if isinstance(value, Integral | np.bool_):
         return int(value) if abs(int(value)) < 2**63 else None
     if isinstance(value, Real) and float(value).is_integer():
-        return plain_label(int(float(value)))
+        return parse_label(int(float(value)))
     return None
 
 
-def _categories(labels: Array) -> Array:
+def _to_categories(labels: Array) -> Array:
     """``(N, columns)`` int64 or text, so that equal labels have equal bytes."""
     labels = labels[:, None] if labels.ndim == 1 else labels
     return labels.astype(np.int64 if labels.dtype.kind in "iub" else np.str_)
 
 
-def _finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
+def _check_finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         numbers = np.require(values, dtype=np.float32, requirements=["C", "W"])
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
@@ -149,7 +151,7 @@ def _finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
     return numbers
 
 
-def _checked_edges(name: str, edges: Edges, first_node: NDArray[np.int64]) -> Edges:
+def _check_edge_ends(name: str, edges: Edges, first_node: NDArray[np.int64]) -> Edges:
     source, target = (np.asarray(end) if len(end) else np.zeros(0, dtype=np.int64) for end in edges)
     num_nodes = int(first_node[-1])
     for end in (source, target):
@@ -164,7 +166,7 @@ def _checked_edges(name: str, edges: Edges, first_node: NDArray[np.int64]) -> Ed
     return source, target
 
 
-def _undirected(
+def _add_reverse_edges(
     source: NDArray[np.integer], target: NDArray[np.integer], num_nodes: int, wants_rows: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
     """Both directions of every edge once, as sorted numbers ``target * num_nodes + source``.
@@ -179,7 +181,7 @@ def _undirected(
         key, first = np.unique(key, return_index=True)
         rows = np.flatnonzero(given)[first]
     else:
-        key = _sorted_once(key)
+        key = _sort_unique(key)
     reverse = (key % num_nodes) * num_nodes + key // num_nodes
     missing = np.zeros(0, dtype=np.int64)
     if not np.array_equal(key, np.sort(reverse)):
@@ -191,7 +193,7 @@ def _undirected(
     return key, rows, len(missing)
 
 
-def _sorted_once(key: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sort_unique(key: NDArray[np.int64]) -> NDArray[np.int64]:
     key.sort()
     is_first = np.ones(len(key), dtype=bool)
     np.not_equal(key[1:], key[:-1], out=is_first[1:])
@@ -208,7 +210,7 @@ def _classes(
     labelled = [graph for graph, label in enumerate(labels) if label is not None]
     if not labelled:
         return None, (), []
-    plain = [plain_label(labels[graph]) for graph in labelled]
+    plain = [parse_label(labels[graph]) for graph in labelled]
     if None in plain:
         graph = labelled[plain.index(None)]
         raise UserError(f"{name}: graph {graph}: label {short_repr(labels[graph])} is neither a whole number nor text.")
@@ -239,7 +241,7 @@ _FORMS = {
 }
 
 
-def check_form(dataset: Dataset) -> None:
+def check_dataset(dataset: Dataset) -> None:
     """Raises ValueError where ``dataset`` is not what a reader gives."""
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))
@@ -273,9 +275,9 @@ def check_form(dataset: Dataset) -> None:
 
 def _check_edges(dataset: Dataset) -> None:
     """Both ends are inside their graph and differ; sorted by target and then by source, no edge twice."""
-    for first in range(0, len(dataset), GRAPHS_AT_ONCE):  # so that no further list of all edges is made
+    for first in range(0, len(dataset), GRAPHS_PER_CHUNK):  # so that no further list of all edges is made
         nodes, edges = (
-            offsets[first : first + GRAPHS_AT_ONCE + 1] for offsets in (dataset.first_node, dataset.first_edge)
+            offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (dataset.first_node, dataset.first_edge)
         )
         source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
         size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))

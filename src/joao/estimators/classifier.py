@@ -14,7 +14,7 @@ from torch import nn
 
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
-from joao.data.validation import plain_label
+from joao.data.validation import parse_label
 from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing, set_tasks
 from joao.estimators.joao import JOAO
 from joao.runs.finetuned import FinetunedModel
@@ -184,7 +184,7 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
         raise UserError(NO_LABEL.format(place))
     types = set()
     for number, value in known.items():
-        label = plain_label(value)
+        label = parse_label(value)
         if label is None:
             raise UserError(f"{place}: y[{number}] is {short_repr(value)}, neither a whole number nor text.")
         types.add(type(label))
@@ -195,4 +195,4 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def _plain_labels(labels: NDArray[Any]) -> tuple[int | str, ...]:
-    return tuple(label for label in map(plain_label, labels.tolist()) if label is not None)
+    return tuple(label for label in map(parse_label, labels.tolist()) if label is not None)

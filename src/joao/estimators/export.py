@@ -25,8 +25,8 @@ from joao.core.files import check_new_file, write_file
 from joao.core.graphs import GraphStore
 from joao.core.provenance import strip_absolute_path
 from joao.core.randomness import numpy_generator
-from joao.data.features import CODES, Features, make_store
-from joao.data.formats.packed import header_of
+from joao.data.features import CODE_RULES, Features, make_store
+from joao.data.formats.packed import make_header
 from joao.data.synthetic import random_graphs
 from joao.estimators.classifier import JOAOClassifier
 from joao.estimators.joao import JOAO
@@ -122,7 +122,7 @@ def _sort_metadata(content: bytes) -> bytes:
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     metadata = dict(sorted(header.pop("__metadata__").items()))
-    return header_of(metadata, header) + content[8 + size :]
+    return make_header(metadata, header) + content[8 + size :]
 
 
 def _stored_half_change(run: Path) -> float | None:
@@ -168,7 +168,7 @@ def _random_graphs(trained: TrainedEncoder) -> GraphStore:
     if info.features.rule == "atoms":
         x = np.stack([random.choice([5, 6, 7, 8, 15, 16], nodes), random.integers(0, 3, nodes)], axis=1)
         attr = np.stack([random.integers(0, 4, edges), random.integers(0, 3, edges)], axis=1)
-    elif info.features.rule in CODES:
+    elif info.features.rule in CODE_RULES:
         x = random.integers(0, 20, (nodes, info.num_features))
         attr = random.integers(0, 2, (edges, info.num_edge_features))
     else:

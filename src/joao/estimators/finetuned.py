@@ -19,7 +19,7 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError, short_repr
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
-from joao.data.user_input import graphs_of, tell, warn_of_unknown_labels
+from joao.data.user_input import read_graphs, warn_about_unknown_labels, warn_user
 from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
 from joao.runs.finetuned import FinetunedModel, load_finetuned
 from joao.runs.finetuning import finetune
@@ -80,7 +80,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         A graph whose label is NaN, None or empty text is left out.
         """
         name, how = type(self).__name__, self._settings()
-        dataset = graphs_of(X)
+        dataset = read_graphs(X)
         if y is not None:
             y = y if X is dataset else select_rows(dataset, y)
             dataset = self._set_labels(dataset, y)
@@ -88,7 +88,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         seed = check_value(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
-            tell(f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch.")
+            warn_user(f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch.")
         finetuned = finetune(
             start,
             dataset,
@@ -174,14 +174,14 @@ class FinetunedEstimator(GraphEstimator, ABC):
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
         """``(G, C)`` see :meth:`joao.runs.finetuned.FinetunedModel.predict`; a SMILES that is no molecule has a row of NaN."""
         check_is_fitted(self)
-        dataset = graphs_of(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True)
         predicted = self._predict_dataset(dataset)
         return predicted if X is dataset else dataset.in_rows(predicted)
 
     def _prepare_scoring(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
         """The graphs that could be read, and their part of the labels and weights."""
         check_is_fitted(self)
-        dataset = graphs_of(X)
+        dataset = read_graphs(X)
         if X is not dataset:
             y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -200,7 +200,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         predicted = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
         if len(dataset):
             predicted = self.finetuned_.predict(dataset).numpy()
-        warn_of_unknown_labels(dataset, self.finetuned_.trained.info.features)
+        warn_about_unknown_labels(dataset, self.finetuned_.trained.info.features)
         return predicted
 
     def _match_y(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -22,7 +22,7 @@ from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.core.registry import snake_case
-from joao.data.user_input import _shards_of, graphs_of, warn_of_unknown_labels
+from joao.data.user_input import as_shards, read_graphs, warn_about_unknown_labels
 from joao.encoders import ENCODERS, Encoder
 from joao.objectives import Objective
 from joao.policies import POLICIES
@@ -135,7 +135,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
         pipelines, is not looked at."""
-        dataset = _shards_of(X) or graphs_of(X).without_labels()
+        dataset = as_shards(X) or read_graphs(X).without_labels()
         self.trained_ = pretrain(
             self._recipe(dataset.kind),
             dataset,
@@ -157,11 +157,11 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning. No graphs have no rows.
         """
         check_is_fitted(self)
-        dataset = graphs_of(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True)
         embeddings = np.zeros((0, self.trained_.encoder.num_dimensions), dtype=np.float32)
         if len(dataset):
             embeddings = self.trained_.embed(dataset).numpy()
-        warn_of_unknown_labels(dataset, self.trained_.info.features)
+        warn_about_unknown_labels(dataset, self.trained_.info.features)
         return embeddings if X is dataset else dataset.in_rows(embeddings)
 
     @property

@@ -115,7 +115,7 @@ def evaluate_embeddings(
         kernel: ``linear`` for the feature map of a graph kernel; see :mod:`joao.evaluation.svm`.
         standardise: False is the published, unscaled form; the linear kernel has no other.
         groups: ``(G,)`` numbers; graphs of the same number are in the same fold, also where C is chosen. See
-            :func:`joao.data.refinement.twins`.
+            :func:`joao.data.refinement.find_twins`.
         jobs: folds at a time, of all partitions; the scores do not depend on it.
         device: of the machines, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
         on_fold: called after each fold with how many were done before it and its accuracy.

@@ -34,7 +34,7 @@ def folds(
         num_folds: at least 2, at most the size of the smallest class.
         class_names: what messages call the classes.
         groups: ``(G,)`` numbers; graphs of the same number are in the same fold, as those of
-            :func:`joao.data.refinement.twins` should be. Folds are then of about the same size, and classes about as often
+            :func:`joao.data.refinement.find_twins` should be. Folds are then of about the same size, and classes about as often
             in them as the groups allow.
 
     Returns:

@@ -21,7 +21,7 @@ from joao.core.files import lock_folder, make_folder
 from joao.data.dataset import Dataset
 from joao.data.features import Features
 from joao.data.shards.shards import Shards
-from joao.data.shards.store import store_of
+from joao.data.shards.store import open_store
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, check_new_folder
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
@@ -206,8 +206,8 @@ def pretrain(
         with log_epochs(on_epoch, loggers, pool, folder) as tell:
             return _in_own_processes(place, recipe, dataset, tell, options)
     fabric = make_fabric(device, precision, place)
-    features = Features.fixed_on(dataset, recipe.features, recipe.max_degree)
-    store = store_of(dataset, features)
+    features = Features.from_dataset(dataset, recipe.features, recipe.max_degree)
+    store = open_store(dataset, features)
     method = build_method(recipe, store, own)
     check_input(method.encoder, features, method.augmentations.values())
     if len(set(ProcessGroup(fabric.global_rank, fabric.world_size).all_gather(dataset.fingerprint))) > 1:

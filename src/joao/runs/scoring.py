@@ -14,7 +14,7 @@ from joao.baselines import Histogram
 from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
-from joao.data.refinement import twins
+from joao.data.refinement import find_twins
 from joao.evaluation.embeddings import Scores, evaluate_embeddings, permute_classes
 from joao.evaluation.statistics import chance_level
 from joao.runs.trained import TrainedEncoder, make_untrained
@@ -75,7 +75,7 @@ def evaluate(
     classes = require_classes(dataset)
     if shuffle_labels:
         classes = permute_classes(classes, seed=0)
-    groups = twins(dataset) if twins_together else None
+    groups = find_twins(dataset) if twins_together else None
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     vectors = {

@@ -177,7 +177,7 @@ def make_untrained(
             initialised.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
-    features = features or Features.fixed_on(dataset, recipe.features, recipe.max_degree)
+    features = features or Features.from_dataset(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))
     encoder = build_encoder(recipe, store).to(store.device)
     check_input(encoder, features)

@@ -26,7 +26,7 @@ import numpy as np
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.formats.text import base_name, table_rows
-from joao.data.validation import make_dataset, numbered_through
+from joao.data.validation import make_dataset, to_global_edges
 
 NEEDED = ("graph", "source", "target")
 
@@ -60,11 +60,11 @@ def read_edge_list(path: Path) -> Dataset:
     return make_dataset(
         base_name(path),
         sizes,
-        numbered_through((graph.edges for graph in found), sizes),
+        to_global_edges((graph.edges for graph in found), sizes),
         edge_attr=np.concatenate([np.zeros((0, len(extra))), *attributes]) if extra else None,
         graph_labels=_labels(found) if "label" in columns else None,
         graph_names=list(graphs),
-        tell_directed=False,
+        report_directed=False,
     )
 
 

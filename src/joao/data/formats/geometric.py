@@ -26,7 +26,7 @@ from torch import Tensor
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.data.dataset import Array, Dataset
-from joao.data.validation import make_dataset, plain_label
+from joao.data.validation import make_dataset, parse_label
 
 
 def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
@@ -37,10 +37,9 @@ def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
     num_edges = [pair.shape[1] for pair in edges]
     shift = torch.repeat_interleave(torch.cumsum(sizes, 0) - sizes, torch.tensor(num_edges, dtype=torch.long))
     ends = torch.cat([torch.zeros(2, 0, dtype=torch.long), *edges], dim=1) + shift
-    x = _stacked([graph.x for graph in graphs], name, "x", sizes.tolist())
+    x = _stack([graph.x for graph in graphs], name, "x", sizes.tolist())
     parts = [
-        _stacked([graph.get(key, None) for graph in graphs], name, key, num_edges)
-        for key in ("edge_attr", "edge_weight")
+        _stack([graph.get(key, None) for graph in graphs], name, key, num_edges) for key in ("edge_attr", "edge_weight")
     ]
     edge_attr = [part.float() for part in parts if part is not None]
     is_label = x is not None and x.shape[1] == 1 and not x.is_floating_point() and x.dtype != torch.bool
@@ -106,7 +105,7 @@ def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
     return edges
 
 
-def _stacked(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
+def _stack(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
     """``(sum of rows, columns)``; None where no graph has ``key``. A graph without rows need not have it."""
     first = next((index for index, value in enumerate(values) if value is not None and rows[index]), None)
     if first is None:
@@ -152,7 +151,7 @@ def _labels(graphs: Sequence[Any], name: str, notices: list[str]) -> list[int | 
     given = [graph.y for graph in graphs]
     if all(y is None for y in given):
         return None
-    plain = [None if y is None else plain_label(_scalar(y)) for y in given]
+    plain = [None if y is None else parse_label(_scalar(y)) for y in given]
     odd = [index for index, y in enumerate(given) if y is not None and plain[index] is None]
     if odd:
         notices.append(f"{name}: y of {name}[{odd[0]}] is not one whole number; labels are left out.")

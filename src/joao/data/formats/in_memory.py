@@ -9,8 +9,8 @@ from typing import Any
 
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
-from joao.data.joining import joined
-from joao.data.molecules.sets import Work, make_molecules
+from joao.data.joining import concatenate_datasets
+from joao.data.molecules.sets import ReadOptions, make_molecules
 
 # The first that fits: a Batch is also Data.
 _MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data") | {"Graph": "networkx"}
@@ -18,7 +18,7 @@ _GRAPHS = ("Data", "Graph")
 _EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
 
 
-def from_objects(source: Any, work: Work | None = None) -> Dataset:
+def from_objects(source: Any, work: ReadOptions | None = None) -> Dataset:
     """Reads a sequence of torch-geometric or networkx graphs, of SMILES, or of data sets, which are joined."""
     alone = _kind(source)
     if alone in _GRAPHS:
@@ -30,7 +30,7 @@ def from_objects(source: Any, work: Work | None = None) -> Dataset:
     if not graphs:
         raise UserError(f"{name}: no graphs in it.")
     if all(isinstance(graph, Dataset) for graph in graphs):
-        return joined(graphs)
+        return concatenate_datasets(graphs)
     if _is_smiles(graphs):
         # None and NaN are how tables in memory have their gaps.
         return make_molecules("molecules", ["" if _is_gap(text) else text for text in graphs], work=work)

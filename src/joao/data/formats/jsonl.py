@@ -30,7 +30,7 @@ import numpy as np
 from joao.core.errors import UserError, short_repr, suggest
 from joao.data.dataset import Array, Dataset
 from joao.data.formats.text import base_name, text_lines
-from joao.data.validation import check_bare_nodes, make_dataset, numbered_through, plain_label
+from joao.data.validation import check_isolated_nodes, make_dataset, parse_label, to_global_edges
 
 _NODE_ROWS = ("node_labels", "node_attributes")
 _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
@@ -38,15 +38,15 @@ _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
 
 def read_jsonl(path: Path) -> Dataset:
     """Reads the graphs that the lines of ``path`` describe."""
-    return _made(path, list(_lines(path)))
+    return _make(path, list(_lines(path)))
 
 
-def jsonl_pieces(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
+def iterate_jsonl(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
     """The graphs of a file of any length, ``size`` at a time after the first ``skip``."""
     lines = islice(_lines(path), skip, None)
     piece = list(islice(lines, size))
     while piece or not skip:  # an empty file is told as such
-        yield _made(path, piece)
+        yield _make(path, piece)
         skip += len(piece)
         piece = list(islice(lines, size))
 
@@ -56,25 +56,25 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     return ((f"{path}:{line}", text) for line, text in enumerate(text_lines(path), 1) if text.strip())
 
 
-def _made(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
+def _make(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
     places = [place for place, _ in lines]
-    graphs = [_checked(_parsed(text, place), place) for place, text in lines]
+    graphs = [_check(_parse(text, place), place) for place, text in lines]
     bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
-    check_bare_nodes(str(path), bare)
+    check_isolated_nodes(str(path), bare)
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
     return make_dataset(
         base_name(path),
         sizes,
-        numbered_through((graph["edges"] for graph in graphs), sizes),
+        to_global_edges((graph["edges"] for graph in graphs), sizes),
         node_labels=_rows(graphs, places, "node_labels", _label),
         node_attributes=_rows(graphs, places, "node_attributes", _number),
         edge_attr=_rows(graphs, places, "edge_attributes", _number),
         graph_labels=[graph.get("label") for graph in graphs],
-        tell_directed=False,
+        report_directed=False,
     )
 
 
-def _parsed(text: str, place: str) -> dict[str, Any]:
+def _parse(text: str, place: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -84,7 +84,7 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
     return value
 
 
-def _checked(graph: dict[str, Any], place: str) -> dict[str, Any]:
+def _check(graph: dict[str, Any], place: str) -> dict[str, Any]:
     """The graph with ``num_nodes`` filled in and everything but the cells of its rows checked."""
     for key in graph:
         if key not in _KEYS:
@@ -93,13 +93,13 @@ def _checked(graph: dict[str, Any], place: str) -> dict[str, Any]:
         raise UserError(f"{place}: no 'edges'. Write [] for a graph without any.")
     for key in ("edges", *_NODE_ROWS, "edge_attributes"):
         if not isinstance(graph.get(key, []), list):
-            raise UserError(f"{place}: '{key}' must be a list, got {_shown(graph[key])}.")
+            raise UserError(f"{place}: '{key}' must be a list, got {_short_json(graph[key])}.")
     counts = {key: len(graph[key]) for key in _NODE_ROWS if key in graph}
     num_nodes = graph.get("num_nodes", next(iter(counts.values()), None))
     if num_nodes is None:
         raise UserError(f"{place}: no 'num_nodes', and no rows of nodes to count.")
     if not _is_whole(num_nodes) or num_nodes < 1:
-        raise UserError(f"{place}: 'num_nodes' must be a whole number from 1, got {_shown(num_nodes)}.")
+        raise UserError(f"{place}: 'num_nodes' must be a whole number from 1, got {_short_json(num_nodes)}.")
     counts |= {"edge_attributes": len(graph["edge_attributes"])} if "edge_attributes" in graph else {}
     for key, count in counts.items():
         expected, what = (len(graph["edges"]), "edges") if key == "edge_attributes" else (num_nodes, "nodes")
@@ -107,9 +107,11 @@ def _checked(graph: dict[str, Any], place: str) -> dict[str, Any]:
             raise UserError(f"{place}: {count} rows of '{key}' for {expected} {what}.")
     for edge in graph["edges"]:
         if not (isinstance(edge, list) and len(edge) == 2 and all(_is_whole(n) and 0 <= n < num_nodes for n in edge)):
-            raise UserError(f"{place}: edge {_shown(edge)} is not a pair of node numbers from 0 to {num_nodes - 1}.")
-    if graph.get("label") is not None and plain_label(graph["label"]) is None:
-        raise UserError(f"{place}: 'label' must be a whole number or text, got {_shown(graph['label'])}.")
+            raise UserError(
+                f"{place}: edge {_short_json(edge)} is not a pair of node numbers from 0 to {num_nodes - 1}."
+            )
+    if graph.get("label") is not None and parse_label(graph["label"]) is None:
+        raise UserError(f"{place}: 'label' must be a whole number or text, got {_short_json(graph['label'])}.")
     return {**graph, "num_nodes": num_nodes}
 
 
@@ -127,11 +129,13 @@ def _rows(graphs: list[dict[str, Any]], places: list[str], key: str, cell: Calla
         for row in graph[key]:
             cells = row if isinstance(row, list) else [row]
             if not cells or not all(cell(value) for value in cells):
-                raise UserError(f"{place}: '{key}': {_shown(row)} is not {cell.__doc__}.")
+                raise UserError(f"{place}: '{key}': {_short_json(row)} is not {cell.__doc__}.")
             if collected and len(cells) != len(collected[0]):
-                raise UserError(f"{place}: '{key}': {_shown(row)} has {len(cells)} columns, not {len(collected[0])}.")
+                raise UserError(
+                    f"{place}: '{key}': {_short_json(row)} has {len(cells)} columns, not {len(collected[0])}."
+                )
             if cell is _label and {*map(type, cells)} != {type((collected or [cells])[0][0])}:
-                raise UserError(f"{place}: '{key}': {_shown(row)} mixes numbers and text.")
+                raise UserError(f"{place}: '{key}': {_short_json(row)} mixes numbers and text.")
             collected.append(cells)
     return np.array(collected, dtype=None if cell is _label else np.float64) if collected else None
 
@@ -142,13 +146,13 @@ def _is_whole(value: object) -> bool:
 
 def _label(value: object) -> bool:
     """a whole number or text"""
-    return isinstance(value, str) or (_is_whole(value) and plain_label(value) is not None)
+    return isinstance(value, str) or (_is_whole(value) and parse_label(value) is not None)
 
 
 def _number(value: object) -> bool:
     """a list of numbers"""
-    return isinstance(value, float) or (_is_whole(value) and plain_label(value) is not None)
+    return isinstance(value, float) or (_is_whole(value) and parse_label(value) is not None)
 
 
-def _shown(value: object) -> str:
+def _short_json(value: object) -> str:
     return json.dumps(value)[:40]

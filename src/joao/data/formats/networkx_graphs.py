@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Array, Dataset
-from joao.data.validation import make_dataset, plain_label
+from joao.data.validation import make_dataset, parse_label
 
-MOST_TAG = 1 << 22  # bytes
-_AT_ONCE = 1 << 18
+MAX_TAG_BYTES = 1 << 22  # bytes
+_CHUNK_BYTES = 1 << 18
 # What reading may raise, beside errors of the system and of networkx.
 _UNREADABLE = (ExpatError, ParseError, ValueError, LookupError, TypeError, AttributeError)
 _Row = tuple[str, dict[Any, Any]]  # the place for messages, and the attributes there
@@ -115,10 +115,10 @@ def _check_markup(path: Path) -> None:
     parser = ParserCreate()
     parser.EntityDeclHandler = refuse
     with path.open("rb") as stream:
-        while piece := stream.read(_AT_ONCE):
+        while piece := stream.read(_CHUNK_BYTES):
             parser.Parse(piece)
-            if stream.tell() - parser.CurrentByteIndex > MOST_TAG + _AT_ONCE:
-                raise UserError(f"{path}: has a tag of more than {MOST_TAG >> 20} MB.")
+            if stream.tell() - parser.CurrentByteIndex > MAX_TAG_BYTES + _CHUNK_BYTES:
+                raise UserError(f"{path}: has a tag of more than {MAX_TAG_BYTES >> 20} MB.")
         parser.Parse(b"", True)
 
 
@@ -129,7 +129,7 @@ def _node_labels(nodes: list[_Row]) -> Array | None:
     for place, data in nodes:
         if "label" not in data:
             raise UserError(f"{place} has no 'label', but other nodes do. Label all nodes or none.")
-        label = plain_label(data["label"])
+        label = parse_label(data["label"])
         if label is None:
             raise UserError(f"{place}: 'label' must be a whole number or text, got {short_repr(data['label'])}.")
         if labels and type(label) is not type(labels[0]):
@@ -192,7 +192,7 @@ def _class(graph: Any, place: str) -> int | str | None:
     value = graph.graph.get("y", graph.graph.get("label"))
     if value is None:
         return None
-    label = plain_label(value)
+    label = parse_label(value)
     if label is None:
         raise UserError(f"{place}: the graph's label must be a whole number or text, got {short_repr(value)}.")
     return label

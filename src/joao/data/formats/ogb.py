@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
 from joao.core.errors import UserError, short_repr
-from joao.data.dataset import Dataset, offsets_of
-from joao.data.formats.ogb_files import SIZES, OgbFiles, Rows, ogb_files
-from joao.data.validation import check_bare_nodes, make_dataset
+from joao.data.dataset import Dataset, sizes_to_offsets
+from joao.data.formats.ogb_files import SIZES, OgbFiles, Rows, open_ogb
+from joao.data.validation import check_isolated_nodes, make_dataset
 
 # OGB's words for the parts.
 _PARTS = ("train", "valid", "test")
@@ -57,7 +57,7 @@ class OfficialSplit:
 
 def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     """The split of the data set in the folder or zip file ``path``; no graph is in two parts."""
-    with ogb_files(path) as files:
+    with open_ogb(path) as files:
         names = sorted(
             {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
         )
@@ -78,10 +78,10 @@ def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     return OfficialSplit(names[0], *parts)
 
 
-def words_of(path: Path, num_graphs: int) -> list[list[str]]:
+def read_words(path: Path, num_graphs: int) -> list[list[str]]:
     """The words of each graph's name, in order: ``get name`` is two."""
     file = "raw/graph-label"
-    with ogb_files(path) as files, files.stream(file) as stream:
+    with open_ogb(path) as files, files.stream(file) as stream:
         lines = stream.read().splitlines()  # words of 450,000 names are 8 MB
         if len(lines) != num_graphs:
             raise UserError(f"{files.place(file)} has {len(lines)} lines for {num_graphs} graphs.")
@@ -103,13 +103,13 @@ Indices = NDArray[np.int64]
 
 def read_ogb(path: Path) -> Dataset:
     """Reads the one data set in the folder or zip file ``path``; its split and words are not part of it."""
-    with ogb_files(path) as files:
+    with open_ogb(path) as files:
         form = _form(files)
         num_nodes, num_edges = files.numbers(SIZES), files.numbers("raw/num-edge-list")
         _check_sizes(files, num_nodes, num_edges)
         if not form.node_columns:
-            check_bare_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
-        first_node, num_found = offsets_of(num_nodes), 0
+            check_isolated_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
+        first_node, num_found = sizes_to_offsets(num_nodes), 0
         arrays = _room_for(files, form, num_nodes, num_edges)
         edges_per_graph = []
         for graphs, ends, labels, attr in _parts(files, form, num_nodes, num_edges):
@@ -125,7 +125,7 @@ def read_ogb(path: Path) -> Dataset:
         return Dataset(
             name=files.name,
             first_node=first_node,
-            first_edge=offsets_of(np.concatenate(edges_per_graph)),
+            first_edge=sizes_to_offsets(np.concatenate(edges_per_graph)),
             **{name: array if name == "node_labels" else array[:num_found] for name, array in arrays.items()},
             classes=classes,
             class_names=class_names,
@@ -229,7 +229,7 @@ def _ends(rows: Rows, num_nodes: Indices, num_edges: Indices) -> Indices:
             f"{rows.place} line {before + line + 1}: joins nodes {ends[line, 0]} and {ends[line, 1]} of a graph with "
             f"{size[line, 0]} nodes, counted from 0."
         )
-    return ends + np.repeat(offsets_of(num_nodes)[:-1], num_edges)[:, None]
+    return ends + np.repeat(sizes_to_offsets(num_nodes)[:-1], num_edges)[:, None]
 
 
 def _syntax(rows: list[Rows], nodes: list[Any], ends: Indices) -> tuple[Any, Any, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from joao.core.errors import UserError
-from joao.data.formats.text import UNREADABLE, Member, names_in_zip, number_chunks, on_disk, open_gzip, open_zip
+from joao.data.formats.text import READ_ERRORS, Member, file_member, names_in_zip, number_chunks, open_gzip, open_zip
 
 SIZES = "raw/num-node-list"
 # What the archives are called that OGB's own package downloads and renames.
@@ -28,16 +28,16 @@ _DOWNLOADS = {
 }
 
 
-def stems_of(name: str) -> list[str]:
+def archive_stems(name: str) -> list[str]:
     """What the folder or archive of a data set may be called, without a suffix.
 
-    >>> stems_of("ogbg-ppa")
+    >>> archive_stems("ogbg-ppa")
     ['ogbg_ppa', 'ogbg_ppi_medium']
     """
     return [name.replace("-", "_"), *(stem for stem, other in _DOWNLOADS.items() if other == name)]
 
 
-def _name_of(stem: str) -> str:
+def _name_from_stem(stem: str) -> str:
     return _DOWNLOADS.get(stem, stem.replace("_", "-", 1) if stem.startswith("ogbg_") else stem)
 
 
@@ -69,7 +69,7 @@ class OgbFiles:
         try:
             with self.members[file].open() as packed, open_gzip(packed, self.members[file].size) as text:
                 yield text
-        except UNREADABLE as error:
+        except READ_ERRORS as error:
             raise UserError(f"{self.place(file)} cannot be read ({error}). Copy it again.") from error
 
     @contextmanager
@@ -126,28 +126,30 @@ class Rows:
             raise UserError(f"{self.place} has more than the {self.taken} lines that its graphs need.")
 
 
-def holds_ogb(path: Path) -> bool:
+def is_ogb(path: Path) -> bool:
     """Whether ``path`` is a folder or zip file with the raw files of an OGB data set of graphs."""
     if path.is_dir():
         return (path / f"{SIZES}.csv.gz").is_file()
     return any(PurePosixPath(name).match(f"{SIZES}.csv.gz") for name in names_in_zip(path))
 
 
-def name_of(path: Path) -> str:
-    """The name of the data set in ``path``, of which :func:`holds_ogb` holds."""
+def dataset_name(path: Path) -> str:
+    """The name of the data set in ``path``, of which :func:`is_ogb` holds."""
     try:
-        with ogb_files(path) as files:
+        with open_ogb(path) as files:
             return files.name
     except UserError:  # reading it will tell
-        return _name_of(path.stem if path.suffix == ".zip" else path.name)
+        return _name_from_stem(path.stem if path.suffix == ".zip" else path.name)
 
 
 @contextmanager
-def ogb_files(path: Path) -> Iterator[OgbFiles]:
+def open_ogb(path: Path) -> Iterator[OgbFiles]:
     """The files of the one data set in a folder or zip file."""
     if path.is_dir():
-        files = {_bare(file.relative_to(path).as_posix()): on_disk(file) for file in path.glob("*/**/*.csv.gz")}
-        yield OgbFiles(path, _name_of(path.name), files)
+        files = {
+            _strip_suffix(file.relative_to(path).as_posix()): file_member(file) for file in path.glob("*/**/*.csv.gz")
+        }
+        yield OgbFiles(path, _name_from_stem(path.name), files)
         return
     with open_zip(path) as members:
         roots = [
@@ -158,14 +160,14 @@ def ogb_files(path: Path) -> Iterator[OgbFiles]:
         if len(roots) != 1:
             raise UserError(f"{path}: holds {len(roots)} files {SIZES}.csv.gz; an OGB data set has one.")
         inner = {
-            _bare(name.removeprefix(roots[0])): member
+            _strip_suffix(name.removeprefix(roots[0])): member
             for name, member in members.items()
             if name.startswith(roots[0]) and name.endswith(".csv.gz")
         }
         inside = PurePosixPath(roots[0]).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
-        yield OgbFiles(path, _name_of(known), inner)
+        yield OgbFiles(path, _name_from_stem(known), inner)
 
 
-def _bare(name: str) -> str:
+def _strip_suffix(name: str) -> str:
     return name.removesuffix(".csv.gz")

@@ -36,16 +36,16 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, one_line
 from joao.core.files import write_file
-from joao.data.dataset import Array, Dataset, Failure, as_bytes, offsets_of
+from joao.data.dataset import Array, Dataset, Failure, as_bytes, sizes_to_offsets
 from joao.data.formats.text import open_file
-from joao.data.validation import check_form
+from joao.data.validation import check_dataset
 
 SUFFIXES = (".safetensors", ".safetensors.xz")
 FORMAT = 1
 _FORMAT_KEY = "joao.data"
 _TEXTS = ("graph_names", "smiles")
-_MOST_HEADER = 100_000_000  # bytes, as in safetensors
-_AT_ONCE = 1 << 24  # bytes
+_MAX_HEADER_BYTES = 100_000_000  # bytes, as in safetensors
+_CHUNK_BYTES = 1 << 24  # bytes
 # fmt: off
 TYPES = {
     "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
@@ -58,27 +58,27 @@ _TEXT_TYPE = re.compile(r"<U[0-9]{1,9}")
 
 def write_packed(path: Path, dataset: Dataset) -> None:
     """Writes ``dataset`` to ``path``, compressed where it ends in ``.xz``."""
-    pieces = pieces_of(dataset)
-    write_file(path, _compressed(pieces) if path.suffix == ".xz" else pieces)
+    pieces = packed_chunks(dataset)
+    write_file(path, _compress(pieces) if path.suffix == ".xz" else pieces)
 
 
-def pieces_of(
+def packed_chunks(
     dataset: Dataset, extra: Mapping[str, str] | None = None, by_degrees: bool = False
 ) -> list[bytes | memoryview]:
     """The content of a file of ``dataset``, with ``extra`` metadata; ``by_degrees`` leaves ``target`` out always."""
-    about, arrays = _packed(dataset)
+    about, arrays = _pack(dataset)
     if by_degrees and arrays.pop("target", None) is not None:
         arrays["degrees"] = _narrow(dataset.degrees)
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))  # stable; keeps them aligned
-    entries = entries_of({name: (array.dtype.str, array.shape) for name, array in arrays.items()})
+    entries = describe_arrays({name: (array.dtype.str, array.shape) for name, array in arrays.items()})
     metadata = {_FORMAT_KEY: str(FORMAT), "about": json.dumps(about), **(extra or {})}
     digest = _digest(metadata, entries)
     for array in arrays.values():
         digest.update(as_bytes(array))
-    return [header_of({**metadata, "checksum": digest.hexdigest()}, entries), *map(as_bytes, arrays.values())]
+    return [make_header({**metadata, "checksum": digest.hexdigest()}, entries), *map(as_bytes, arrays.values())]
 
 
-def entries_of(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, dict[str, Any]]:
+def describe_arrays(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, dict[str, Any]]:
     """The descriptions of arrays, given by their types and shapes, one behind the other."""
     sizes = [prod(shape) * np.dtype(dtype).itemsize for dtype, shape in arrays.values()]
     ends = list(accumulate(sizes, initial=0))
@@ -88,42 +88,42 @@ def entries_of(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, d
     }
 
 
-def header_of(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> bytes:
+def make_header(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> bytes:
     """What stands before the arrays in a safetensors file."""
     header = json.dumps({"__metadata__": metadata, **entries}).encode()
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header
 
 
-def without_texts(dataset: Dataset) -> Dataset:
+def drop_texts(dataset: Dataset) -> Dataset:
     """The graphs and labels alone: no SMILES, no names of graphs, no rows that gave none."""
     return replace(dataset, smiles=(), graph_names=(), failures=(), row_of_graph=None)
 
 
 def read_packed(path: Path) -> Dataset:
     """Reads what :func:`write_packed` wrote."""
-    with telling(path), open_file(path) as stream:
+    with user_error_on_damage(path), open_file(path) as stream:
         metadata, entries = _header(stream)
         return _read(stream, metadata, entries)
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """Metadata and descriptions of the arrays of a packed file, checked against its size; the arrays are not read."""
-    with telling(path), open_file(path) as stream:
+    with user_error_on_damage(path), open_file(path) as stream:
         return _header(stream)
 
 
 def read_array(path: Path, name: str) -> NDArray[Any]:
     """One array of a packed file that is not compressed, as it is stored and without a look at the others."""
-    with telling(path), path.open("rb") as stream:
+    with user_error_on_damage(path), path.open("rb") as stream:
         entry = _header(stream)[1][name]
         first, last = entry["data_offsets"]
         stream.seek(first, 1)
-        return np.frombuffer(_taken(stream, last - first), TYPES[entry["dtype"]]).reshape(entry["shape"])
+        return np.frombuffer(_read_bytes(stream, last - first), TYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 @contextmanager
-def telling(path: Path) -> Iterator[None]:
+def user_error_on_damage(path: Path) -> Iterator[None]:
     """Whatever is wrong with ``path`` is told in one line."""
     try:
         yield
@@ -135,29 +135,29 @@ def telling(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: is damaged ({one_line(error)}). Copy or pack it again.") from error
 
 
-def read_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
+def read_packed_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
     """Like :func:`read_packed`; None where the file has other metadata than ``extra``, or cannot be read."""
-    with suppress(UserError), telling(path), open_file(path) as stream:
+    with suppress(UserError), user_error_on_damage(path), open_file(path) as stream:
         metadata, entries = _header(stream)
         if extra.items() <= metadata.items():
             return _read(stream, metadata, entries)
     return None
 
 
-def _compressed(pieces: list[bytes | memoryview]) -> Iterator[bytes]:
+def _compress(pieces: list[bytes | memoryview]) -> Iterator[bytes]:
     compressor = lzma.LZMACompressor(preset=3)
     for piece in pieces:
-        for first in range(0, len(piece), _AT_ONCE):
-            yield compressor.compress(piece[first : first + _AT_ONCE])
+        for first in range(0, len(piece), _CHUNK_BYTES):
+            yield compressor.compress(piece[first : first + _CHUNK_BYTES])
     yield compressor.flush()
 
 
 def _header(stream: IO[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
     """The metadata, and the checked descriptions of the arrays in their order."""
     length = int.from_bytes(stream.read(8), "little")
-    if not 2 <= length <= _MOST_HEADER:
+    if not 2 <= length <= _MAX_HEADER_BYTES:
         raise UserError("is no packed data: it does not begin as a safetensors file does.")
-    entries = json.loads(_taken(stream, length))
+    entries = json.loads(_read_bytes(stream, length))
     metadata = entries.pop("__metadata__", {})
     if _FORMAT_KEY not in metadata:
         raise UserError("holds no graphs: 'joao pack' did not write it.")
@@ -181,21 +181,21 @@ def _read(stream: IO[bytes], metadata: dict[str, str], entries: dict[str, Any]) 
     told = metadata.pop("checksum")
     digest, arrays = _digest(metadata, entries), {}
     for name, entry in entries.items():
-        data = _taken(stream, entry["data_offsets"][1] - entry["data_offsets"][0])
+        data = _read_bytes(stream, entry["data_offsets"][1] - entry["data_offsets"][0])
         digest.update(data)
         arrays[name] = np.frombuffer(data, TYPES[entry["dtype"]]).reshape(entry["shape"])
     if stream.read(1):
         raise ValueError("something is behind its end")
     if digest.hexdigest() != told:
         raise ValueError("its contents are not those that were written")
-    return _unpacked(json.loads(metadata["about"]), arrays)
+    return _unpack(json.loads(metadata["about"]), arrays)
 
 
-def _taken(stream: IO[bytes], size: int) -> bytearray:
+def _read_bytes(stream: IO[bytes], size: int) -> bytearray:
     """The next ``size`` bytes; memory is taken only as they come, for a compressed file may claim any size."""
     data = bytearray()
     while len(data) < size:
-        piece = stream.read(min(_AT_ONCE, size - len(data)))
+        piece = stream.read(min(_CHUNK_BYTES, size - len(data)))
         if not piece:
             raise ValueError("it ends too early")
         data += piece
@@ -206,7 +206,7 @@ def _digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> Any:
     return hashlib.sha256(json.dumps([metadata, entries], sort_keys=True).encode())
 
 
-def _packed(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
+def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     """What goes into ``about``, and the arrays."""
     values = {each.name: getattr(dataset, each.name) for each in fields(Dataset)}
     given = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -229,8 +229,8 @@ def _packed(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     return {**about, "counts": counts, "fingerprint": dataset.fingerprint, "types": types}, arrays
 
 
-def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
-    """The reverse of :func:`_packed`; the arrays may be written to."""
+def _unpack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
+    """The reverse of :func:`_pack`; the arrays may be written to."""
     types, *_ = (about.pop(name) for name in ("types", "fingerprint", "counts"))  # the last two are for other readers
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
     failures: dict[str, Any] = {
@@ -248,7 +248,7 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
         values[name] = _texts(arrays.pop(name), arrays.pop(f"{name}_lengths")) if name in arrays else ()
     for name, least in (("first_node", 1), ("first_edge", 0)):
         sizes = arrays.pop(name)
-        values[name] = offsets_of(sizes)
+        values[name] = sizes_to_offsets(sizes)
         if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or np.diff(values[name]).min() < least:
             raise ValueError("a graph has an impossible size")
     if len(values["first_node"]) != len(values["first_edge"]):
@@ -257,25 +257,25 @@ def _unpacked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset
     if degrees is not None:
         first_node = values["first_node"]
         is_right = degrees.ndim == 1 and len(degrees) == first_node[-1] and degrees.min() >= 0
-        if not is_right or (offsets_of(degrees)[first_node] != values["first_edge"]).any():
+        if not is_right or (sizes_to_offsets(degrees)[first_node] != values["first_edge"]).any():
             raise ValueError("nodes and edges do not fit together")
         if len(arrays["source"]) != values["first_edge"][-1]:  # before as many targets are made
             raise ValueError("source: not of the form it should have")
         number = np.arange(len(degrees)) - np.repeat(first_node[:-1], np.diff(first_node))
-        arrays["target"] = np.repeat(number.astype(type_in_memory(types["target"])), degrees)
+        arrays["target"] = np.repeat(number.astype(parse_dtype(types["target"])), degrees)
     elif "node_labels" not in arrays:
         raise ValueError("its nodes are not there")
     for name, array in arrays.items():
-        kind = type_in_memory(types[name])
+        kind = parse_dtype(types[name])
         values[name] = from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
     dataset = Dataset(**values)
-    check_form(dataset)
+    check_dataset(dataset)
     if degrees is not None:
         vars(dataset)["degrees"] = degrees  # which would take a pass over all edges
     return dataset
 
 
-def type_in_memory(told: str) -> np.dtype[Any]:
+def parse_dtype(told: str) -> np.dtype[Any]:
     """The type that a file tells for an array: numbers, or text; any other could take any amount of memory."""
     if told not in _CODES and not _TEXT_TYPE.fullmatch(told):
         raise ValueError(f"{one_line(told)!r} is no type of an array")
@@ -311,7 +311,7 @@ def _text_arrays(name: str, texts: tuple[str, ...]) -> dict[str, Array]:
 
 
 def _texts(data: NDArray[np.uint8], lengths: Array) -> tuple[str, ...]:
-    ends = offsets_of(lengths)
+    ends = sizes_to_offsets(lengths)
     if data.dtype != np.uint8 or ends[-1] != len(data):
         raise ValueError("a text is too long or too short")
     whole, places = data.tobytes(), ends.tolist()

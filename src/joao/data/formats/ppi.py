@@ -61,7 +61,7 @@ class _Data:
     """
 
 
-def holds_ppi(folder: Path) -> bool:
+def is_ppi(folder: Path) -> bool:
     """Whether ``folder`` is one of the two published ones."""
     return (folder / FILE).is_file()
 
@@ -71,10 +71,10 @@ def read_ppi(folder: Path) -> ProteinNetworks:
     path = folder / FILE
     if not path.is_file():
         raise UserError(f"{folder}: has no {FILE}. Give the folder 'supervised' or 'unsupervised' as published.")
-    values, slices = _loaded(path)
+    values, slices = _load(path)
     first_node, first_edge = _offsets(path, values, slices, "x"), _offsets(path, values, slices, "edge_index")
     num_graphs = len(first_node) - 1
-    edges, attr = values["edge_index"].numpy(), _found(path, values, "edge_attr")
+    edges, attr = values["edge_index"].numpy(), _get_tensor(path, values, "edge_attr")
     if len(first_edge) != len(first_node) or attr.dim() != 2 or len(attr) != edges.shape[1]:
         raise UserError(f"{path}: is damaged: nodes, edges and their attributes do not agree.")
     species, centre = (_per_graph(path, values, name, num_graphs) for name in ("species_id", "center_node_idx"))
@@ -94,14 +94,14 @@ def read_ppi(folder: Path) -> ProteinNetworks:
 def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> Dataset:
     if values.get("go_target_downstream") is None:
         return graphs
-    functions = _found(path, values, "go_target_downstream")
+    functions = _get_tensor(path, values, "go_target_downstream")
     if functions.numel() % len(graphs):
         raise UserError(f"{path}: is damaged: {functions.numel()} functions for {len(graphs)} graphs.")
     targets = functions.reshape(len(graphs), -1).numpy().astype(np.float32)
     return replace(graphs, targets=targets, target_names=tuple(f"go_{task}" for task in range(targets.shape[1])))
 
 
-def _loaded(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The attributes and slices of a file, without running anything in it."""
     try:
         with torch.serialization.safe_globals([(_Data, _OLD_CLASS)]):
@@ -119,7 +119,7 @@ def _loaded(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, slices
 
 
-def _found(path: Path, values: Mapping[str, Any], name: str) -> Tensor:
+def _get_tensor(path: Path, values: Mapping[str, Any], name: str) -> Tensor:
     value = values.get(name)
     if not isinstance(value, Tensor):
         raise UserError(f"{path}: is not as published: it has no tensor '{name}'.")
@@ -128,7 +128,7 @@ def _found(path: Path, values: Mapping[str, Any], name: str) -> Tensor:
 
 def _offsets(path: Path, values: Mapping[str, Any], slices: Mapping[str, Any], name: str) -> Indices:
     """``(G + 1,)`` where each graph's nodes or edges begin."""
-    value, first = _found(path, values, name), _found(path, slices, name).numpy()
+    value, first = _get_tensor(path, values, name), _get_tensor(path, slices, name).numpy()
     length = value.shape[1] if name == "edge_index" and value.dim() == 2 and len(value) == 2 else len(value)
     if first.ndim != 1 or len(first) < 2 or first[0] != 0 or first[-1] != length or (np.diff(first) < 0).any():
         raise UserError(f"{path}: is damaged: the slices of '{name}' do not fit it.")
@@ -137,7 +137,7 @@ def _offsets(path: Path, values: Mapping[str, Any], slices: Mapping[str, Any], n
 
 def _per_graph(path: Path, values: Mapping[str, Any], name: str, num_graphs: int) -> Indices:
     """``(G,)``"""
-    value = _found(path, values, name)
+    value = _get_tensor(path, values, name)
     if value.numel() != num_graphs:
         raise UserError(f"{path}: is damaged: {value.numel()} entries of '{name}' for {num_graphs} graphs.")
     return value.flatten().numpy().astype(np.int64)

@@ -1,6 +1,6 @@
 """Compressed files and archives, opened so that they neither grow without bound nor reach outside their folder.
 
-What is compressed may be up to :data:`MOST_GROWTH` times as large once it is not, and always :data:`ALWAYS_ALLOWED`.
+What is compressed may be up to :data:`MAX_EXPANSION` times as large once it is not, and always :data:`ALWAYS_ALLOWED_BYTES`.
 Published data sets grow two to fifty times; a file made to fill the memory grows a thousand times or more.
 Nothing is ever unpacked to disk.
 
@@ -36,11 +36,11 @@ from numpy.typing import DTypeLike, NDArray
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Array
 
-MOST_GROWTH = 100
-ALWAYS_ALLOWED = 1 << 26  # bytes
-MOST_FILES = 100_000
+MAX_EXPANSION = 100
+ALWAYS_ALLOWED_BYTES = 1 << 26  # bytes
+MAX_FILES = 100_000
 # What reading may raise, beside errors of the system.
-UNREADABLE = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+READ_ERRORS = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 
 
 class Member(NamedTuple):
@@ -50,7 +50,7 @@ class Member(NamedTuple):
     size: int
 
 
-class _Bounded(io.RawIOBase):
+class _LimitedStream(io.RawIOBase):
     """The bytes of ``stream``, of which no more than ``most`` may come."""
 
     def __init__(self, stream: Any, most: int) -> None:
@@ -71,7 +71,7 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
-def on_disk(path: Path) -> Member:
+def file_member(path: Path) -> Member:
     """A file that is in no archive."""
     return Member(lambda: path.open("rb"), path.stat().st_size)
 
@@ -81,12 +81,12 @@ def open_file(path: Path) -> IO[bytes]:
     if path.suffix not in (".gz", ".xz"):
         return path.open("rb")
     kind = gzip.GzipFile if path.suffix == ".gz" else lzma.LZMAFile
-    return _bounded(kind(path), path.stat().st_size)
+    return _limit_size(kind(path), path.stat().st_size)
 
 
 def open_gzip(packed: IO[bytes], size: int) -> IO[bytes]:
     """Expands ``packed``, ``size`` bytes of gzip, as it is read."""
-    return _bounded(gzip.GzipFile(fileobj=packed), size)
+    return _limit_size(gzip.GzipFile(fileobj=packed), size)
 
 
 @contextmanager
@@ -96,36 +96,36 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
     An archive gives no more of a file than the size that it tells, so that looking at these is enough.
     """
     try:
-        with _opened(path) as archive:
+        with _open_archive(path) as archive:
             members = [each for each in archive.infolist() if each.filename and not each.is_dir()]
             for each in members:
                 _check_place(path, each)
-            if len(members) > MOST_FILES:
+            if len(members) > MAX_FILES:
                 raise UserError(f"{path}: holds {len(members)} files; a data set has a few.")
-            if sum(each.file_size for each in members) > _most(path.stat().st_size):
+            if sum(each.file_size for each in members) > _max_size(path.stat().st_size):
                 raise UserError(f"{path}: {_too_large()}.")
-            yield {each.filename: Member(partial(_member, archive, each), each.file_size) for each in members}
-    except UNREADABLE as error:
+            yield {each.filename: Member(partial(_open_member, archive, each), each.file_size) for each in members}
+    except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
 
 def names_in_zip(path: Path) -> list[str]:
     """What an archive says that it holds, unchecked; nothing where it cannot be read."""
     try:
-        with _opened(path) as archive:
+        with _open_archive(path) as archive:
             return archive.namelist()
-    except UNREADABLE:
+    except READ_ERRORS:
         return []
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def _open_archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (ValueError, LookupError, struct.error) as error:  # of a damaged directory
         raise zipfile.BadZipFile(str(error)) from error
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
     try:
         return archive.open(member)
     except (ValueError, LookupError, struct.error) as error:
@@ -140,23 +140,23 @@ def _check_place(path: Path, member: zipfile.ZipInfo) -> None:
         raise UserError(f"{path}: holds a link, {short_repr(name)}. Get the archive from its source.")
 
 
-def _bounded(stream: Any, size: int) -> IO[bytes]:
-    return cast(IO[bytes], io.BufferedReader(_Bounded(stream, _most(size)), 1 << 20))
+def _limit_size(stream: Any, size: int) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_LimitedStream(stream, _max_size(size)), 1 << 20))
 
 
-def _most(size: int) -> int:
-    return max(ALWAYS_ALLOWED, MOST_GROWTH * size)
+def _max_size(size: int) -> int:
+    return max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * size)
 
 
 def _too_large() -> str:
     return (
-        f"grows to more than {MOST_GROWTH} times its size and {ALWAYS_ALLOWED >> 20} MB when it is expanded. "
+        f"grows to more than {MAX_EXPANSION} times its size and {ALWAYS_ALLOWED_BYTES >> 20} MB when it is expanded. "
         "If you trust it, expand it yourself"
     )
 
 
 _COMPRESSED = (".gz", ".xz")
-MOST_LINE = 1 << 28  # bytes
+MAX_LINE_BYTES = 1 << 28  # bytes
 
 
 def text_lines(path: Path) -> Iterator[str]:
@@ -164,13 +164,13 @@ def text_lines(path: Path) -> Iterator[str]:
     number = 0
     try:
         with open_file(path) as stream:
-            for number, line in enumerate(iter(partial(stream.readline, MOST_LINE), b""), 1):
-                if len(line) == MOST_LINE:
-                    raise UserError(f"{path}:{number}: a line of more than {MOST_LINE >> 20} MB.")
+            for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), 1):
+                if len(line) == MAX_LINE_BYTES:
+                    raise UserError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MB.")
                 yield line.decode("utf-8" if number > 1 else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}:{number}: not text in UTF-8 (byte {error.object[error.start]:#x}).") from error
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
 
 
@@ -201,7 +201,7 @@ def base_name(path: Path) -> str:
 
 
 _CHUNK_BYTES = 1 << 22
-_MOST_LINE = 1 << 26  # bytes
+_MAX_NUMBER_LINE_BYTES = 1 << 26  # bytes
 _NEWLINE_TO_COMMA = bytes.maketrans(b"\n", b",")
 _COMMA, _NEWLINE = b",\n"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -225,16 +225,16 @@ def number_chunks(
         columns: how many each line must have; None takes the first line's.
     """
     first_line = 1
-    for text in _whole_lines(stream, place):
+    for text in _split_at_lines(stream, place):
         columns = columns or text.split(b"\n", 1)[0].count(b",") + 1
-        rows = _parsed(text, dtype, columns)
+        rows = _parse_numbers(text, dtype, columns)
         if rows is None:
             raise _first_fault(text, place, first_line, columns, np.dtype(dtype).kind == "i")
         yield rows
         first_line += len(rows)
 
 
-def _whole_lines(stream: IO[bytes], place: str) -> Iterator[bytes]:
+def _split_at_lines(stream: IO[bytes], place: str) -> Iterator[bytes]:
     """The text in pieces that end with a line, without the last newline; blank lines at the end are left out."""
     rest = stream.read(_CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     while block := stream.read(_CHUNK_BYTES):
@@ -243,13 +243,13 @@ def _whole_lines(stream: IO[bytes], place: str) -> Iterator[bytes]:
         if cut > 0:
             yield text[:cut]
         rest = text[cut + 1 :]
-        if len(rest) > _MOST_LINE:
-            raise UserError(f"{place} has a line of more than {_MOST_LINE >> 20} MB.")
+        if len(rest) > _MAX_NUMBER_LINE_BYTES:
+            raise UserError(f"{place} has a line of more than {_MAX_NUMBER_LINE_BYTES >> 20} MB.")
     if last := rest.rstrip():
         yield last
 
 
-def _parsed(text: bytes, dtype: DTypeLike, columns: int) -> Array | None:
+def _parse_numbers(text: bytes, dtype: DTypeLike, columns: int) -> Array | None:
     """``(rows, columns)``; None where any line is not exactly ``columns`` numbers."""
     characters = np.frombuffer(text, dtype=np.uint8)
     separators = characters[np.flatnonzero((characters == _COMMA) | (characters == _NEWLINE))]

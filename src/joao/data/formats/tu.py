@@ -29,16 +29,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from joao.core.errors import UserError
 from joao.data.dataset import Array, Dataset
-from joao.data.formats.text import UNREADABLE, Member, number_chunks, on_disk, open_zip, read_numbers
+from joao.data.formats.text import READ_ERRORS, Member, file_member, number_chunks, open_zip, read_numbers
 from joao.data.validation import make_dataset
 
 _EDGES = "_A.txt"
-_MOST_EDGE_LABELS = 1000
+_MAX_EDGE_LABELS = 1000
 
 
 def read_tu(path: Path) -> Dataset:
     """Reads the one data set in the zip file or folder ``path``."""
-    with _files_of(path) as files:
+    with _open_files(path) as files:
         tables = _Tables(path, _name(path, list(files)), files)
         indicator = tables.whole_numbers("graph_indicator")
         num_graphs, graph_labels, notices = _graph_labels(tables, indicator)
@@ -61,27 +61,27 @@ def read_tu(path: Path) -> Dataset:
     )
 
 
-def holds_tu(path: Path) -> bool:
+def is_tu(path: Path) -> bool:
     """Whether ``path`` is a folder or zip file with an edge file of a TU data set in it."""
     try:
-        with _files_of(path) as files:
+        with _open_files(path) as files:
             return any(file.endswith(_EDGES) for file in files)
     except UserError:
         return False
 
 
 @contextmanager
-def _files_of(path: Path) -> Iterator[dict[str, Member]]:
+def _open_files(path: Path) -> Iterator[dict[str, Member]]:
     """The files of a zip file or folder (or of its folder ``raw``), by name."""
     try:
         if path.is_dir():
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
-            yield {file.name: on_disk(file) for file in sorted(folder.iterdir()) if file.is_file()}
+            yield {file.name: file_member(file) for file in sorted(folder.iterdir()) if file.is_file()}
         else:
             with open_zip(path) as members:
                 places = {PurePosixPath(name): member for name, member in members.items()}
                 yield {place.name: member for place, member in places.items() if "__MACOSX" not in place.parts}
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
 
@@ -195,10 +195,10 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
     labels = tables.rows("edge_labels", np.int64, num_edges, "edges")
     for column in () if labels is None else labels.T:
         values = np.unique(column)
-        if len(values) > _MOST_EDGE_LABELS:
+        if len(values) > _MAX_EDGE_LABELS:
             raise UserError(
                 f"{tables.place('edge_labels')} has {len(values)} different labels, each of which would be a column of "
-                f"every edge; {_MOST_EDGE_LABELS} are possible. Give them as edge attributes."
+                f"every edge; {_MAX_EDGE_LABELS} are possible. Give them as edge attributes."
             )
         parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from joao.core.codes import NUM_ELEMENTS
 from joao.core.errors import UserError
 from joao.core.processes import map_chunks
-from joao.data.dataset import Dataset, Failure, offsets_of
+from joao.data.dataset import Dataset, Failure, sizes_to_offsets
 
 # To be raised when any molecule gets other codes: an encoder understands those that it was trained with.
 FEATURISER = 1
 NO_ELEMENT = NUM_ELEMENTS - 1
-MOST_ATOMS = 1 << 16
-MOST_LETTERS = 16 * MOST_ATOMS
-_MOST_ATOMS_IN_A_MATRIX = 128
+MAX_ATOMS = 1 << 16
+MAX_SMILES_LENGTH = 16 * MAX_ATOMS
+_MAX_MATRIX_ATOMS = 128
 _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
 _END, _MAY_BE_CHIRAL = 255, 128
 _BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
@@ -47,7 +47,7 @@ def require_rdkit() -> None:
         raise UserError("rdkit is not installed: pip install rdkit") from error
 
 
-def featuriser() -> str | None:
+def featuriser_version() -> str | None:
     """What :func:`featurise` works with, in words; None without RDKit."""
     try:
         from rdkit import __version__
@@ -68,7 +68,7 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         on_chunk: told how many further SMILES are done, for a progress bar.
     """
     require_rdkit()
-    chunks = list(map_chunks(_featurised, smiles, jobs=jobs, on_chunk=on_chunk))
+    chunks = list(map_chunks(_featurise_chunk, smiles, jobs=jobs, on_chunk=on_chunk))
     first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
     failures = tuple(
         failure._replace(row=first + failure.row)
@@ -77,16 +77,16 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
     )
     return Dataset(
         name="molecules",
-        first_node=offsets_of(_joined(chunks, "num_nodes", np.zeros(0, np.int64))),
-        first_edge=offsets_of(_joined(chunks, "num_edges", np.zeros(0, np.int64))),
-        source=_joined(chunks, "source", np.zeros(0, np.uint8)),
-        target=_joined(chunks, "target", np.zeros(0, np.uint8)),
-        node_labels=_joined(chunks, "atoms", np.zeros((0, 2), np.uint8)),
-        edge_attr=_joined(chunks, "bonds", np.zeros((0, 2), np.uint8)),
+        first_node=sizes_to_offsets(_concatenate(chunks, "num_nodes", np.zeros(0, np.int64))),
+        first_edge=sizes_to_offsets(_concatenate(chunks, "num_edges", np.zeros(0, np.int64))),
+        source=_concatenate(chunks, "source", np.zeros(0, np.uint8)),
+        target=_concatenate(chunks, "target", np.zeros(0, np.uint8)),
+        node_labels=_concatenate(chunks, "atoms", np.zeros((0, 2), np.uint8)),
+        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, 2), np.uint8)),
         kind="molecules",
         row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
-        featuriser=featuriser() or "",
+        featuriser=featuriser_version() or "",
     )
 
 
@@ -104,7 +104,7 @@ class _Chunk:
     failures: list[Failure]
 
 
-def _joined(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any]:
+def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any]:
     """One array of all chunks, which lose theirs: a long list should not be in memory twice."""
     joined = np.concatenate([empty, *(getattr(chunk, name) for chunk in chunks)])
     for chunk in chunks:
@@ -112,7 +112,7 @@ def _joined(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any
     return joined
 
 
-def _featurised(smiles: Sequence[str]) -> _Chunk:
+def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
     """The part of :func:`featurise` that one process does.
 
     Asking RDKit for every atom and bond takes longer than parsing. So the elements are told by the atoms' texts, and
@@ -124,10 +124,10 @@ def _featurised(smiles: Sequence[str]) -> _Chunk:
     failures: list[Failure] = []
     with rdBase.BlockLogs():
         # Of a text that is too long no atoms are looked for: each would take more memory than its letter.
-        atoms, edges = _Atoms([text if len(text) <= MOST_LETTERS else "" for text in smiles]), _Edges()
+        atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
         for row, text in enumerate(smiles):
-            molecule = Chem.MolFromSmiles(text) if len(text) <= MOST_LETTERS else None
-            if molecule is not None and 0 < molecule.GetNumAtoms() <= MOST_ATOMS:
+            molecule = Chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
+            if molecule is not None and 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
                 atoms.add(molecule, row)
                 edges.add(molecule, may_have_directions="/" in text or "\\" in text)
             else:
@@ -151,13 +151,13 @@ def _reason(text: str) -> str:
 
     if not text.strip():
         return "empty"
-    if len(text) > MOST_LETTERS:
-        return f"{len(text)} letters; {MOST_LETTERS} are possible"
+    if len(text) > MAX_SMILES_LENGTH:
+        return f"{len(text)} letters; {MAX_SMILES_LENGTH} are possible"
     molecule = Chem.MolFromSmiles(text, sanitize=False)
     if molecule is None:
         return "not SMILES"
-    if not 0 < molecule.GetNumAtoms() <= MOST_ATOMS:
-        return f"{molecule.GetNumAtoms()} atoms; 1 to {MOST_ATOMS} are possible"
+    if not 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+        return f"{molecule.GetNumAtoms()} atoms; 1 to {MAX_ATOMS} are possible"
     problems = Chem.DetectChemistryProblems(molecule)
     return problems[0].Message() if problems else "RDKit does not accept it"
 
@@ -193,7 +193,7 @@ class _Atoms:
         codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
         ends = np.flatnonzero(codes == _END)
         codes = np.delete(codes, ends)
-        first = offsets_of(np.diff(ends, prepend=-1) - 1)
+        first = sizes_to_offsets(np.diff(ends, prepend=-1) - 1)
         self.first = first.tolist()  # atom of each SMILES, by the texts
         self.told = codes % _MAY_BE_CHIRAL
         self.centres: dict[int, list[int]] = {}
@@ -225,7 +225,7 @@ class _Atoms:
         atoms[is_told, 0] = self.told[np.repeat(is_used, np.diff(first))]
         atoms[~is_told, 0] = self.asked
         molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
-        atoms[offsets_of(np.array(self.sizes))[molecule] + atom, 1] = tag
+        atoms[sizes_to_offsets(np.array(self.sizes))[molecule] + atom, 1] = tag
         return atoms
 
 
@@ -250,7 +250,7 @@ class _Edges:
         for bond in map(molecule.GetBondWithIdx, range(num_bonds) if may_have_directions else ()):
             if direction := self.directions.get(bond.GetBondDir(), 0):
                 self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
-        if size <= _MOST_ATOMS_IN_A_MATRIX:
+        if size <= _MAX_MATRIX_ATOMS:
             matrix = self.orders_of(molecule, useBO=True)
             if np.count_nonzero(matrix) == 2 * num_bonds:  # a dative bond has one entry, an unspecified one none
                 self.matrices.append(matrix.ravel())
@@ -264,7 +264,7 @@ class _Edges:
         number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
         orders = np.concatenate([np.zeros(0), *self.matrices])
         cells = np.flatnonzero(orders)
-        cell = cells - np.repeat(offsets_of(sizes**2)[:-1], counts)
+        cell = cells - np.repeat(sizes_to_offsets(sizes**2)[:-1], counts)
         columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
         edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
         if self.asked:
@@ -288,5 +288,5 @@ def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 def _keys(edges: Indices) -> Indices:
     """A number for each edge, in the order of molecule, target and source."""
     molecule, target, source = edges[:3]
-    keys: Indices = (molecule * MOST_ATOMS + target) * MOST_ATOMS + source
+    keys: Indices = (molecule * MAX_ATOMS + target) * MAX_ATOMS + source
     return keys

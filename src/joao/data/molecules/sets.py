@@ -11,34 +11,36 @@ from joao.data.dataset import Dataset
 from joao.data.formats.edge_list import NEEDED
 from joao.data.formats.text import column_names
 from joao.data.molecules.featurise import featurise
-from joao.data.molecules.smiles import SMILES_NAMES, Columns, MoleculeTable, read_smiles, smiles_pieces
+from joao.data.molecules.smiles import SMILES_NAMES, Columns, MoleculeTable, iterate_molecule_table, read_molecule_table
 
 # Starting a process takes as long as reading that many molecules.
-_WORTH_A_PROCESS = 4096
+_MIN_MOLECULES_PER_PROCESS = 4096
 
 
 @dataclass(frozen=True)
-class Work:
+class ReadOptions:
     """How molecules are made: in how many processes, and who is told, of how many, how many further ones are done."""
 
     jobs: int = 1
     on_rows: Callable[[int, int], None] | None = None
 
 
-def read_molecules(path: Path, columns: Columns, work: Work) -> Dataset:
+def read_molecules(path: Path, columns: Columns, work: ReadOptions) -> Dataset:
     """Reads the molecules of a table; it must have one that RDKit can read."""
-    dataset = _of_table(read_smiles(path, columns), columns, work)
+    dataset = _from_table(read_molecule_table(path, columns), columns, work)
     if not len(dataset):
-        raise UserError(no_molecules(path, dataset))
+        raise UserError(no_molecules_message(path, dataset))
     return dataset
 
 
-def molecule_pieces(path: Path, columns: Columns, work: Work, size: int, skip: int = 0) -> Iterator[Dataset]:
+def iterate_molecules(path: Path, columns: Columns, work: ReadOptions, size: int, skip: int = 0) -> Iterator[Dataset]:
     """The molecules of a table of any length, ``size`` rows at a time after the first ``skip``; one may be empty."""
-    return (_of_table(table, columns, work) for table in smiles_pieces(path, size, skip=skip, columns=columns))
+    return (
+        _from_table(table, columns, work) for table in iterate_molecule_table(path, size, skip=skip, columns=columns)
+    )
 
 
-def no_molecules(path: Path, dataset: Dataset) -> str:
+def no_molecules_message(path: Path, dataset: Dataset) -> str:
     """What to say of a table of which no row is a molecule."""
     first = dataset.failures[0]
     return (
@@ -47,7 +49,7 @@ def no_molecules(path: Path, dataset: Dataset) -> str:
     )
 
 
-def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
+def _from_table(table: MoleculeTable, columns: Columns, work: ReadOptions) -> Dataset:
     notices = [
         f"{table.name}: column {short_repr(column)} is left out as a task: {why}."
         for column, why in table.spoiled.items()
@@ -66,13 +68,15 @@ def _of_table(table: MoleculeTable, columns: Columns, work: Work) -> Dataset:
     )
 
 
-def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), work: Work | None = None) -> Dataset:
+def make_molecules(
+    name: str, smiles: Sequence[str], names: Sequence[str] = (), work: ReadOptions | None = None
+) -> Dataset:
     """Makes a data set of SMILES, whose ``names`` are one for each or none at all; it may come out empty."""
-    work = work or Work()
+    work = work or ReadOptions()
     on_rows = work.on_rows
     made = featurise(
         smiles,
-        jobs=max(1, min(work.jobs, len(smiles) // _WORTH_A_PROCESS)),
+        jobs=max(1, min(work.jobs, len(smiles) // _MIN_MOLECULES_PER_PROCESS)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
     )
     rows = made.row_of_graph
@@ -86,11 +90,11 @@ def make_molecules(name: str, smiles: Sequence[str], names: Sequence[str] = (), 
         graph_names=of_graphs(names),
         smiles=of_graphs(smiles),
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in made.failures),
-        notices=_text_behind(name, of_graphs(smiles)),
+        notices=_trailing_text_notice(name, of_graphs(smiles)),
     )
 
 
-def _text_behind(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
+def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     """A notice of what RDKit takes for the names of molecules, which stand behind a blank; extensions are read."""
     rests = ((text, text.split(None, 1)[1:]) for text in smiles)
     named = [text for text, rest in rests if rest and not rest[0].startswith("|")]
@@ -100,7 +104,7 @@ def _text_behind(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     return (f"{name}: text behind the SMILES and a blank is left out ({which}).",)
 
 
-def holds_molecules(path: Path, columns: Columns) -> bool:
+def is_molecule_table(path: Path, columns: Columns) -> bool:
     """Whether a file of text, by its name or its first line, is a table of molecules; otherwise it is an edge list."""
     if ".csv" not in path.name.lower() or columns != Columns():
         return True

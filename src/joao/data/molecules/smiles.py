@@ -68,7 +68,7 @@ class Columns:
     tasks: Sequence[str] | None = None
 
 
-BY_THEIR_NAMES = Columns()
+DETECT_COLUMNS = Columns()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +102,16 @@ class MoleculeTable:
         return len(self.smiles)
 
 
-def read_smiles(path: Path, columns: Columns = BY_THEIR_NAMES) -> MoleculeTable:
+def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
     """Reads the molecules of a table, one of :data:`SUFFIXES`."""
-    reader, rows = _begun(path, columns)
+    reader, rows = _open_table(path, columns)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         reader.add(chunk)
     return reader.table()
 
 
-def smiles_pieces(
-    path: Path, size: int, *, skip: int = 0, columns: Columns = BY_THEIR_NAMES
+def iterate_molecule_table(
+    path: Path, size: int, *, skip: int = 0, columns: Columns = DETECT_COLUMNS
 ) -> Iterator[MoleculeTable]:
     """The molecules of a table, ``size`` rows at a time, so that a table of any length can be read.
 
@@ -119,20 +119,20 @@ def smiles_pieces(
     by its last line alone.
 
     Args:
-        path, columns: as of :func:`read_smiles`.
+        path, columns: as of :func:`read_molecule_table`.
         size: rows of a piece; the last one has what is left.
         skip: rows to leave out at the beginning.
     """
     ignored: tuple[str, ...] = ()
     spoiled: Mapping[str, str] = {}
     if columns.tasks is None:
-        scanned, rows = _begun(path, columns)
+        scanned, rows = _open_table(path, columns)
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
             scanned.add(chunk)
             scanned.forget()
         tasks, ignored, spoiled = scanned.told()
         columns = replace(columns, tasks=tasks)
-    reader, rows = _begun(path, columns)
+    reader, rows = _open_table(path, columns)
     deque(islice(rows, skip), maxlen=0)
     while chunk := list(islice(rows, min(size - len(reader.smiles), _ROWS_AT_ONCE))):
         reader.add(chunk)
@@ -143,7 +143,7 @@ def smiles_pieces(
         yield replace(reader.table(), ignored=ignored, spoiled=spoiled)
 
 
-def _begun(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
+def _open_table(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
     """A reader of the table that has seen its header, and the other rows."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
@@ -179,14 +179,14 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
     repeated = next((name for name in names if name and count[name] > 1), None)
     if repeated is not None:
         raise UserError(f"{place}: column {short_repr(repeated)} is there twice.")
-    smiles = _called(place, names, columns.smiles, SMILES_NAMES)
+    smiles = _find_column(place, names, columns.smiles, SMILES_NAMES)
     if smiles is None:
         found = ", ".join(names)[:200]
         raise UserError(
             f"{place}: no column of SMILES among: {found}. Call it 'smiles', or give its name; "
             "a file without a header must end in .smi."
         )
-    identifiers = _called(place, names, columns.identifiers, IDENTIFIER_NAMES)
+    identifiers = _find_column(place, names, columns.identifiers, IDENTIFIER_NAMES)
     if identifiers == smiles:
         raise UserError(f"{place}: column {short_repr(names[smiles])} cannot be both SMILES and identifiers.")
     rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
@@ -194,20 +194,20 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
         may_be = [number for number in rest if names[number].casefold() not in taken]
     else:
-        may_be = [_given(place, names, name) for name in columns.tasks]
+        may_be = [_named_column(place, names, name) for name in columns.tasks]
         if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
             raise UserError(f"{place}: tasks must be different columns, and neither SMILES nor identifiers.")
     return _Roles(smiles, identifiers, dict.fromkeys(may_be), sorted({*rest} - {*may_be}))
 
 
-def _called(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
+def _find_column(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
     if given is not None:
-        return _given(place, names, given)
+        return _named_column(place, names, given)
     lower = [name.casefold() for name in names]
     return next((lower.index(name) for name in known if name in lower), None)
 
 
-def _given(place: str, names: list[str], name: str) -> int:
+def _named_column(place: str, names: list[str], name: str) -> int:
     if name not in names:
         raise UserError(f"{place}: no column {short_repr(name)}. {suggest(name, names)}")
     return names.index(name)

@@ -265,7 +265,7 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05}.safetensors"
 
 
-def holds_shards(folder: Path) -> bool:
+def is_shard_store(folder: Path) -> bool:
     """Whether a folder is a store, also one that is not finished."""
     try:
         with (folder / INDEX).open("rb") as stream:
@@ -274,6 +274,6 @@ def holds_shards(folder: Path) -> bool:
         return False
 
 
-def damage(folder: Path, what: str) -> UserError:
+def damage_error(folder: Path, what: str) -> UserError:
     """A store that was found to be wrong while it was used."""
     return UserError(f"{folder}: is damaged ({what}). To find out more: joao data {folder} --check")

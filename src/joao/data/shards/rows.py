@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, one_line, user_error_on_failure
-from joao.data.formats.packed import TYPES, from_code_points, read_header, type_in_memory
-from joao.data.shards.index import INDEX, OFFSETS, Index, ShardInfo, damage
+from joao.data.formats.packed import TYPES, from_code_points, parse_dtype, read_header
+from joao.data.shards.index import INDEX, OFFSETS, Index, ShardInfo, damage_error
 
 NODE_ROWS = ("degrees", "node_labels", "node_attributes")
 EDGE_ROWS = ("source", "edge_attr")
@@ -67,7 +67,7 @@ class MappedRows:
         ends = zip(shards, (first * width).tolist(), (last * width).tolist(), strict=True)
         data = bytearray().join([views[shard][start:stop] for shard, start, stop in ends])
         if len(data) != int((last - first).sum()) * width:
-            raise damage(self.folder, f"{name}: a graph leaves its shard")
+            raise damage_error(self.folder, f"{name}: a graph leaves its shard")
         array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
         return array if name in _AS_STORED else array.astype(form.kind, copy=False)
 
@@ -97,11 +97,11 @@ class MappedRows:
             form = self._form_of(name, shard)
             if form is None:
                 if stop > start:
-                    raise damage(self.folder, f"{name}: {self.index.shards[shard].file} has none")
+                    raise damage_error(self.folder, f"{name}: {self.index.shards[shard].file} has none")
                 continue
             data = self._views[name][shard][start * form.width : stop * form.width]
             if len(data) != (stop - start) * form.width:
-                raise damage(self.folder, f"{name}: a graph leaves its shard")
+                raise damage_error(self.folder, f"{name}: a graph leaves its shard")
             array = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
             parts.append(array if name in _AS_STORED else self._in_memory(name, array, form.kind))
         _, shape, kind = self._forms[name][0]
@@ -112,7 +112,7 @@ class MappedRows:
         try:
             return from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
         except ValueError as error:
-            raise damage(self.folder, f"{name}: {one_line(error)}") from error
+            raise damage_error(self.folder, f"{name}: {one_line(error)}") from error
 
     def _checked_header(self, told: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
         """The descriptions of a shard's arrays, their types in memory, and where the first of them begins."""
@@ -166,9 +166,9 @@ class MappedRows:
         entry = entries[name]
         try:
             dtype = np.dtype(TYPES[entry["dtype"]])
-            return _Form(dtype, tuple(entry["shape"][1:]), type_in_memory(types.get(name, dtype.str)))
+            return _Form(dtype, tuple(entry["shape"][1:]), parse_dtype(types.get(name, dtype.str)))
         except (TypeError, ValueError) as error:
-            raise damage(self.folder, f"{name}: {one_line(error)}") from error
+            raise damage_error(self.folder, f"{name}: {one_line(error)}") from error
 
     def _forms_of(self, name: str) -> list[_Form]:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
@@ -180,7 +180,7 @@ class MappedRows:
         axes = {"degrees": 1, "source": 1}.get(name, 2)
         wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
         if is_missing or wrong or len({shape for _, shape, kind in found if kind.kind != "U"}) > 1:
-            raise damage(self.folder, f"{name}: shards differ in it")
+            raise damage_error(self.folder, f"{name}: shards differ in it")
         return found
 
 

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.data.dataset import Dataset, as_bytes, offsets_of
+from joao.data.dataset import Dataset, as_bytes, sizes_to_offsets
 from joao.data.formats.packed import read_packed
-from joao.data.joining import joined
-from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, damage
+from joao.data.joining import concatenate_datasets
+from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, damage_error
 from joao.data.shards.rows import EDGE_ROWS, NODE_ROWS, MappedRows
 from joao.data.validation import check_molecules
 
@@ -111,16 +111,16 @@ class Shards:
         bounds = [(each[place].astype(np.int64), each[place + 1].astype(np.int64)) for each in self._rows.offsets]
         (_, nodes), (_, edges) = ((first, last - first) for first, last in bounds)
         if len(numbers) and (nodes.min() < 1 or edges.min() < 0):
-            raise damage(self.folder, "a graph has an impossible size")
+            raise damage_error(self.folder, "a graph has an impossible size")
         rows = {name: self._rows.rows(name, shards, *bounds[0]) for name in NODE_ROWS}
         rows |= {name: self._rows.rows(name, shards, *bounds[1]) for name in EDGE_ROWS}
-        first_node, first_edge = offsets_of(nodes), offsets_of(edges)
+        first_node, first_edge = sizes_to_offsets(nodes), sizes_to_offsets(edges)
         degrees, source = rows["degrees"], rows["source"]
         assert degrees is not None  # every shard has both, or it was refused
         assert source is not None
         degrees = degrees.astype(np.int64)
-        if (offsets_of(degrees)[first_node] != first_edge).any() or (source >= np.repeat(nodes, edges)).any():
-            raise damage(self.folder, "an edge leaves its graph")
+        if (sizes_to_offsets(degrees)[first_node] != first_edge).any() or (source >= np.repeat(nodes, edges)).any():
+            raise damage_error(self.folder, "an edge leaves its graph")
         inside = np.arange(len(degrees)) - np.repeat(first_node[:-1], nodes)
         dataset = Dataset(
             name=self.name,
@@ -138,7 +138,7 @@ class Shards:
             try:
                 check_molecules(dataset)
             except ValueError as error:
-                raise damage(self.folder, str(error)) from error
+                raise damage_error(self.folder, str(error)) from error
         vars(dataset)["degrees"] = degrees  # known already
         return dataset
 
@@ -160,11 +160,15 @@ class Shards:
 
     def whole(self) -> Dataset:
         """All graphs in memory, with labels and names, as they would have been read from the source."""
-        return _with_classes_in_order(replace(joined(list(self.pieces()), self.name), notices=self.notices))
+        return _with_classes_in_order(
+            replace(concatenate_datasets(list(self.pieces()), self.name), notices=self.notices)
+        )
 
     def labels(self) -> Dataset:
         """Everything but nodes and edges: names of graphs, classes, tasks, and rows that gave no graph."""
-        return _with_classes_in_order(joined([_without_graphs(piece) for piece in self.pieces()], self.name))
+        return _with_classes_in_order(
+            concatenate_datasets([_without_graphs(piece) for piece in self.pieces()], self.name)
+        )
 
     def check(self) -> None:
         """Reads every shard, and compares it with its checksum, its graphs' form, the offsets and the index."""
@@ -174,18 +178,18 @@ class Shards:
             first = self._first_graph[number] + number
             for offsets, own in zip(self._rows.offsets, (dataset.first_node, dataset.first_edge), strict=True):
                 if (offsets[first : first + len(own)] != own).any():
-                    raise damage(self.folder, f"offsets of {told.file} are not its own")
+                    raise damage_error(self.folder, f"offsets of {told.file} are not its own")
             if dataset.fingerprint != told.fingerprint:
-                raise damage(self.folder, f"{told.file} holds other graphs")
+                raise damage_error(self.folder, f"{told.file} holds other graphs")
             own_facts = Facts.of(dataset)
             facts = own_facts if facts is None else facts.joined(own_facts)
         digest = hashlib.sha256()
         for offsets in self._rows.offsets:
             digest.update(as_bytes(offsets))
         if digest.hexdigest() != self.index.offsets:
-            raise damage(self.folder, "offsets are not those that were written")
+            raise damage_error(self.folder, "offsets are not those that were written")
         if facts != self.facts:
-            raise damage(self.folder, "what it says of all graphs is not so")
+            raise damage_error(self.folder, "what it says of all graphs is not so")
 
     def _shard_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self)):

@@ -18,7 +18,7 @@ from joao.data.shards.shards import Shards
 BLOCK = 1 << 12
 
 
-_MOST_EXPECTED = 1 << 10
+_MAX_PREFETCHED = 1 << 10
 
 
 @final
@@ -90,10 +90,10 @@ class ShardStore(Store):
         for block in {*(graphs // BLOCK).tolist()} - self._expected.keys():
             self.shards.expect(block * BLOCK, (block + 1) * BLOCK)
             self._expected[block] = None
-            if len(self._expected) > _MOST_EXPECTED:
+            if len(self._expected) > _MAX_PREFETCHED:
                 del self._expected[next(iter(self._expected))]
 
 
-def store_of(graphs: Dataset | Shards, features: Features) -> Store:
+def open_store(graphs: Dataset | Shards, features: Features) -> Store:
     """Batches of ``graphs``, in memory or in shards, with ``features`` on their nodes."""
     return ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)

@@ -22,30 +22,30 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.files import make_folder, user_error_on_os_error, write_file, write_json
-from joao.data.dataset import Dataset, as_bytes, offsets_of
-from joao.data.formats.jsonl import jsonl_pieces
+from joao.data.dataset import Dataset, as_bytes, sizes_to_offsets
+from joao.data.formats.jsonl import iterate_jsonl
 from joao.data.formats.packed import (
-    entries_of,
-    header_of,
-    pieces_of,
+    describe_arrays,
+    drop_texts,
+    make_header,
+    packed_chunks,
     read_array,
     read_header,
     read_packed,
-    without_texts,
 )
-from joao.data.joining import joined
-from joao.data.molecules.featurise import featuriser
-from joao.data.molecules.sets import Work, holds_molecules, molecule_pieces, no_molecules
+from joao.data.joining import concatenate_datasets
+from joao.data.molecules.featurise import featuriser_version
+from joao.data.molecules.sets import ReadOptions, is_molecule_table, iterate_molecules, no_molecules_message
 from joao.data.molecules.smiles import SUFFIXES as TABLES
 from joao.data.molecules.smiles import Columns
-from joao.data.shards.index import FAILURES, INDEX, OFFSETS, Facts, Index, ShardInfo, holds_shards, shard_name
+from joao.data.shards.index import FAILURES, INDEX, OFFSETS, Facts, Index, ShardInfo, is_shard_store, shard_name
 from joao.data.shards.shards import Shards
-from joao.data.sources import path_of, read_path, suffix_of
+from joao.data.sources import known_suffix, read_path, resolve_path
 
 _STREAMED = (".jsonl", ".jsonl.gz")
 
 
-class Pieces:
+class PackSource:
     """A source that can be read from any of its rows on.
 
     Args:
@@ -58,15 +58,15 @@ class Pieces:
         stamp: a hash of the contents and of what they are read with.
     """
 
-    def __init__(self, source: str, root: str | os.PathLike[str] | None, columns: Columns, work: Work) -> None:
-        self.path, self.columns, self.work = path_of(source, root), columns, work
-        self.suffix = suffix_of(self.path) if self.path.is_file() else None
-        self.holds_molecules = self.suffix in TABLES and holds_molecules(self.path, columns)
+    def __init__(self, source: str, root: str | os.PathLike[str] | None, columns: Columns, work: ReadOptions) -> None:
+        self.path, self.columns, self.work = resolve_path(source, root), columns, work
+        self.suffix = known_suffix(self.path) if self.path.is_file() else None
+        self.holds_molecules = self.suffix in TABLES and is_molecule_table(self.path, columns)
         self.whole: Dataset | Shards | None = None
         if self.holds_molecules or self.suffix in _STREAMED:
             with user_error_on_os_error(self.path, "cannot be read"), self.path.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
-            self.stamp = f"{content} {columns} {featuriser() if self.holds_molecules else ''}"
+            self.stamp = f"{content} {columns} {featuriser_version() if self.holds_molecules else ''}"
         else:
             self.whole = read_path(self.path, columns, work)
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
@@ -74,15 +74,17 @@ class Pieces:
     def after(self, rows: int, size: int) -> Iterator[Dataset]:
         """The graphs behind the first ``rows`` rows, ``size`` rows at a time; each piece has a graph at least."""
         if self.holds_molecules:
-            yield from self._with_graphs(molecule_pieces(self.path, self.columns, self.work, size, rows))
+            yield from self._with_graphs(iterate_molecules(self.path, self.columns, self.work, size, rows))
         elif self.suffix in _STREAMED:
-            yield from jsonl_pieces(self.path, size, rows)
+            yield from iterate_jsonl(self.path, size, rows)
         else:
             parts = self.whole.pieces() if isinstance(self.whole, Shards) else iter([self.whole])
             for part in parts:
                 assert part is not None
                 count = len(part) + len(part.failures)
-                cut = (rows_of(part, first, min(first + size, count)) for first in range(min(rows, count), count, size))
+                cut = (
+                    slice_rows(part, first, min(first + size, count)) for first in range(min(rows, count), count, size)
+                )
                 yield from self._with_graphs(cut)
                 rows = max(0, rows - count)
 
@@ -94,14 +96,14 @@ class Pieces:
                 yield held
                 held = piece
             else:
-                held = piece if held is None else joined([held, piece])
+                held = piece if held is None else concatenate_datasets([held, piece])
         if held is not None and not len(held):
-            raise UserError(no_molecules(self.path, held))
+            raise UserError(no_molecules_message(self.path, held))
         if held is not None:
             yield held
 
 
-def rows_of(dataset: Dataset, first: int, last: int) -> Dataset:
+def slice_rows(dataset: Dataset, first: int, last: int) -> Dataset:
     """The graphs and failures of the rows from ``first`` to before ``last``, which are counted anew."""
     rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
     inside = np.flatnonzero((rows >= first) & (rows < last))
@@ -129,7 +131,7 @@ class ShardWriter:
     def __init__(self, folder: Path, name: str, origin: str) -> None:
         self.folder = folder
         self.index = Index(name, complete=False, facts=None, notices=(), origin=origin, offsets="", shards=())
-        if holds_shards(folder):
+        if is_shard_store(folder):
             begun = Index.read(folder)
             if begun.complete:
                 raise UserError(f"{folder}: exists already. Choose another name or remove it first.")
@@ -161,7 +163,7 @@ class ShardWriter:
             facts = own if before is None else before.joined(own)
         except UserError as error:
             raise UserError(f"{self.index.name}: {error}. Give graphs that are described alike.") from error
-        write_file(path, pieces_of(dataset, by_degrees=True))
+        write_file(path, packed_chunks(dataset, by_degrees=True))
         shards = (*self.index.shards, _info(path, dataset, source, rows))
         self.index = replace(self.index, facts=facts, notices=notices, shards=shards)
         self._write_index()
@@ -175,10 +177,10 @@ class ShardWriter:
             write_file(self.folder / FAILURES, self._failures())
         digest = hashlib.sha256()
         shape = (facts.graphs + len(self.index.shards),)
-        entries = entries_of({"first_node": ("<u4", shape), "first_edge": ("<u4", shape)})
+        entries = describe_arrays({"first_node": ("<u4", shape), "first_edge": ("<u4", shape)})
 
         def content() -> Iterator[bytes]:
-            yield header_of({}, entries)
+            yield make_header({}, entries)
             for piece in self._offsets():
                 digest.update(piece)
                 yield piece
@@ -208,7 +210,7 @@ class ShardWriter:
     def _offsets(self) -> Iterator[bytes]:
         for name in ("first_node", "first_edge"):
             for each in self.index.shards:
-                yield bytes(as_bytes(offsets_of(read_array(self.folder / each.file, name)).astype("<u4")))
+                yield bytes(as_bytes(sizes_to_offsets(read_array(self.folder / each.file, name)).astype("<u4")))
 
     def _failures(self) -> Iterator[bytes]:
         """As :func:`joao.runs.row_files.failures_csv`, without having all in memory."""
@@ -223,7 +225,7 @@ class ShardWriter:
 
 
 def pack_shards(
-    sources: Iterable[Pieces],
+    sources: Iterable[PackSource],
     folder: Path,
     name: str,
     *,
@@ -251,7 +253,7 @@ def pack_shards(
     for number, source in enumerate(sources):
         for piece in source.after(done if number == begin else 0, shard_graphs) if number >= begin else ():
             rows = len(piece) + len(piece.failures)
-            writer.add(piece if with_texts else without_texts(piece), number, rows)
+            writer.add(piece if with_texts else drop_texts(piece), number, rows)
             on_shard(len(writer.index.shards), sum(each.graphs for each in writer.index.shards))
     return writer.finish()
 
