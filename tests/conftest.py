@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from joao.augmentations import Identity
-from joao.augmentations.base import PaddedAugmentation, share_of
+from joao.augmentations.base import PaddedAugmentation, floor_share
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.graphs import GraphBatch
 from joao.core.padded import keep_nodes
@@ -209,7 +209,7 @@ class WithoutFirstNodes(PaddedAugmentation):
 
     def _kept(self, batch):
         place = torch.arange(batch.num_nodes, device=batch.device) - batch.first_node[batch.graph_of_node]
-        return place >= share_of(batch.nodes_per_graph, self.strength)[batch.graph_of_node]
+        return place >= floor_share(batch.nodes_per_graph, self.strength)[batch.graph_of_node]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from joao.augmentations import Identity
 from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
-from joao.encoders.base import StackableEncoder, stacked
+from joao.encoders.base import StackableEncoder, stack_parameters
 from joao.training.device import matmul_precision
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore, drop_unused_edge_attr
 from joao.training.finetune import Classifier, Finetuning, Fit, FitEpoch
@@ -100,7 +100,7 @@ class StackedFits:
             _with_empty_graph(drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store))
         )
         self.targets = finetuning.targets.with_unlabelled_graph()
-        self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
+        self.classifier: Classifier = stack_parameters(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
         self.statistics = finetuning.statistics.repeat_interleave(len(parts), 0)
         for number, part in enumerate(parts):

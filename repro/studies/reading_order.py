@@ -31,7 +31,7 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "DGK": lambda seed: DGK(seed=seed),
 }
 SEEDS = (0, 1, 2)
-READERS = ("joao.baselines.paragraphs", "joao.baselines.dgk")
+READERS = ("joao.baselines.doc2vec", "joao.baselines.wl")
 
 
 def accuracy(name: str, seed: int) -> float:
@@ -48,8 +48,8 @@ def accuracy(name: str, seed: int) -> float:
 
 def in_order_of_file(name: str, seed: int) -> float:
     with (
-        patch(f"{READERS[0]}.order_of_reading", lambda number, seed: range(number)),
-        patch(f"{READERS[1]}.order_of_reading", lambda number, seed: range(number)),
+        patch(f"{READERS[0]}.reading_order", lambda number, seed: range(number)),
+        patch(f"{READERS[1]}.reading_order", lambda number, seed: range(number)),
     ):
         return accuracy(name, seed)
 

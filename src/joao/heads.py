@@ -42,7 +42,7 @@ class SharedHead(Heads):
 
     def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
         super().__init__()
-        self.head = _head(num_dimensions)
+        self.head = _make_head(num_dimensions)
 
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
         projected: Tensor = self.head(embeddings)
@@ -59,7 +59,7 @@ class HeadPerAugmentation(Heads):
 
     def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
         super().__init__()
-        self.heads = nn.ModuleList(_head(num_dimensions) for _ in range(num_augmentations))
+        self.heads = nn.ModuleList(_make_head(num_dimensions) for _ in range(num_augmentations))
 
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
         if isinstance(augmentation, int):
@@ -85,7 +85,7 @@ class NoHead(Heads):
         return embeddings
 
 
-def _head(width: int) -> nn.Sequential:
+def _make_head(width: int) -> nn.Sequential:
     layers = [nn.Linear(width, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import GL
-from joao.baselines import gl as _graphlets
+from joao.baselines import graphlets as _graphlets
 from joao.data.formats.networkx_graphs import from_networkx
 from joao.data.synthetic import random_graphs
 

@@ -7,8 +7,8 @@ import pytest
 
 from joao.baselines import Node2vec
 from joao.baselines.node2vec import _Walks
-from joao.baselines.paragraphs import WordOptions, gensim_seed, word_vectors
-from joao.baselines.walks import neighbours_in
+from joao.baselines.walks import find_neighbours
+from joao.baselines.word2vec import WordOptions, gensim_seed, word_vectors
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 
@@ -25,7 +25,7 @@ def test_a_row_is_the_mean_of_its_nodes():
 
 
 def test_every_node_starts_walks_which_are_the_same_each_time():
-    walks = _Walks(neighbours_in(GRAPHS), Node2vec(walks_per_node=3, walk_length=7, p=0.5))
+    walks = _Walks(find_neighbours(GRAPHS), Node2vec(walks_per_node=3, walk_length=7, p=0.5))
     texts = list(walks)
     assert texts == list(walks)
     sentences = [[int(word) for word in text] for text in texts]

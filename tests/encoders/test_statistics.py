@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from joao.encoders.layers import remember
+from joao.encoders.layers import update_running_statistics
 
 
 @pytest.mark.parametrize("momentum", [0.1, 0.6])
@@ -20,7 +20,7 @@ def test_several_views_are_remembered_as_batch_normalisation_itself_does_it(mome
             means.append(torch.stack([view.mean(0) for view in views]))
             variances.append(torch.stack([view.var(0, correction=0) for view in views]))
         keep = torch.arange(max(rows)) < torch.tensor(rows)[:, None]
-        remember(given, keep, list(zip(means, variances, strict=True)))
+        update_running_statistics(given, keep, list(zip(means, variances, strict=True)))
         for norm, expected in zip(given, own, strict=True):
             for name, value in expected.named_buffers():
                 torch.testing.assert_close(getattr(norm, name), value, msg=name)
@@ -28,6 +28,6 @@ def test_several_views_are_remembered_as_batch_normalisation_itself_does_it(mome
 
 def test_weights_are_not_touched():
     norm = nn.BatchNorm1d(3)
-    remember([norm], torch.ones(1, 5, dtype=torch.bool), [(torch.ones(1, 3), torch.ones(1, 3))])
+    update_running_statistics([norm], torch.ones(1, 5, dtype=torch.bool), [(torch.ones(1, 3), torch.ones(1, 3))])
     assert (norm.weight == 1).all()
     assert not norm.bias.any()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from joao.objectives import InfoGraph
-from joao.objectives.base import FeedForward, every_graph_loss
+from joao.objectives.infomax import FeedForward, node_graph_loss
 
 
 def log_sigmoid(a):
@@ -58,7 +58,7 @@ def test_hand_computation():
     nodes, graphs = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[math.log(3)], [0.0]])
     own, others = [3 / 4, 3 / 4, 1 / 2], [1 / 2, 1 / 2, 1 / 2]
     expected = -sum(map(math.log, own)) / 3 - sum(map(math.log, others)) / 3
-    assert every_graph_loss(nodes, graphs, torch.tensor([0, 0, 1])).item() == pytest.approx(expected, rel=1e-6)
+    assert node_graph_loss(nodes, graphs, torch.tensor([0, 0, 1])).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_every_other_graph_counts_alike_however_many_there_are(generator):
@@ -66,21 +66,21 @@ def test_every_other_graph_counts_alike_however_many_there_are(generator):
     nodes, graphs = torch.randn(6, 3, generator=generator(0)), torch.randn(4, 3, generator=generator(1))
     order = torch.tensor([2, 0, 3, 1])
     place = torch.argsort(order)
-    shuffled = every_graph_loss(nodes, graphs[order], place[graph_of_node])
-    torch.testing.assert_close(shuffled, every_graph_loss(nodes, graphs, graph_of_node))
+    shuffled = node_graph_loss(nodes, graphs[order], place[graph_of_node])
+    torch.testing.assert_close(shuffled, node_graph_loss(nodes, graphs, graph_of_node))
 
 
 def test_the_gradient_is_that_of_finite_differences(generator):
     nodes, graphs = (
         torch.randn(size, 3, dtype=torch.float64, generator=generator(size)).requires_grad_() for size in (6, 4)
     )
-    torch.autograd.gradcheck(lambda *given: every_graph_loss(*given, torch.tensor([0, 0, 1, 2, 2, 3])), (nodes, graphs))
+    torch.autograd.gradcheck(lambda *given: node_graph_loss(*given, torch.tensor([0, 0, 1, 2, 2, 3])), (nodes, graphs))
 
 
 def test_scores_of_any_size_keep_the_loss_right():
     # Own graphs score 1e6, the others 0: nothing is lost beside the large numbers.
     nodes = torch.tensor([[1000.0, 0.0], [0.0, 1000.0]]).requires_grad_()
-    loss = every_graph_loss(nodes, nodes, torch.tensor([0, 1]))
+    loss = node_graph_loss(nodes, nodes, torch.tensor([0, 1]))
     assert loss.item() == pytest.approx(math.log(2))
     loss.backward()
     assert nodes.grad.isfinite().all()

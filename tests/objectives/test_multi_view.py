@@ -9,7 +9,7 @@ from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
 from joao.encoders import ENCODERS, Gin, NodeEncoder
 from joao.objectives import MultiView
-from joao.objectives.base import every_graph_loss
+from joao.objectives.infomax import node_graph_loss
 from joao.runs.pretraining import pretrain
 from tests.messages import refused
 
@@ -51,8 +51,8 @@ def test_matches_the_equation(make_batch, shapes, generator):
         torch.stack([each[batch.graph_of_node == graph].sum(0) for graph in range(batch.num_graphs)])
         for each in (first, second)
     ]
-    expected = every_graph_loss(parts["nodes"](first), parts["graphs"](sums[1]), batch.graph_of_node)
-    expected = expected + every_graph_loss(parts["nodes"](second), parts["graphs"](sums[0]), batch.graph_of_node)
+    expected = node_graph_loss(parts["nodes"](first), parts["graphs"](sums[1]), batch.graph_of_node)
+    expected = expected + node_graph_loss(parts["nodes"](second), parts["graphs"](sums[0]), batch.graph_of_node)
     found = MultiView(alpha=0.3)(encoder.encode_nodes, parts, batch, generator())
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
 

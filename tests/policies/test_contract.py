@@ -155,5 +155,5 @@ def test_an_empty_pool_is_refused(make):
 
 def test_names_that_are_not_in_the_pool_are_refused(make):
     with refused("'nodedrop'", "'node_drop'"):
-        make(POOL).numbers(["nodedrop"])
-    assert make(POOL).numbers(POOL[::-1]) == list(range(SIZE))[::-1]
+        make(POOL).indices(["nodedrop"])
+    assert make(POOL).indices(POOL[::-1]) == list(range(SIZE))[::-1]

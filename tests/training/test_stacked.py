@@ -13,7 +13,7 @@ from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin, MoleculeGin, ResGcn
-from joao.encoders.base import StackableEncoder, stacked
+from joao.encoders.base import StackableEncoder, stack_parameters
 from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols import stacked_fits as stacked_module
@@ -226,7 +226,7 @@ def test_a_loss_that_is_no_number_is_told(make):
 
 def test_stacked_weights_are_the_same_several_times():
     module = ResGcn(4, width=3, layers=2)
-    copied = stacked(module, 5)
+    copied = stack_parameters(module, 5)
     for name, value in copied.state_dict().items():
         assert value.shape == (5, *module.state_dict()[name].shape)
         assert (value == module.state_dict()[name]).all()

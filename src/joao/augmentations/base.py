@@ -62,26 +62,26 @@ class PaddedAugmentation(Augmentation, ABC):
 
 def choose_nodes(batch: GraphBatch, share: float, generator: torch.Generator) -> Tensor:
     r"""Marks :math:`\lfloor \text{share} \cdot n \rfloor` uniformly chosen nodes of each graph, ``(N,)``."""
-    chosen_per_graph = share_of(batch.nodes_per_graph, share)
+    chosen_per_graph = floor_share(batch.nodes_per_graph, share)
     return random_choice(batch.graph_of_node, batch.nodes_per_graph, chosen_per_graph, generator)
 
 
 def choose_padded_nodes(batch: PaddedBatch, share: float, generator: torch.Generator) -> Tensor:
     """The same in a padded batch, ``(N,)``; room left over is not chosen."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
-    return first_nodes(batch, uniform, share_of(batch.nodes_per_graph, share))
+    return mark_smallest_nodes(batch, uniform, floor_share(batch.nodes_per_graph, share))
 
 
-def first_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
+def mark_smallest_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
     """Marks the ``count`` ``(G,)`` nodes of each graph that have the smallest ``values`` ``(N,)``."""
     rank = rank_within_groups(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
     return rank < take_rows(count, batch.graph_of_node)
 
 
-def share_of(counts: Tensor, share: float) -> Tensor:
+def floor_share(counts: Tensor, share: float) -> Tensor:
     r""":math:`\lfloor \text{share} \cdot \text{count} \rfloor`, for shares as people write them.
 
-    >>> share_of(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
+    >>> floor_share(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
     [3, 5]
 
     A share below 1, however little, is never all of them.

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from joao.augmentations.base import PaddedAugmentation, share_of
+from joao.augmentations.base import PaddedAugmentation, floor_share
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch
-from joao.core.randomness import random_choice
+from joao.core.randomness import random_choice, random_integers, random_pairs
 from joao.kernels.graph_ops import rank_within_groups
 
 
@@ -40,7 +40,7 @@ class EdgePerturb(PaddedAugmentation):
         forward = nonzero_indices(batch.source < batch.target)
         graph_of_edge = take_rows(batch.graph_of_node, take_rows(batch.target, forward))
         edges_per_graph = torch.bincount(graph_of_edge, minlength=batch.num_graphs)
-        num_dropped = share_of(edges_per_graph, self.strength)
+        num_dropped = floor_share(edges_per_graph, self.strength)
         kept = take_rows(
             forward, nonzero_indices(~random_choice(graph_of_edge, edges_per_graph, num_dropped, generator))
         )
@@ -49,12 +49,12 @@ class EdgePerturb(PaddedAugmentation):
         low = torch.cat([take_rows(batch.source, kept), torch.minimum(first, second)])
         high = torch.cat([take_rows(batch.target, kept), torch.maximum(first, second)])
         if batch.edge_attr is None:
-            return _with_edges(batch, low, high)
-        donors = _random_numbers(take_rows(edges_per_graph, graph_of_new), generator)
+            return _replace_edges(batch, low, high)
+        donors = random_integers(take_rows(edges_per_graph, graph_of_new), generator)
         donors += take_rows(torch.cumsum(edges_per_graph, 0) - edges_per_graph, graph_of_new)
         donors = take_rows(forward, donors)
         donors = torch.cat([kept, donors, take_rows(batch.reverse_edge, kept), donors])
-        return _with_edges(batch, low, high, take_rows(batch.edge_attr, donors))
+        return _replace_edges(batch, low, high, take_rows(batch.edge_attr, donors))
 
     def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
         is_low = batch.source < batch.target
@@ -69,32 +69,21 @@ class EdgePerturb(PaddedAugmentation):
         key = torch.where(is_dropped, target, batch.target) * batch.num_nodes
         key += torch.where(is_dropped, source, batch.source)
         if batch.edge_attr is None:
-            return _sorted_again(batch, key)
+            return _sort_edges(batch, key)
         graph, begin = batch.graph_of_edge, take_rows(batch.first_edge, batch.first_node)
-        donor = take_rows(begin, graph) + _random_numbers(take_rows(begin.diff(), graph), generator)
+        donor = take_rows(begin, graph) + random_integers(take_rows(begin.diff(), graph), generator)
         donor = take_rows(take_rows(low, donor.clamp(max=batch.num_edges - 1)), low)  # the same for both directions
         attr = torch.where(is_dropped.unsqueeze(1), take_rows(batch.edge_attr, donor), batch.edge_attr)
         # Of equal edges the one that was there comes first, and then, both ways alike, the one of the lowest place.
-        return _sorted_again(batch, key, torch.where(is_dropped, low + 1, 0), attr)
-
-
-def _random_numbers(below: Tensor, generator: torch.Generator) -> Tensor:
-    """A uniform whole number from 0 to ``below - 1``, for each entry."""
-    uniform = torch.rand(below.numel(), dtype=torch.float64, device=below.device, generator=generator)
-    return (uniform * below).long()
+        return _sort_edges(batch, key, torch.where(is_dropped, low + 1, 0), attr)
 
 
 def _random_pairs(batch: GraphBatch | PaddedBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A uniform pair of different nodes for each entry of ``graphs``, which have two nodes at least."""
-    size = take_rows(batch.nodes_per_graph, graphs)
-    first = _random_numbers(size, generator)
-    second = _random_numbers(size - 1, generator)
-    second += second >= first
-    offset = take_rows(batch.first_node, graphs)
-    return offset + first, offset + second
+    """Draw a uniform pair of different nodes for each entry of ``graphs``, which must have at least two nodes."""
+    return random_pairs(take_rows(batch.first_node, graphs), take_rows(batch.nodes_per_graph, graphs), generator)
 
 
-def _with_edges(batch: GraphBatch, low: Tensor, high: Tensor, attr: Tensor | None = None) -> GraphBatch:
+def _replace_edges(batch: GraphBatch, low: Tensor, high: Tensor, attr: Tensor | None = None) -> GraphBatch:
     """``batch`` with the undirected edges ``low - high`` ``(M,)``; of equal ones, the first counts.
 
     ``attr`` ``(2M, k)``: of the directions from ``low`` to ``high``, and then of the others.
@@ -125,10 +114,10 @@ def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, gener
     first = take_rows(batch.first_edge, batch.first_node)
     graph = batch.graph_of_edge
     rank = rank_within_groups(torch.where(is_low, uniform, 2.0), graph, first, batch.most_edges)
-    return rank < take_rows(share_of(first.diff() // 2, share), graph)
+    return rank < take_rows(floor_share(first.diff() // 2, share), graph)
 
 
-def _sorted_again(
+def _sort_edges(
     batch: PaddedBatch, key: Tensor, order: Tensor | None = None, attr: Tensor | None = None
 ) -> PaddedBatch:
     """``batch`` with the edges ``key = target * N + source`` ``(E,)`` of each graph, of which equal ones count once.

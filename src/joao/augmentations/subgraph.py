@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
+from joao.augmentations.base import PaddedAugmentation, floor_share, mark_smallest_nodes
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch, keep_nodes
@@ -59,12 +59,12 @@ class Subgraph(PaddedAugmentation):
         if self.strength == 0:
             return batch
         time = padded_growth_time(batch, generator)
-        return keep_nodes(batch, first_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
+        return keep_nodes(batch, mark_smallest_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
 
     def _num_kept(self, num_nodes: Tensor) -> Tensor:
         if self.keep is None:
-            return num_nodes - share_of(num_nodes, self.strength)
-        return share_of(num_nodes, self.keep).clamp(min=1)
+            return num_nodes - floor_share(num_nodes, self.strength)
+        return floor_share(num_nodes, self.keep).clamp(min=1)
 
 
 def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
@@ -86,11 +86,11 @@ def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
     # The components of a graph must not mix: each starts later than all growth before it can have ended.
     start = rank * (waiting.sum() + 1)
     if batch.device.type == "cpu":
-        return shortest_times(batch, start, waiting)
+        return dijkstra_growth_time(batch, start, waiting)
     return plain_first_passage(batch.source, batch.target, start, waiting)
 
 
-def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
+def dijkstra_growth_time(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
     """Solves the equation of :func:`growth_time` by Dijkstra's algorithm, on a CPU.
 
     Args:

@@ -17,7 +17,7 @@ from joao.data.dataset import Dataset
 Rows: TypeAlias = NDArray[np.float64] | csr_array
 
 
-def check_least(method: str, least: int, **options: int) -> None:
+def check_minimum(method: str, least: int, **options: int) -> None:
     """Refuses options that are below ``least``."""
     for name, value in options.items():
         if value < least:

@@ -1,4 +1,4 @@
-"""The baseline without structure: what the counts of labels and degrees alone tell."""
+"""Histograms of node labels and degrees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_least
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.walks import find_neighbours
 from joao.core.errors import UserError
 from joao.data.dataset import Array, Dataset
 
@@ -24,7 +25,7 @@ class Histogram(Baseline):
     """
 
     def __init__(self, *, max_degree: int = 64) -> None:
-        check_least("Histogram", 0, max_degree=max_degree)
+        check_minimum("Histogram", 0, max_degree=max_degree)
         self.max_degree = max_degree
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
@@ -53,3 +54,52 @@ def _counts(graphs: Dataset, column: Array, values: Array) -> NDArray[np.float64
     cells = graphs.graph_of_node[known] * len(values) + code[known]
     counts = np.bincount(cells, minlength=len(graphs) * len(values))
     return counts.reshape(len(graphs), len(values)).astype(np.float64)
+
+
+@final
+class LDP(Baseline):
+    r"""Local degree profiles (Cai and Wang, 2018): how a node's degree compares with those of its neighbours.
+
+    Of every node :math:`v` with the degrees :math:`D = \{d_u : u \sim v\}` around it, five numbers,
+
+    .. math:: d_v, \min D, \max D, \operatorname{mean} D, \operatorname{std} D,
+
+    (zero where there are no neighbours), and of every graph a histogram of each over its nodes: how many of them are
+    in each of ``bins`` intervals that divide :math:`\log(1 + x)` equally between zero and the largest value at
+    :meth:`fit`; what is larger later counts as that. Node labels and attributes are not read.
+
+    Args:
+        bins: intervals for each of the five.
+    """
+
+    def __init__(self, *, bins: int = 50) -> None:
+        check_minimum("LDP", 1, bins=bins)
+        self.bins = bins
+
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        self.largest = np.maximum(np.log1p(degree_profiles(graphs)).max(axis=0), np.log(2))
+        return self
+
+    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+        shares = np.log1p(degree_profiles(graphs)) / self.largest
+        interval = np.minimum((shares * self.bins).astype(np.int64), self.bins - 1) + self.bins * np.arange(5)
+        cells = graphs.graph_of_node[:, None] * (5 * self.bins) + interval
+        counts = np.bincount(cells.ravel(), minlength=len(graphs) * 5 * self.bins)
+        return counts.reshape(len(graphs), -1).astype(np.float64)
+
+
+def degree_profiles(graphs: Dataset) -> NDArray[np.float64]:
+    """``(N, 5)`` of each node its degree, and the least, largest, mean and standard deviation of its neighbours'."""
+    degrees = graphs.degrees
+    profiles = np.zeros((graphs.num_nodes, 5))
+    profiles[:, 0] = degrees
+    has = degrees > 0
+    if not has.any():
+        return profiles
+    neighbours = find_neighbours(graphs)
+    around, first, number = degrees[neighbours.nodes], neighbours.first[:-1][has], degrees[has]
+    profiles[has, 1] = np.minimum.reduceat(around, first)
+    profiles[has, 2] = np.maximum.reduceat(around, first)
+    profiles[has, 3] = mean = np.add.reduceat(around, first) / number
+    profiles[has, 4] = np.sqrt(np.add.reduceat((around - np.repeat(mean, number)) ** 2, first) / number)
+    return profiles

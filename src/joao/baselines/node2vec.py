@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_least
-from joao.baselines.paragraphs import WordOptions, as_words, require_gensim, word_vectors
-from joao.baselines.walks import NOWHERE, Neighbours, neighbours_in, random_walks
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.walks import NO_NODE, Neighbours, find_neighbours, random_walks
+from joao.baselines.word2vec import WordOptions, require_gensim, to_words, word_vectors
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
@@ -51,8 +51,8 @@ class Node2vec(Baseline):
         epochs: int = 1,
         seed: int = 0,
     ) -> None:
-        check_least("Node2vec", 1, dimensions=dimensions, walks_per_node=walks_per_node, walk_length=walk_length)
-        check_least("Node2vec", 1, window=window, epochs=epochs)
+        check_minimum("Node2vec", 1, dimensions=dimensions, walks_per_node=walks_per_node, walk_length=walk_length)
+        check_minimum("Node2vec", 1, window=window, epochs=epochs)
         for name, weight in {"p": p, "q": q}.items():
             if not weight > 0:
                 raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")
@@ -70,7 +70,7 @@ class Node2vec(Baseline):
     def node_vectors(self, graphs: Dataset) -> NDArray[np.float32]:
         """``(N, d)`` what was learned of the nodes of all graphs."""
         require_gensim()
-        walks = _Walks(neighbours_in(graphs), self)
+        walks = _Walks(find_neighbours(graphs), self)
         num_walks = graphs.num_nodes * self.walks_per_node
         return word_vectors(walks, walks.counts(), num_walks, self.options, self.seed)
 
@@ -82,9 +82,9 @@ class _Walks:
         self.neighbours, self.method = neighbours, method
 
     def __iter__(self) -> Iterator[list[str]]:
-        words = as_words(np.arange(len(self.neighbours.degrees)))
+        words = to_words(np.arange(len(self.neighbours.degrees)))
         for walks in self._blocks():
-            ends = np.where(walks[:, -1] == NOWHERE, 1, self.method.walk_length)
+            ends = np.where(walks[:, -1] == NO_NODE, 1, self.method.walk_length)
             for walk, end in zip(words[walks].tolist(), ends.tolist(), strict=True):
                 yield walk[:end]
 
@@ -92,7 +92,7 @@ class _Walks:
         """``(N,)`` how often each node is in a walk."""
         counts = np.zeros(len(self.neighbours.degrees), dtype=np.int64)
         for walks in self._blocks():
-            counts += np.bincount(walks[walks != NOWHERE], minlength=len(counts))
+            counts += np.bincount(walks[walks != NO_NODE], minlength=len(counts))
         return counts
 
     def _blocks(self) -> Iterator[NDArray[np.int64]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from joao.data.dataset import Dataset, sizes_to_offsets
 
-NOWHERE = -1
+NO_NODE = -1
 
 
 class Neighbours(NamedTuple):
@@ -35,7 +35,7 @@ class Neighbours(NamedTuple):
         return node * (len(self.first) - 1) + neighbour
 
 
-def neighbours_in(dataset: Dataset) -> Neighbours:
+def find_neighbours(dataset: Dataset) -> Neighbours:
     """The neighbours of every node."""
     shift = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge))
     return Neighbours(sizes_to_offsets(dataset.degrees), dataset.source + shift)
@@ -57,9 +57,9 @@ def random_walks(
     A first step, and every step if :math:`p = q = 1`, is uniform.
 
     Returns:
-        ``(W, length)`` nodes, the first of each row its start; :data:`NOWHERE` after a node without neighbours.
+        ``(W, length)`` nodes, the first of each row its start; :data:`NO_NODE` after a node without neighbours.
     """
-    walks = np.full((len(starts), length), NOWHERE)
+    walks = np.full((len(starts), length), NO_NODE)
     walks[:, 0] = starts
     moving = np.flatnonzero(neighbours.degrees[starts])  # edges lead back, so that who can start can go on
     edges = neighbours.edges() if (p, q) != (1, 1) else None

@@ -1,12 +1,18 @@
+"""Kernels on Weisfeiler-Lehman labels."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from joao.baselines.base import Baseline
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.word2vec import MAX_WORDS, WordOptions, reading_order, require_gensim, word_vectors
 from joao.core.errors import UserError
+from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
 
@@ -50,3 +56,61 @@ def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
     seen = columns >= 0
     cells = graphs.graph_of_node[seen], columns[seen]
     return csr_array((np.ones(len(cells[0])), cells), shape=(len(graphs), len(known)))
+
+
+@final
+class DGK(Baseline):
+    r"""The deep graph kernel (Yanardag and Vishwanathan, 2015) on the labels of Weisfeiler and Lehman.
+
+    Different labels are not alike in :class:`~joao.baselines.WL`; here those are that occur in the same graphs. Labels
+    of one refinement in one graph are a sentence, skip-gram learns a vector of every label, the rows of :math:`E`, and
+
+    .. math:: k(G, H) = \phi(G)^\top M \phi(H), \qquad M = E E^\top,
+
+    with the counts :math:`\phi` of :class:`~joao.baselines.WL`: the row of a graph is :math:`\phi(G)^\top E`. A
+    sentence has no order, so its words are shuffled. Labels that were in no graph at :meth:`fit` do not count later.
+
+    Args:
+        iterations: refinements.
+        dimensions: of the vectors.
+        window: how far apart in a sentence words are that foretell one another.
+        epochs: how often sentences are gone through.
+        seed: of the order of words and of the model.
+    """
+
+    kernel: ClassVar[bool] = True
+    needs: ClassVar[str | None] = "gensim"
+
+    def __init__(
+        self, *, iterations: int = 3, dimensions: int = 128, window: int = 25, epochs: int = 10, seed: int = 0
+    ) -> None:
+        if iterations < 0:
+            raise UserError(f"DGK: iterations must not be negative, got {iterations}.")
+        check_minimum("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
+        self.counts = WL(iterations=iterations)
+        self.options, self.seed = WordOptions(dimensions, window, epochs), seed
+
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        require_gensim()
+        occurrences = self.counts.fit_transform(graphs).sum(axis=0).astype(np.int64)
+        in_order = list(self._sentences(graphs))
+        sentences = [in_order[number] for number in reading_order(len(in_order), self.seed)]
+        self.vectors = word_vectors(sentences, occurrences, len(sentences), self.options, self.seed).astype(np.float64)
+        return self
+
+    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = self.counts.transform(graphs) @ self.vectors
+        return rows
+
+    def _sentences(self, graphs: Dataset) -> Iterator[list[str]]:
+        """The labels of each refinement in each graph, by their columns; whatever order nodes have, in the same one."""
+        random = numpy_generator(self.seed, "order of words")
+        first_column = 0
+        refinements = zip(refine_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)
+        for labels, known in refinements:
+            columns = label_indices(labels, known) + first_column
+            first_column += len(known)
+            for words in np.split(columns, graphs.first_node[1:-1]):
+                shuffled = list(map(str, random.permutation(np.sort(words)).tolist()))
+                for first in range(0, len(shuffled), MAX_WORDS):
+                    yield shuffled[first : first + MAX_WORDS]

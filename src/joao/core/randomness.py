@@ -91,6 +91,20 @@ def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
     return torch.from_numpy(by_value[np.argsort(groups[by_value], kind="stable")])
 
 
+def random_integers(below: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a uniform integer from 0 to ``below - 1`` for each entry of ``below`` ``(n,)``."""
+    uniform = torch.rand(below.numel(), dtype=torch.float64, device=below.device, generator=generator)
+    return (uniform * below).long()
+
+
+def random_pairs(first: Tensor, sizes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a uniform ordered pair of different integers from ``first`` to ``first + size - 1`` for each entry."""
+    one = random_integers(sizes, generator)
+    other = random_integers(sizes - 1, generator)
+    other += other >= one  # skip ``one`` itself
+    return first + one, first + other
+
+
 @contextmanager
 def temporary_seed(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
     """Lets code that draws from torch's global generators, such as ``nn.Linear`` or dropout, draw from a named one.

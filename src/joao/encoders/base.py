@@ -87,25 +87,25 @@ class PaddedEncoder(NodeEncoder, ABC):
 
 
 class StackableEncoder(PaddedEncoder, ABC):
-    """An encoder whose weights may be stacked (:func:`stacked`): then each view is encoded by weights of its own.
+    """An encoder whose weights may be stacked (:func:`stack_parameters`): each view is encoded by its own weights.
 
     Its :meth:`encode_padded` takes views that have graphs of their own, and in evaluation mode normalises by what it
     remembers.
     """
 
 
-def check_layers(owner: str, width: int, layers: int, dropout: float = 0.0) -> None:
-    """Refuses options of the encoder ``owner`` that no layers can be made with."""
+def check_layers(encoder_name: str, width: int, layers: int, dropout: float = 0.0) -> None:
+    """Refuses options of the encoder ``encoder_name`` that no layers can be made with."""
     if width < 1 or layers < 1:
-        raise UserError(f"{owner}: width and layers must be at least 1, got {width} and {layers}.")
+        raise UserError(f"{encoder_name}: width and layers must be at least 1, got {width} and {layers}.")
     if not 0 <= dropout < 1:
-        raise UserError(f"{owner}: dropout must be in [0, 1), got {dropout}.")
+        raise UserError(f"{encoder_name}: dropout must be in [0, 1), got {dropout}.")
 
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def stacked(module: M, count: int) -> M:
+def stack_parameters(module: M, count: int) -> M:
     """A copy of ``module`` whose parameters and buffers have a leading dimension: ``count`` times the same."""
     copied = copy.deepcopy(module)
     for part in copied.modules():

@@ -103,7 +103,7 @@ class Convolutions(NodeEncoder):
     ) -> None:
         super().__init__()
         check_layers("Convolutions", width, layers)
-        make = _maker(convolution, num_edge_features) if isinstance(convolution, str) else convolution
+        make = _convolution_factory(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
         named = isinstance(convolution, str)
@@ -127,7 +127,7 @@ class Convolutions(NodeEncoder):
             yield x
 
 
-def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:
+def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:
     import torch_geometric.nn.conv as conv
 
     known = [each for each in dir(conv) if each.endswith("Conv")]
@@ -140,7 +140,7 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
     def make(before: int, after: int) -> nn.Module:
         try:
             module: nn.Module = kind(before, after, **options)
-            found = _try_out(module, before, num_edge_features)
+            found = _output_shape(module, before, num_edge_features)
         except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
             raise UserError(
                 f"Convolutions: {name} needs more than numbers of columns ({one_line(error)}). {BY_HAND}"
@@ -153,7 +153,7 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
 
 
 @torch.no_grad()
-def _try_out(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
+def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
     """The shape of what ``convolution`` makes of two nodes and an edge."""
     edge = torch.tensor([[1, 0], [0, 1]])
     values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
-from joao.encoders.layers import add_neighbours, adjacency, diffusion, remember
+from joao.encoders.layers import add_neighbours, adjacency, diffusion, update_running_statistics
 from joao.kernels.layers import GinWeights, gin_layer
 
 
@@ -63,7 +63,7 @@ class Gin(PaddedEncoder):
         for mlp, norm in zip(self.mlps, norms, strict=True):
             layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
             x = layers[-1].x
-        remember(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
+        update_running_statistics(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
         return torch.cat([layer.pooled for layer in layers], dim=2)
 
 

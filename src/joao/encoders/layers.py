@@ -56,7 +56,7 @@ def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Te
 def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> NeighbourLists | Tensor:
     """Who is next to whom; on a GPU the ``(N, N)`` sparse matrix of ones, read off the edges without a copy of them."""
     if batch.device.type == "cpu":
-        return _lists(batch)
+        return _neighbour_lists(batch)
     return torch.sparse_csr_tensor(
         batch.first_edge,
         batch.source,
@@ -97,7 +97,7 @@ def sum_lists(x: Tensor, nodes: Tensor, first: Tensor) -> Tensor:
     return torch.embedding_bag(x.contiguous(), nodes, first, mode=0, include_last_offset=True)[0]
 
 
-def _lists(batch: GraphBatch) -> NeighbourLists:
+def _neighbour_lists(batch: GraphBatch) -> NeighbourLists:
     numbers = np.arange(max(batch.num_edges, batch.num_nodes + 1))
     first = batch.first_edge.numpy() + numbers[: batch.num_nodes + 1]
     nodes = np.empty(batch.num_nodes + batch.num_edges, dtype=np.int32)
@@ -119,31 +119,31 @@ class _SymmetricProduct(torch.autograd.Function):
 
 def _add_product(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Tensor:
     if isinstance(matrix, Diffusion):
-        return _diffused(x, matrix)
+        return _diffuse(x, matrix)
     if isinstance(matrix, NeighbourLists):
         return sum_lists(x, matrix.nodes, matrix.first)
     with torch.autocast(x.device.type, enabled=False):
         return torch.addmm(x, matrix, x)
 
 
-def _diffused(x: Tensor, diffusion: Diffusion) -> Tensor:
+def _diffuse(x: Tensor, diffusion: Diffusion) -> Tensor:
     first, second, *others = diffusion.weights
-    before, now = x, _spread(x, diffusion)
+    before, now = x, _propagate(x, diffusion)
     total = first * before + second * now
     for weight in others:
-        before, now = now, 2 * _spread(now, diffusion) - before
+        before, now = now, 2 * _propagate(now, diffusion) - before
         total += weight * now
     return total
 
 
-def _spread(x: Tensor, diffusion: Diffusion) -> Tensor:
+def _propagate(x: Tensor, diffusion: Diffusion) -> Tensor:
     return diffusion.scale * _add_product(diffusion.scale * x, diffusion.matrix)
 
 
 Moments = tuple[Tensor, Tensor]
 
 
-def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
+def normalise_views(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
     """``h`` ``(V, N, d)`` as ``norm`` does it, each view by itself, over the rows that are kept; 0 in the others.
 
     By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered.
@@ -158,7 +158,7 @@ def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Mome
     return y * keep.unsqueeze(-1)
 
 
-def remember(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
+def update_running_statistics(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
     """Updates the running statistics of ``norms`` as they do it themselves, view by view.
 
     Args:

@@ -12,7 +12,7 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
-from joao.encoders.layers import Moments, add_neighbours, adjacency, normalised, remember
+from joao.encoders.layers import Moments, add_neighbours, adjacency, normalise_views, update_running_statistics
 from joao.kernels.layers import graph_sum, neighbour_sum
 
 
@@ -79,7 +79,7 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         counts = _bond_counts(batch.target, batch.edge_attr, x.new_ones(batch.num_edges), batch.num_nodes)
         for number, (hidden, outer, norm) in enumerate(zip(self.hidden, self.outer, self.norms, strict=True)):
             total = add_neighbours(x, matrix) + counts @ self.bonds[number]
-            x = self._passed_on(norm(outer(torch.relu(hidden(total)))), number)
+            x = self._activate(norm(outer(torch.relu(hidden(total)))), number)
         return x
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -99,13 +99,13 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         for number, (hidden, outer) in enumerate(linear):
             total = neighbour_sum(x, views) + counts @ self.bonds[number]
             inside = torch.relu(total @ hidden.weight.mT + hidden.bias.unsqueeze(-2))
-            made = normalised(inside @ outer.weight.mT, views.keep, norms[number], moments)
-            x = self._passed_on(made, number)
+            made = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
+            x = self._activate(made, number)
         if self.training:
-            remember(norms, views.keep, moments)
+            update_running_statistics(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
 
-    def _passed_on(self, x: Tensor, number: int) -> Tensor:
+    def _activate(self, x: Tensor, number: int) -> Tensor:
         """What layer ``number`` hands to the next one."""
         return F.dropout(x if number == len(self.norms) - 1 else torch.relu(x), self.dropout, self.training)
 

@@ -34,16 +34,16 @@ class OgbLayers(nn.Module):
     ReLU. What normalisation would take out again, the biases of the MLP, is left out.
 
     Args:
-        owner: whose layers they are, for messages.
+        encoder_name: whose layers they are, for messages.
         num_columns: of edges.
         width: of all layers.
         layers: how many.
         dropout: the share of entries of every layer's output that are 0 in training.
     """
 
-    def __init__(self, owner: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
+    def __init__(self, encoder_name: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        check_layers(owner, width, layers, dropout)
+        check_layers(encoder_name, width, layers, dropout)
         self.dropout = dropout
         self.own = nn.ParameterList(nn.Parameter(torch.zeros(())) for _ in range(layers))
         self.edges = nn.ModuleList(nn.Linear(num_columns, width, bias=False) for _ in range(layers))
@@ -72,7 +72,7 @@ def _mlp(width: int) -> nn.Sequential:
 
 
 @final
-class CodeTable(nn.Module):
+class CodeEmbedding(nn.Module):
     """The sum of learned vectors, one for each of several numbers of categories.
 
     Args:
@@ -158,7 +158,7 @@ class OgbMoleculeGin(MeanEncoder):
                 f"got {num_features} and {num_edge_features} columns. Give molecules of OGB, or use encoder "
                 "molecule_gin."
             )
-        self.atoms = CodeTable(OGB_ATOM_SIZES, width)
+        self.atoms = CodeEmbedding(OGB_ATOM_SIZES, width)
         for table in (self.atoms, *self.layers.edges):
             nn.init.xavier_uniform_(cast(nn.Linear, table).weight)
         self.num_dimensions = self.num_node_dimensions = width
@@ -220,7 +220,7 @@ class SyntaxGin(MeanEncoder):
                 f"SyntaxGin: types and attributes must be at least 1 and most_depth at least 0, got {types}, "
                 f"{attributes} and {most_depth}."
             )
-        self.nodes = CodeTable((types, attributes, most_depth + 1), width)
+        self.nodes = CodeEmbedding((types, attributes, most_depth + 1), width)
         nn.init.normal_(self.nodes.weight)
         self.num_dimensions = self.num_node_dimensions = width
 

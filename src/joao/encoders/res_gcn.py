@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import StackableEncoder, check_layers, sum_nodes
-from joao.encoders.layers import Moments, add_neighbours, adjacency, diffusion, normalised, remember
+from joao.encoders.layers import (
+    Moments,
+    add_neighbours,
+    adjacency,
+    diffusion,
+    normalise_views,
+    update_running_statistics,
+)
 from joao.kernels.layers import graph_sum, neighbour_sum, relu_norm
 
 
@@ -81,20 +88,20 @@ class ResGcn(StackableEncoder):
         norms = cast(Sequence[nn.BatchNorm1d], self.node_norms)
         c = torch.where(mask, neighbour_sum(mask.to(views.x.dtype), views), 1).rsqrt().squeeze(-1)
         moments: list[Moments] = []
-        x = normalised(views.x, keep, norms[0], moments)
+        x = normalise_views(views.x, keep, norms[0], moments)
         # z + bias is what comes before a ReLU, and carried is what a residual connection adds behind it.
         z, bias, carried = x @ self.first.weight.mT, x.new_zeros(self.num_dimensions), None
         for convolution, norm in zip(cast(Sequence[nn.Linear], self.convolutions), norms[1:], strict=True):
             if self.residual or not self.training:
-                carried = _activated(z, bias, carried if self.residual else None)
-                x = normalised(carried, keep, norm, moments)
+                carried = _relu_with_residual(z, bias, carried if self.residual else None)
+                x = normalise_views(carried, keep, norm, moments)
             else:
                 x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
                 moments.append((found[0], found[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
-            remember(norms, keep, moments)
-        nodes = _activated(z, bias, carried if self.residual else None)
+            update_running_statistics(norms, keep, moments)
+        nodes = _relu_with_residual(z, bias, carried if self.residual else None)
         return self._embed(graph_sum(nodes * mask, views), views)
 
     def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
@@ -102,15 +109,15 @@ class ResGcn(StackableEncoder):
         before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
-        x = normalised(pooled, has_nodes, before, moments)
-        hidden = _activated(x @ self.last.weight.mT, self.last.bias, None)
-        embeddings = normalised(hidden, has_nodes, behind, moments)
+        x = normalise_views(pooled, has_nodes, before, moments)
+        hidden = _relu_with_residual(x @ self.last.weight.mT, self.last.bias, None)
+        embeddings = normalise_views(hidden, has_nodes, behind, moments)
         if self.training:
-            remember(norms, has_nodes, moments)
+            update_running_statistics(norms, has_nodes, moments)
         return embeddings
 
 
-def _activated(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:
+def _relu_with_residual(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:
     activated = torch.relu(z + bias.unsqueeze(-2))
     return activated if carried is None else carried + activated
 

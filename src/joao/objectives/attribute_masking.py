@@ -32,7 +32,7 @@ class AttributeMasking(NodeObjective):
     >>> import networkx
     >>> from joao.data import batch_of
     >>> carbon = replace(batch_of([networkx.path_graph(10)]), x=torch.tensor([[5.0, 0.0]] * 10))  # as numbers of atoms
-    >>> knows = nn.Linear(1, ELEMENTS)
+    >>> knows = nn.Linear(1, NUM_ELEMENTS)
     >>> _ = nn.init.zeros_(knows.weight), nn.init.zeros_(knows.bias)
     >>> loss = AttributeMasking()(lambda shown: torch.ones(10, 1), knows, carbon, torch.Generator())
     >>> round(loss.item(), 2)  # all 119 elements are equally likely: log 119

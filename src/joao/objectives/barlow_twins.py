@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.objectives.base import PairObjective, full_precision, without_infinity
+from joao.objectives.base import PairObjective, full_precision, infinite_to_nan
 
 _EPSILON = 1e-5  # of batch normalisation; a constant column becomes 0
 
@@ -44,14 +44,14 @@ class BarlowTwins(PairObjective):
         size, width = first.shape[-2:]
         if size < 2:
             raise UserError("BarlowTwins: one graph has no correlations. Use batches of two graphs or more.")
-        correlation = _standardised(full_precision(first)).mT @ _standardised(full_precision(second)) / size
+        correlation = _standardise(full_precision(first)).mT @ _standardise(full_precision(second)) / size
         identity = torch.eye(width, dtype=correlation.dtype, device=correlation.device)
         weights = identity + self.redundancy * (1 - identity)
         return (weights * (correlation - identity).square()).sum(dim=(-2, -1)) / width
 
 
-def _standardised(z: Tensor) -> Tensor:
+def _standardise(z: Tensor) -> Tensor:
     """The columns over the batch, with mean 0 and variance 1."""
     variance, mean = torch.var_mean(z, dim=-2, correction=0, keepdim=True)
-    standardised: Tensor = (z - mean) * torch.rsqrt(without_infinity(variance) + _EPSILON)
+    standardised: Tensor = (z - mean) * torch.rsqrt(infinite_to_nan(variance) + _EPSILON)
     return standardised

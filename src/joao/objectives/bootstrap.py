@@ -7,7 +7,7 @@ from typing import final
 from torch import Tensor, nn
 
 from joao.core.errors import UserError
-from joao.objectives.base import MomentumObjective, full_precision, unit
+from joao.objectives.base import MomentumObjective, full_precision, unit_vectors
 
 
 @final
@@ -58,7 +58,7 @@ class Bootstrap(MomentumObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-1] % 2:
             raise UserError(f"Bootstrap: views are predictions beside projections, got {first.shape[-1]} columns.")
-        predicted, target = (unit(half) for half in full_precision(first).chunk(2, dim=-1))
-        other_predicted, other_target = (unit(half) for half in full_precision(second).chunk(2, dim=-1))
+        predicted, target = (unit_vectors(half) for half in full_precision(first).chunk(2, dim=-1))
+        other_predicted, other_target = (unit_vectors(half) for half in full_precision(second).chunk(2, dim=-1))
         agreement = (predicted * other_target).sum(-1) + (other_predicted * target).sum(-1)
         return 2 - agreement.mean(-1)

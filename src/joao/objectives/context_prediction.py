@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
+from joao.core.randomness import random_integers
 from joao.objectives.base import (
     EncodeNodes,
     NodeObjective,
     binary_loss,
     full_precision,
+    group_means,
     inner_products,
-    means,
-    random_numbers,
 )
 
-MOST = 10**9  # hops: what lies farther is not told apart from what cannot be reached
+MAX_HOPS = 10**9  # hops: what lies farther is not told apart from what cannot be reached
 
 
 @final
@@ -58,9 +58,9 @@ class ContextPrediction(NodeObjective):
             raise UserError(f"ContextPrediction: inner must be from 1 to hops ({self.hops}), got {self.inner}.")
         if self.outer < self.inner:
             raise UserError(f"ContextPrediction: outer must be at least inner ({self.inner}), got {self.outer}.")
-        if max(self.hops, self.outer) > MOST:
+        if max(self.hops, self.outer) > MAX_HOPS:
             raise UserError(
-                f"ContextPrediction: hops and outer must be at most {MOST}, got {self.hops} and {self.outer}."
+                f"ContextPrediction: hops and outer must be at most {MAX_HOPS}, got {self.hops} and {self.outer}."
             )
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
@@ -69,17 +69,17 @@ class ContextPrediction(NodeObjective):
     def __call__(
         self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
     ) -> Tensor:
-        centre = batch.first_node[:-1] + random_numbers(batch.nodes_per_graph, generator)
+        centre = batch.first_node[:-1] + random_integers(batch.nodes_per_graph, generator)
         distance = _distances(batch, centre, max(self.hops, self.outer))
         is_near, is_context = distance <= self.hops, (distance >= self.inner) & (distance <= self.outer)
-        neighbourhoods = _vectors(encode_nodes, batch, is_near, centre)
+        neighbourhoods = _encode_subgraphs(encode_nodes, batch, is_near, centre)
         anchors = nonzero_indices(is_near & is_context)
         graph_of_anchor = take_rows(batch.graph_of_node, anchors)
         has_context = torch.bincount(graph_of_anchor, minlength=batch.num_graphs) > 0  # what has one has an anchor
         # No graph may become empty: where there is no context, the centre stands in for it.
         kept = is_context.index_fill(0, take_rows(centre, nonzero_indices(~has_context)), True)
-        vectors = _vectors(cast(Any, parts).encode_nodes, batch, kept, anchors)
-        contexts = means(vectors, graph_of_anchor, batch.num_graphs)
+        vectors = _encode_subgraphs(cast(Any, parts).encode_nodes, batch, kept, anchors)
+        contexts = group_means(vectors, graph_of_anchor, batch.num_graphs)
         graphs = nonzero_indices(has_context)
         if graphs.numel() < 2:
             graphs = graphs[:0]
@@ -97,7 +97,7 @@ def _distances(batch: GraphBatch, centre: Tensor, most: int) -> Tensor:
     return distance
 
 
-def _vectors(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
+def _encode_subgraphs(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
     """``(n, d)`` vectors of ``nodes`` ``(n,)`` in the subgraphs of the nodes where ``keep`` ``(N,)`` is true."""
     new_number = torch.cumsum(keep, 0) - 1
     return take_rows(full_precision(encode_nodes(batch.keep_nodes(keep))), take_rows(new_number, nodes))

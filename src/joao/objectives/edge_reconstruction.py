@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
-from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, random_numbers
+from joao.core.randomness import random_pairs
+from joao.objectives.base import (
+    EncodeNodes,
+    NodeObjective,
+    binary_loss,
+    full_precision,
+    inner_products,
+)
 
 
 @final
@@ -43,21 +50,17 @@ class EdgeReconstruction(NodeObjective):
         nodes = full_precision(encode_nodes(batch))
         one_way = nonzero_indices(batch.source < batch.target)
         source, target = take_rows(batch.source, one_way), take_rows(batch.target, one_way)
-        first, second = _made_up_edges(batch, take_rows(batch.graph_of_node, target), generator)
+        first, second = _negative_edges(batch, take_rows(batch.graph_of_node, target), generator)
         return binary_loss(
             inner_products(take_rows(nodes, source), take_rows(nodes, target)),
             inner_products(take_rows(nodes, first), take_rows(nodes, second)),
         )
 
 
-def _made_up_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A uniform pair of different nodes for each entry of ``graphs``, which have edges, less the pairs that are one."""
-    size = take_rows(batch.nodes_per_graph, graphs)
-    first = random_numbers(size, generator)
-    second = random_numbers(size - 1, generator)
-    second += second >= first
-    offset = take_rows(batch.first_node, graphs)
-    first, second = offset + first, offset + second
+    sizes = take_rows(batch.nodes_per_graph, graphs)
+    first, second = random_pairs(take_rows(batch.first_node, graphs), sizes, generator)
     edges = batch.target * batch.num_nodes + batch.source  # ascending
     pairs = first * batch.num_nodes + second
     place = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)

@@ -1,14 +1,27 @@
+"""Objectives that compare the vectors of nodes with summaries of their graphs."""
+
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, softplus
 
+from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, take_rows
-from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, means
+from joao.objectives.base import (
+    EncodeNodes,
+    NodeObjective,
+    binary_loss,
+    full_precision,
+    group_means,
+    group_sums,
+    inner_products,
+    mean_or_zero,
+)
 
 
 @final
@@ -48,10 +61,131 @@ class Infomax(NodeObjective):
     ) -> Tensor:
         assert isinstance(parts, nn.Linear)
         nodes = full_precision(encode_nodes(batch))
-        summaries = torch.sigmoid(means(nodes, batch.graph_of_node, batch.num_graphs))
+        summaries = torch.sigmoid(group_means(nodes, batch.graph_of_node, batch.num_graphs))
         with torch.autocast(nodes.device.type, enabled=False):  # under mixed precision scores are in float32, too
             directions = linear(summaries, parts.weight.to(nodes.dtype))
         return binary_loss(
             inner_products(nodes, take_rows(directions, batch.graph_of_node)),
             inner_products(nodes, take_rows(directions.roll(-1, dims=0), batch.graph_of_node)),
         )
+
+
+@final
+@dataclass(frozen=True)
+class InfoGraph(NodeObjective):
+    r"""Nodes tell their graph from all others of the batch: InfoGraph (Sun et al., 2020), without labels.
+
+    With the nodes' vectors :math:`x_v`, :math:`V_g` the nodes of graph g and :math:`g(v)` the graph of node v, over the
+    N nodes of a batch of B graphs
+
+    .. math::
+        \ell = - \frac{1}{N} \sum_v \Big[ \log \sigma(n_v^\top s_{g(v)}) + \frac{1}{B - 1} \sum_{h \ne g(v)}
+               \log \big( 1 - \sigma(n_v^\top s_h) \big) \Big]
+        \quad \text{with} \quad n_v = f(x_v), \quad s_g = f' \Big( \sum_{v \in V_g} x_v \Big) ,
+
+    where :math:`f` and :math:`f'` are learned: three layers beside a linear shortcut. The sum over nodes is what
+    :class:`Gin` embeds a graph by. :class:`Infomax` has means, one other graph for each node and a matrix instead.
+
+    >>> import networkx
+    >>> from joao.data import batch_of
+    >>> batch = batch_of([networkx.path_graph(2), networkx.path_graph(2)])
+    >>> parts = nn.ModuleDict({"nodes": nn.Identity(), "graphs": nn.Identity()})  # in place of f and f'
+    >>> for vectors in (torch.zeros(4, 1), torch.tensor([[3.0], [3.0], [-3.0], [-3.0]])):
+    ...     loss = InfoGraph()(lambda batch: vectors, parts, batch, torch.Generator())
+    ...     print(f"{loss:.2f}")  # nodes that tell nothing: 2 log 2; nodes that tell their graph: 0
+    1.39
+    0.00
+    """
+
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        return nn.ModuleDict({name: FeedForward(num_node_dimensions) for name in ("nodes", "graphs")})
+
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        assert isinstance(parts, nn.ModuleDict)
+        vectors = full_precision(encode_nodes(batch))
+        with torch.autocast(vectors.device.type, enabled=False):  # under mixed precision scores are in float32, too
+            nodes = parts["nodes"](vectors)
+            graphs = parts["graphs"](group_sums(vectors, batch.graph_of_node, batch.num_graphs))
+            return node_graph_loss(nodes, graphs, batch.graph_of_node)
+
+
+@final
+@dataclass(frozen=True)
+class MultiView(NodeObjective):
+    r"""Neighbours and diffusion tell the same: MVGRL (Hassani and Khasahmadi, 2020), for graphs.
+
+    The encoder sums over neighbours; a second one, with weights of its own that begin as the first one's, has the
+    diffusion :math:`S = \alpha (I - (1 - \alpha) \hat A)^{-1}` instead, personalised PageRank, where :math:`\hat A` is
+    the adjacency matrix with loops, scaled by the roots of the degrees on both sides. Nodes of each view tell their
+    graph as the other shows it from all others of the batch: with :math:`L` the loss of :class:`InfoGraph`,
+
+    .. math::
+        \ell = L(n, s') + L(n', s)
+        \quad \text{with} \quad n_v = f(x_v), \quad s_g = f' \Big( \sum_{v \in V_g} x_v \Big) ,
+
+    and :math:`n', s'` likewise from the second encoder's vectors by the same :math:`f` and :math:`f'`, which are
+    learned: three layers beside a linear shortcut.
+
+    Args:
+        alpha: the smaller, the farther the diffusion reaches.
+
+    >>> from joao.encoders import Gin
+    >>> encoder = Gin(num_features=1)
+    >>> parts = MultiView(alpha=0.1).parts(encoder, encoder.num_node_dimensions)
+    >>> encoder.diffusion, parts["encoder"].diffusion  # the first sums over neighbours, its copy diffuses
+    (None, 0.1)
+    """
+
+    needs_diffusion: ClassVar[bool] = True
+    alpha: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise UserError(f"MultiView: alpha must be in (0, 1), got {self.alpha}.")
+
+    def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
+        second = copy.deepcopy(encoder)
+        cast(Any, second).diffusion = self.alpha
+        networks = {name: FeedForward(num_node_dimensions) for name in ("nodes", "graphs")}
+        return nn.ModuleDict({"encoder": second, **networks})
+
+    def __call__(
+        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
+    ) -> Tensor:
+        assert isinstance(parts, nn.ModuleDict)
+        views = [full_precision(encode(batch)) for encode in (encode_nodes, cast(Any, parts["encoder"]).encode_nodes)]
+        with torch.autocast(batch.device.type, enabled=False):  # under mixed precision scores are in float32, too
+            nodes = [parts["nodes"](vectors) for vectors in views]
+            graphs = [parts["graphs"](group_sums(each, batch.graph_of_node, batch.num_graphs)) for each in views]
+            losses = [node_graph_loss(*each, batch.graph_of_node) for each in zip(nodes, reversed(graphs), strict=True)]
+        return losses[0] + losses[1]
+
+
+class FeedForward(nn.Module):
+    r"""Three layers with their ReLUs, beside a shortcut: :math:`f(x) + V x + c`, as wide inside as at both ends."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        layers = [layer for _ in range(3) for layer in (nn.Linear(width, width), nn.ReLU(inplace=True))]
+        self.layers = nn.Sequential(*layers)
+        self.shortcut = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.layers(x) + self.shortcut(x)
+        return made
+
+
+def node_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:
+    r"""Every node against every graph, its own and all others: ``(N, d)`` and ``(B, d)`` to ``()``.
+
+    With :math:`g(v)` the graph of node v, the Jensen-Shannon estimate of mutual information, its constant left out:
+
+    .. math::
+        - \frac{1}{N} \sum_v \log \sigma(x_v^\top s_{g(v)})
+        - \frac{1}{N (B - 1)} \sum_v \sum_{h \ne g(v)} \log \big( 1 - \sigma(x_v^\top s_h) \big)
+    """
+    scores, own = nodes @ graphs.T, graph_of_node.unsqueeze(1)
+    others = softplus(scores).scatter(1, own, 0.0)
+    return mean_or_zero(softplus(-scores.gather(1, own))) + others.sum() / (others.numel() - len(nodes))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from joao.core.errors import UserError
-from joao.objectives.base import PairObjective, full_precision, unit
+from joao.objectives.base import PairObjective, full_precision, unit_vectors
 
 
 @final
@@ -44,7 +44,7 @@ class JensenShannon(PairObjective):
         size = first.shape[-2]
         if size < 2:
             raise UserError("JensenShannon: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = unit(full_precision(first)) @ unit(full_precision(second)).mT / self.temperature
+        similarity = unit_vectors(full_precision(first)) @ unit_vectors(full_precision(second)).mT / self.temperature
         positive = softplus(-similarity.diagonal(dim1=-2, dim2=-1)).mean(dim=-1)
         itself = torch.eye(size, dtype=torch.bool, device=similarity.device)
         negative = softplus(similarity).masked_fill(itself, 0).sum(dim=(-2, -1)) / (size * (size - 1))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.objectives.base import PairObjective, full_precision, unit
+from joao.objectives.base import PairObjective, full_precision, unit_vectors
 
 
 @final
@@ -45,7 +45,7 @@ class NtXent(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-2] < 2:
             raise UserError("NtXent: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = unit(full_precision(first)) @ unit(full_precision(second)).mT / self.temperature
+        similarity = unit_vectors(full_precision(first)) @ unit_vectors(full_precision(second)).mT / self.temperature
         loss = self._one_way(similarity)
         return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
 

@@ -15,8 +15,8 @@ from joao.core.errors import UserError, suggest
 class Policy(ABC):
     """A law over ordered pairs of augmentations: which pair makes the two views of the next batch.
 
-    It needs nothing else of this package (docs/custom-training-loop.md): draw a pair with :meth:`sample`, and now and then hand the
-    losses of all pairs to :meth:`update`.
+    A policy works in any training loop (docs/custom-training-loop.md): draw pairs with :meth:`sample` and pass the
+    losses of all pairs to :meth:`update` from time to time.
 
     Args:
         augmentations: the names of the pool, in the order of the table's rows and columns; a dictionary's keys will do.
@@ -73,7 +73,7 @@ class Policy(ABC):
             return self.augmentations[int(drawn) // size], self.augmentations[int(drawn) % size]
         return torch.stack([drawn // size, drawn % size], dim=1)
 
-    def numbers(self, names: Sequence[str]) -> list[int]:
+    def indices(self, names: Sequence[str]) -> list[int]:
         """The places of ``names`` in the pool."""
         for name in names:
             if name not in self.augmentations:
@@ -89,7 +89,7 @@ def uniform_table(size: int) -> Tensor:
 Prior = Sequence[float | Sequence[float]] | Tensor
 
 
-def checked_prior(prior: Prior | None, size: int) -> Tensor:
+def check_prior(prior: Prior | None, size: int) -> Tensor:
     """The prior as a table over the pairs of a pool of ``size``: uniform if None, else checked to be a law.
 
     A law over the pool, ``(size,)``, stands for the pairs whose two views are drawn from it independently.
@@ -105,7 +105,7 @@ def checked_prior(prior: Prior | None, size: int) -> Tensor:
     return torch.outer(table, table) if table.dim() == 1 else table
 
 
-def checked_losses(pair_losses: Tensor, size: int) -> Tensor:
+def check_losses(pair_losses: Tensor, size: int) -> Tensor:
     """``(size, size)`` pair losses as a policy computes with them: finite, float64, on the CPU, without gradient."""
     losses = _table(pair_losses, "table of pair losses", size)
     if losses.shape != (size, size):

@@ -26,7 +26,7 @@ class Fixed(Policy):
         pair = [self.augmentations[0]] * 2 if pair is None else pair
         if len(pair) != 2:
             raise UserError(f"policy: 'pair' must name two augmentations, got {len(pair)}.")
-        first, second = self.numbers(pair)
+        first, second = self.indices(pair)
         self.probabilities = torch.zeros(len(self.augmentations), len(self.augmentations), dtype=torch.float64)
         self.probabilities[first, second] = 1
 
@@ -103,7 +103,7 @@ class RulePool(Policy):
         super().__init__(augmentations)
         if pool not in POOLS:
             raise UserError(f"policy: unknown pool '{pool}'. {suggest(pool, POOLS)}")
-        members = self.numbers(POOLS[pool])
+        members = self.indices(POOLS[pool])
         chosen = torch.zeros(len(self.augmentations), dtype=torch.float64)
         chosen[members] = 1 / len(members)
         self.probabilities = torch.outer(chosen, chosen)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+from joao.policies.base import Policy, Prior, check_losses, check_prior
 
 
 def tilt(prior: Tensor, pair_losses: Tensor, *, gamma: float) -> Tensor:
@@ -48,9 +48,9 @@ class KullbackLeibler(Policy):
         if not 0 < gamma < math.inf:
             raise UserError(f"kullback_leibler: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
         self.gamma = gamma
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = tilt(self.prior, losses, gamma=self.gamma)

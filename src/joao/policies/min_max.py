@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+from joao.policies.base import Policy, Prior, check_losses, check_prior
 
 
 def project_onto_simplex(b: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def project_onto_simplex(b: Tensor) -> Tensor:
     return (b - candidates[last]).clamp(min=0)
 
 
-MOST = 1e100  # beyond it, products of gamma, step and losses may overflow
+MAX_SETTING = 1e100  # beyond it, products of gamma, step and losses may overflow
 
 
 def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step: float) -> Tensor:
@@ -70,16 +70,17 @@ class MinMax(Policy):
         prior: Prior | None = None,
     ) -> None:
         super().__init__(augmentations)
-        if not (0 <= gamma < MOST and 0 < step < MOST):
+        if not (0 <= gamma < MAX_SETTING and 0 < step < MAX_SETTING):
             raise UserError(
-                f"min_max: gamma must be 0 or more and step above 0, both below {MOST:g}, got {gamma} and {step}."
+                f"min_max: gamma must be 0 or more and step above 0, both below {MAX_SETTING:g}, "
+                f"got {gamma} and {step}."
             )
         self.gamma, self.step = gamma, step
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = ascend(self.probabilities, losses, prior=self.prior, gamma=self.gamma, step=self.step)
 
 
@@ -110,9 +111,9 @@ class Maximiser(Policy):
         if not 0 < gamma < math.inf:
             raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
         self.gamma = gamma
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)

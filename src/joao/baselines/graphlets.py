@@ -110,7 +110,7 @@ class GL(Baseline):
     """The graphlet kernel (Shervashidze et al., 2009): how often each small connected graph is part of a graph.
 
     The row of a graph counts the connected graphs of three and four nodes among its induced subgraphs, see
-    :func:`joao.baselines.gl.graphlet_counts`. Counts are exact; published figures are of samples, of other
+    :func:`joao.baselines.graphlets.graphlet_counts`. Counts are exact; published figures are of samples, of other
     sizes too. Neither labels nor attributes of nodes and edges are read.
     """
 
