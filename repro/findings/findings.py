@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joao.evaluation.tables import NAMES
 from repro.findings.claims import Claim, agreement, beside, choice, difference, rank, somewhere
 from repro.findings.evidence import Evidence, Table
 from repro.findings.verdicts import FAILS, HOLDS, as_well, better, overall
+from repro.tables.names import NAMES
 
 
 @dataclass(frozen=True)

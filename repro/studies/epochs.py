@@ -32,12 +32,13 @@ from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.splits import few_label_splits
 from joao.evaluation.statistics import gain_over_seeds
-from joao.evaluation.tables import NAMES, markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning, FitEpoch
 from repro.protocols.semi_supervised.run import Cell, Work, grid, read_record, start_of
+from repro.tables.names import NAMES
 
 RECORDS = Path(__file__).parents[2] / "results" / "semi-supervised"
 LABEL_RATE = 10

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from joao.core.pair_table import PairTable
-from joao.evaluation.tables import NAMES, markdown
+from joao.evaluation.tables import markdown
+from repro.tables.names import NAMES
 
 LEARNING = ("joao", "joaov2", "joaov2_joao_budget", "joao_strengths")
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from joao.core.errors import UserError
 from joao.core.files import write_file
-from joao.evaluation.tables import NAMES, OBJECTIVES, markdown
+from joao.evaluation.tables import markdown
 from joao.runs.scoring import REFERENCES
 from repro.findings.evidence import read_evidence
 from repro.findings.findings import Findings, findings_of
@@ -37,6 +37,7 @@ from repro.protocols.unsupervised.variants import (
 )
 from repro.tables.learned import learned_markdown
 from repro.tables.markup import Section, as_html, as_latex, as_markdown, body
+from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.overview import Overview
 from repro.tables.records import READERS, read_records
 
@@ -133,7 +134,7 @@ def write_results(records: Path) -> Overview:
     text = COSTS + markdown(COSTS_HEADER, cost_lines(found)) + "\n"
     _write(records / "costs.md", "What the rows of the unsupervised table cost", "unsupervised", text)
     compared = objective_lines(found)
-    if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
+    if any(line[1] != OBJECTIVE_NAMES["nt_xent"] for line in compared):
         text = markdown(OBJECTIVES_HEADER, compared) + "\n"
         _write(records / "objectives.md", "Objectives of two views, without and with JOAO", "objectives", text)
     if learned := strength_lines(found):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
-from joao.evaluation.tables import NAMES, with_deviation
+from joao.evaluation.tables import with_deviation
 from joao.report.paper import Published
+from repro.tables.names import NAMES
 from repro.tables.overview import Figure
 
 # What is not as usual in a protocol (`Cell.variant`), in words.

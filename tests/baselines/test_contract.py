@@ -59,6 +59,10 @@ def test_a_row_of_finite_numbers_for_each_graph_and_the_same_for_the_same_seed(m
     assert numpy_state() == states[1]
 
 
+def test_titles_differ():
+    assert len({kind.title for kind in BASELINES.values()}) == len(BASELINES)
+
+
 def test_classes_are_not_read(method, graphs):
     others = replace(graphs, classes=graphs.classes[::-1].copy(), targets=np.ones((len(graphs), 2), dtype=np.float32))
     without = replace(graphs, classes=None, class_names=())

@@ -23,6 +23,11 @@ def test_every_objective_is_of_one_kind():
     assert not PAIR_OBJECTIVES.keys() & NODE_OBJECTIVES.keys()
 
 
+def test_every_objective_declares_its_display_name():
+    assert all(kind.title for kind in PAIR_OBJECTIVES.values())
+    assert all(kind.methods and all(kind.methods.values()) for kind in NODE_OBJECTIVES.values())
+
+
 @pytest.fixture(params=PAIR_OBJECTIVES)
 def pair_objective(request):
     return PAIR_OBJECTIVES[request.param]()

@@ -1,8 +1,8 @@
 """The cost of the table's rows."""
 
-from joao.evaluation.tables import NAMES
 from repro.protocols.unsupervised.variants import COSTS_HEADER as HEADER
 from repro.protocols.unsupervised.variants import cost_lines
+from repro.tables.names import NAMES
 
 CPU = {"processor": "a processor", "device": "cpu"}
 GPU = {"processor": "a processor", "device": "cuda", "gpu": "a card"}

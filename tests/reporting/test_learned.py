@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from joao.evaluation.tables import NAMES
 from repro.tables.learned import learned_markdown, learned_tables
+from repro.tables.names import NAMES
 from repro.tables.pages import write_results
 from tests.messages import assert_mentions
 

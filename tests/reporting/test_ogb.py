@@ -5,9 +5,9 @@ import json
 import pytest
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.evaluation.tables import NAMES
 from joao.report.paper import ogb
 from repro.protocols.ogb.table import HEADER, cells_of, overview, rows
+from repro.tables.names import NAMES
 from repro.tables.pages import write_ogb
 from tests.messages import assert_mentions
 

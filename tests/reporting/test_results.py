@@ -6,8 +6,8 @@ import json
 import numpy as np
 
 from joao.config.recipe import POOL
-from joao.evaluation.tables import NAMES
 from repro.protocols.semi_supervised.run import PAIRS, Cell
+from repro.tables.names import NAMES
 from repro.tables.pages import write_all, write_semi_supervised
 from tests.messages import assert_mentions, refused
 

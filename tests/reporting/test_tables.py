@@ -1,7 +1,8 @@
 """The words that all tables share."""
 
-from joao.evaluation.tables import NAMES, markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation
 from repro.protocols.unsupervised.run import REFERENCES, grid
+from repro.tables.names import NAMES
 
 
 def test_every_method_of_the_table_has_a_name():

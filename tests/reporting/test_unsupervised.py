@@ -5,9 +5,9 @@ import json
 import pytest
 
 from joao.evaluation.statistics import paired_gain
-from joao.evaluation.tables import NAMES
 from joao.report.paper import Published
 from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
+from repro.tables.names import NAMES
 from repro.tables.pages import write_results
 from repro.tables.rows import VARIANTS
 from tests.messages import refused

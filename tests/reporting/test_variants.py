@@ -3,8 +3,8 @@
 import json
 
 from joao.evaluation.statistics import gain_over_seeds, paired_gain
-from joao.evaluation.tables import NAMES
 from repro.protocols.unsupervised.variants import variants_markdown
+from repro.tables.names import NAMES
 from repro.tables.pages import write_results
 from repro.tables.rows import VARIANTS
 

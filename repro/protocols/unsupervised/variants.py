@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.evaluation.tables import NAMES, OBJECTIVES, markdown, with_interval
+from joao.evaluation.tables import markdown, with_interval
 from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, rows
+from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.rows import VARIANTS, name_of, parted
 
 Records = Sequence[Mapping[str, Any]]
@@ -116,7 +117,7 @@ def objective_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     found = {(row.dataset, row.method): row for row in rows(records)}
     lines = []
     for dataset in dict.fromkeys(dataset for dataset, _ in found):
-        for objective, name in OBJECTIVES.items():
+        for objective, name in OBJECTIVE_NAMES.items():
             methods = ["uniform", "joao"] if objective == "nt_xent" else [f"{objective}_uniform", f"{objective}_joao"]
             without, learned = (found.get((dataset, method)) for method in methods)
             if without is not None and learned is not None:

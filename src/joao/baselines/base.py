@@ -36,6 +36,7 @@ class Baseline(ABC):
         needs: the package that it is made with, if it is one of the optional ones.
     """
 
+    title: ClassVar[str]
     kernel: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
 

@@ -137,6 +137,8 @@ class Graph2vec(ParagraphVectors):
         seed: of the order of words and of the model.
     """
 
+    title: ClassVar[str] = "graph2vec"
+
     def __init__(
         self, *, dimensions: int = 128, iterations: int = 2, epochs: int = 50, min_count: int = 5, seed: int = 0
     ) -> None:
@@ -184,6 +186,8 @@ class Sub2vec(ParagraphVectors):
         epochs: how often the walks are gone through.
         seed: of walks and model.
     """
+
+    title: ClassVar[str] = "sub2vec"
 
     def __init__(
         self,

@@ -114,6 +114,7 @@ class GL(Baseline):
     sizes too. Neither labels nor attributes of nodes and edges are read.
     """
 
+    title: ClassVar[str] = "GL (graphlet kernel)"
     kernel: ClassVar[bool] = True
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ class Histogram(Baseline):
     Args:
         max_degree: larger degrees count as this one.
     """
+
+    title: ClassVar[str] = "label and degree histogram"
 
     def __init__(self, *, max_degree: int = 64) -> None:
         check_minimum("Histogram", 0, max_degree=max_degree)
@@ -71,6 +73,8 @@ class LDP(Baseline):
     Args:
         bins: intervals for each of the five.
     """
+
+    title: ClassVar[str] = "local degree profile"
 
     def __init__(self, *, bins: int = 50) -> None:
         check_minimum("LDP", 1, bins=bins)

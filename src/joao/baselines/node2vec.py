@@ -37,6 +37,7 @@ class Node2vec(Baseline):
         seed: of walks and model.
     """
 
+    title: ClassVar[str] = "node2vec"
     needs: ClassVar[str | None] = "gensim"
 
     def __init__(

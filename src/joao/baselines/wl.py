@@ -33,6 +33,7 @@ class WL(Baseline):
         iterations: the :math:`h` of refinements.
     """
 
+    title: ClassVar[str] = "WL (subtree kernel)"
     kernel: ClassVar[bool] = True
 
     def __init__(self, *, iterations: int = 3) -> None:
@@ -78,6 +79,7 @@ class DGK(Baseline):
         seed: of the order of words and of the model.
     """
 
+    title: ClassVar[str] = "DGK (deep graph kernel)"
     kernel: ClassVar[bool] = True
     needs: ClassVar[str | None] = "gensim"
 

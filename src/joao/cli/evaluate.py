@@ -71,8 +71,9 @@ def score(
     trained: TrainedEncoder, dataset: Dataset, record_path: Path, output: Output, **options: Any
 ) -> dict[str, Any]:
     """Scores with a progress bar, writes the record, says its figures and returns it."""
+    from joao.config.titles import TITLES
     from joao.core.files import write_json
-    from joao.evaluation.tables import NAMES, with_deviation
+    from joao.evaluation.tables import with_deviation
     from joao.runs.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)
@@ -82,7 +83,7 @@ def score(
     lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
     for key in (*REFERENCES, "run"):
         scores = record[key]
-        name = NAMES.get(key, "this run")
+        name = TITLES.get(key, "this run")
         lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
     twins = " Twins are in the same fold." if options.get("twins_together") else ""
@@ -95,7 +96,7 @@ def score(
     for baseline in reversed(REFERENCES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
-            f"Gain over {NAMES[baseline]}: {gain['mean']:+.2f} points "
+            f"Gain over {TITLES[baseline]}: {gain['mean']:+.2f} points "
             f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
         )
     output.say(f"Record: {record_path}")

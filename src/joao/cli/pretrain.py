@@ -23,6 +23,7 @@ from joao.cli.inputs import (
 )
 from joao.cli.output import Output, free_path, quoted
 from joao.cli.training import summary, train
+from joao.config.methods import method_names, pair_objective_names
 from joao.core.errors import UserError
 from joao.training.distributed.place import ProcessLayout, find_process_layout
 
@@ -42,15 +43,15 @@ def pretrain(
     method: Annotated[
         str | None,
         typer.Option(
-            help="joao (default), joaov2, joao_strengths, graphcl, uniform, infograph, mvgrl, gae (or edge_pred), "
-            "infomax, context_pred or, for molecules, attr_masking."
+            help=f"Pre-training method: {', '.join(method_names())}.",
+            show_default="joao",
         ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
-            help="What tells how well two views agree, with any method that shows views: nt_xent (default), "
-            "jensen_shannon, barlow_twins or bootstrap."
+            help=f"Loss of methods that compare two views: {', '.join(pair_objective_names())}.",
+            show_default="nt_xent",
         ),
     ] = None,
     recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,

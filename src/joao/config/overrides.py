@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from joao.config.recipe import METHODS, ONE_VIEW
+from joao.config.methods import ONE_VIEW
+from joao.config.recipe import METHODS
 from joao.core.errors import UserError
 
 

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
+from joao.config.methods import all_methods
 from joao.config.schedule import Schedule
 from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.errors import UserError, suggest
@@ -76,25 +77,7 @@ CATALOGUES: dict[str, dict[str, type[Any]]] = {
 # The paper's order of rows and columns.
 POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
-TWO_VIEWS = {"objective": "nt_xent", "heads": "shared_head"}
-
-# Objectives of nodes look at graphs as they are, unless a recipe says otherwise.
-ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
-
-METHODS: dict[str, dict[str, Any]] = {
-    "joao": {**TWO_VIEWS, "policy": "min_max"},
-    "joaov2": {**TWO_VIEWS, "policy": "min_max", "heads": "head_per_augmentation"},
-    "joao_strengths": {**TWO_VIEWS, "policy": "kullback_leibler", "strengths": [0.1, 0.2, 0.3]},
-    "graphcl": {**TWO_VIEWS, "policy": "rule_pool"},
-    "uniform": {**TWO_VIEWS, "policy": "uniform"},
-    "gae": {"objective": "edge_reconstruction", **ONE_VIEW},
-    "edge_pred": {"objective": "edge_reconstruction", **ONE_VIEW},
-    "infomax": {"objective": "infomax", **ONE_VIEW},
-    "infograph": {"objective": "info_graph", **ONE_VIEW},
-    "mvgrl": {"objective": "multi_view", **ONE_VIEW},
-    "context_pred": {"objective": "context_prediction", **ONE_VIEW},
-    "attr_masking": {"objective": "attribute_masking", **ONE_VIEW},
-}
+METHODS: dict[str, dict[str, Any]] = {name: method.parts for name, method in all_methods(OBJECTIVES).items()}
 
 _OF_OGB = {
     "training": {"learning_rate": 0.001},

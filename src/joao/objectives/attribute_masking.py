@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -39,6 +40,7 @@ class AttributeMasking(NodeObjective):
     4.78
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"attr_masking": "AttrMasking"}
     needs_atoms: ClassVar[bool] = True
     share: float = 0.15
 

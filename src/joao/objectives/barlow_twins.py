@@ -32,6 +32,7 @@ class BarlowTwins(PairObjective):
     (0.0, 4.0)
     """
 
+    title: ClassVar[str] = "Barlow Twins"
     static: ClassVar[bool] = True
 
     redundancy: float = 0.0051

@@ -5,7 +5,7 @@ What an objective is."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -96,6 +96,7 @@ class PairObjective(Objective, ABC):
     4.5
     """
 
+    title: ClassVar[str]
     static: ClassVar[bool] = False
 
     @abstractmethod
@@ -158,6 +159,7 @@ class NodeObjective(Objective, ABC):
     1.0
     """
 
+    methods: ClassVar[Mapping[str, str]] = {}
     needs_atoms: ClassVar[bool] = False
     needs_diffusion: ClassVar[bool] = False
 

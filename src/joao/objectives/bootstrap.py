@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 
@@ -37,6 +37,7 @@ class Bootstrap(MomentumObjective):
     [0.9, 0.95]
     """
 
+    title: ClassVar[str] = "bootstrap"
     momentum: float = 0.99
     rising: bool = True
 

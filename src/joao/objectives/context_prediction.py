@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, ClassVar, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,7 @@ class ContextPrediction(NodeObjective):
     [False, True]
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"context_pred": "ContextPred"}
     hops: int = 3
     inner: int = 2
     outer: int = 5

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,8 @@ class EdgeReconstruction(NodeObjective):
     0.69
     0.00
     """
+
+    methods: ClassVar[Mapping[str, str]] = {"gae": "GAE", "edge_pred": "EdgePred"}
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.Module()

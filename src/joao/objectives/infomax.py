@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast, final
 
@@ -51,6 +52,8 @@ class Infomax(NodeObjective):
     0.00
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"infomax": "Infomax"}
+
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         matrix = nn.Linear(num_node_dimensions, num_node_dimensions, bias=False)
         nn.init.xavier_uniform_(matrix.weight)
@@ -97,6 +100,8 @@ class InfoGraph(NodeObjective):
     0.00
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"infograph": "InfoGraph"}
+
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.ModuleDict({name: FeedForward(num_node_dimensions) for name in ("nodes", "graphs")})
 
@@ -138,6 +143,7 @@ class MultiView(NodeObjective):
     (None, 0.1)
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"mvgrl": "MVGRL"}
     needs_diffusion: ClassVar[bool] = True
     alpha: float = 0.2
 

@@ -32,6 +32,7 @@ class JensenShannon(PairObjective):
     (0.69, 10.69)
     """
 
+    title: ClassVar[str] = "Jensen-Shannon"
     static: ClassVar[bool] = True
 
     temperature: float = 0.2

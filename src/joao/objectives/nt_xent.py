@@ -32,6 +32,7 @@ class NtXent(PairObjective):
     (-1.0, 1.0)
     """
 
+    title: ClassVar[str] = "NT-Xent"
     static: ClassVar[bool] = True
 
     temperature: float = 0.2

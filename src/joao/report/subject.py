@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.config.recipe import METHODS, Recipe
+from joao.config.titles import TITLES
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.evaluation.tables import NAMES
 from joao.report.embedding_map import EmbeddingMap, embedding_map
 from joao.report.scores import find_score
 from joao.runs.finetuned import FILE as FINETUNED
@@ -66,7 +66,7 @@ class Subject:
         if not self.run.info.pretrained:
             return "untrained encoder"
         parts = f"{recipe.objective.name}, {recipe.policy.name}, {recipe.heads.name}".replace("_", " ")
-        return NAMES.get(self.method, self.method or parts)
+        return TITLES.get(self.method, self.method or parts)
 
 
 def open_subject(path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int, kind: str = "pca") -> Subject:

@@ -17,9 +17,10 @@ from joao.config.schedule import Schedule
 from joao.core.errors import UserError
 from joao.core.graphs import GraphStore, Store
 from joao.core.randomness import set_global_rng_state, temporary_seed, torch_generator
-from joao.encoders import NodeEncoder
+from joao.encoders import ENCODERS, Encoder, NodeEncoder
 from joao.encoders.base import PaddedEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
+from joao.policies import POLICIES
 from joao.training.device import Fabric, matmul_precision
 from joao.training.distributed.batch_norm import synced_batch_norms
 from joao.training.distributed.group import ProcessGroup
@@ -156,22 +157,23 @@ class Pretraining:
         if not isinstance(objective, NodeObjective):
             raise UserError(f"{name}: an objective must be a PairObjective or a NodeObjective of joao.objectives.")
         if not isinstance(encoder, NodeEncoder):
-            own = getattr(encoder, "module", encoder)  # a user's, wrapped
+            own = getattr(encoder, "module", encoder)  # unwrap a custom encoder
             raise UserError(
-                f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin, res_gcn, or "
-                "molecule_gin for molecules."
+                f"{name}: the encoder {type(own).__name__} does not return node vectors. Use one of: "
+                f"{_encoder_names(lambda kind: issubclass(kind, NodeEncoder))}."
             )
         if objective.needs_atoms and not encoder.takes_atoms:
-            raise UserError(f"{name}: hides atoms of molecules. Give molecules, with encoder molecule_gin.")
+            fitting = _encoder_names(lambda kind: kind.takes_atoms)
+            raise UserError(f"{name}: masks atoms, so it needs molecules and one of the encoders: {fitting}.")
         if objective.needs_diffusion and not encoder.can_diffuse:
             raise UserError(
-                f"{name}: the encoder {type(encoder).__name__} has no diffusion. Use gin or res_gcn, with features = "
-                "'labels' for molecules."
+                f"{name}: the encoder {type(encoder).__name__} does not support diffusion. Use one of: "
+                f"{_encoder_names(lambda kind: getattr(kind, 'can_diffuse', False))}; for molecules with "
+                "features = 'labels'."
             )
         if policy.learns:
-            raise UserError(
-                f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
-            )
+            fixed = ", ".join(each for each, kind in POLICIES.items() if not kind.learns)
+            raise UserError(f"{name}: compares no views, so a policy cannot learn from it. Use one of: {fixed}.")
         with temporary_seed(self.schedule.seed, "parts"):
             return NodeModel(encoder, objective)
 
@@ -282,3 +284,7 @@ class Pretraining:
 
     def _advice(self) -> str:
         return f"Lower the learning rate ({self.schedule.learning_rate}) or scale the node attributes."
+
+
+def _encoder_names(condition: Callable[[type[Encoder]], bool]) -> str:
+    return ", ".join(name for name, kind in ENCODERS.items() if condition(kind))

@@ -13,9 +13,9 @@ from joao.config.recipe import METHODS, make_recipe
 from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
 from joao.estimators.joao import JOAO
-from joao.evaluation.tables import NAMES
 from joao.report.rendering import page_data, tell
 from joao.report.subject import method_of, names_of, open_subject
+from repro.tables.names import NAMES
 from tests.messages import assert_mentions, refused
 
 
