@@ -6,8 +6,7 @@ import numpy as np
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.runs.finetuned import load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
 from tests.cli.conftest import assert_noted, assert_refused, last_command

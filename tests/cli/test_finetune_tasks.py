@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from joao.data import read
 from joao.evaluation.splits import scaffolds, split_by_scaffold, split_graphs
-from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import load_finetuned
 from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
 

@@ -8,7 +8,7 @@ import pytest
 
 from joao.data import read
 from joao.data.sources import BUNDLED
-from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import load_finetuned
 from tests.cli.conftest import assert_noted
 from tests.messages import assert_mentions
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from joao.baselines import BASELINES, Baseline
-from joao.comparison import work as processes
+from joao.comparison import methods as processes
+from joao.comparison.methods import Task
 from joao.comparison.record import Plan, compute, missing_seeds, start_record
 from joao.comparison.summary import record_verdict, rows
-from joao.comparison.work import Task
 from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs

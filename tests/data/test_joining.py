@@ -9,7 +9,7 @@ from joao.data import read
 from joao.data.dataset import Failure
 from joao.data.joining import concatenate_datasets
 from joao.data.synthetic import random_graphs
-from joao.runs.row_files import source_rows
+from joao.runs.result_files import source_rows
 from tests.data.refusals import refused
 
 FIRST = random_graphs(5, mean_nodes=4, seed=1, num_edge_attributes=2)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
 
 from joao.data.synthetic import random_graphs
-from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks, task_figures
+from joao.evaluation.targets import check_learnable, infer_label_kind, integer_labels_notice, select_tasks, task_figures
 from tests.messages import assert_mentions, refused
 
 NAN = np.nan

@@ -12,7 +12,6 @@ import torch
 from joao.core.randomness import derive_seed
 from joao.data import read
 from joao.data.features import Features, make_store
-from joao.evaluation.forest import fingerprints, forest_score
 from joao.evaluation.splits import scaffolds, split_by_scaffold
 from joao.evaluation.targets import BinaryTargets
 from joao.runs.folder import Run
@@ -20,6 +19,7 @@ from joao.runs.trained import load_run, make_untrained
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import Where
 from repro.protocols.transfer import run as reproduce
+from repro.protocols.transfer.forest import fingerprints, forest_score
 from repro.protocols.transfer.run import (
     Cell,
     cell_recipe,

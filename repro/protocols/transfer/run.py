@@ -22,10 +22,8 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.joining import concatenate_datasets
 from joao.encoders import Encoder, MoleculeGin
-from joao.evaluation.forest import FOREST, fingerprints, forest_score
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
-from joao.evaluation.targets import BinaryTargets
-from joao.evaluation.tasks import select_tasks
+from joao.evaluation.targets import BinaryTargets, select_tasks
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance
@@ -43,6 +41,7 @@ from repro.protocols.cells import (
     recipe_of_table,
 )
 from repro.protocols.stacked_fits import can_be_stacked
+from repro.protocols.transfer.forest import FOREST, fingerprints, forest_score
 from repro.protocols.transfer.score import parts_of, score_seeds
 
 PROTOCOL = {

@@ -10,7 +10,7 @@ from joao.cli.output import Output, quoted
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.comparison.work import Outcome
+    from joao.comparison.methods import Outcome
 
 
 def compare(

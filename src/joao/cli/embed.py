@@ -52,9 +52,9 @@ def embed(
     check_new_file(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
-    from joao.runs.row_files import embeddings_csv as as_csv
-    from joao.runs.row_files import embeddings_npz as as_npz
-    from joao.runs.row_files import failures_csv
+    from joao.runs.result_files import embeddings_csv as as_csv
+    from joao.runs.result_files import embeddings_npz as as_npz
+    from joao.runs.result_files import failures_csv
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)

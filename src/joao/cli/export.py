@@ -22,7 +22,7 @@ def export(
 
     A model of molecules comes with joao: see 'joao embed --pretrained molecules'.
     """
-    from joao.estimators.export import export
+    from joao.runs.export import export
 
     output = Output(quiet, as_json)
     exported = export(run, out, half=half)

@@ -26,7 +26,7 @@ from joao.cli.predict import told
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.runs.finetuned import FinetunedModel
+    from joao.runs.finetuning import FinetunedModel
     from joao.training.finetune import FitEpoch
 
 
@@ -201,7 +201,7 @@ def _labels(finetuned: FinetunedModel) -> str:
     if finetuned.kind == "classes":
         return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
     if len(finetuned.tasks) > 1:
-        from joao.evaluation.tasks import join_names
+        from joao.evaluation.targets import join_names
 
         return f" of {len(finetuned.tasks)} tasks ({join_names(finetuned.tasks)})"
     counts = info.labels_per_task[finetuned.tasks[0]]

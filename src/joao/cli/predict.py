@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 def told(scores: Mapping[str, Any]) -> Told:
-    """The scores of :meth:`joao.runs.finetuned.FinetunedModel.score` in words."""
+    """The scores of :meth:`joao.runs.finetuning.FinetunedModel.score` in words."""
     if "accuracy" in scores:
         return Told("accuracy", f"{100 * scores['accuracy']:.1f} %")
     tasks = scores["tasks"]
@@ -74,7 +74,7 @@ def _over(tasks: Mapping[str, Any], figure: str, what_others_have: str) -> str:
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.runs.finetuned import FinetunedModel
+    from joao.runs.finetuning import FinetunedModel
 
 
 def predict(
@@ -104,8 +104,8 @@ def predict(
     failures = out.with_name(f"{out.name}.failures.csv")
     check_new_file(failures)
     output = Output(quiet, as_json)
-    from joao.runs.finetuned import load_finetuned
-    from joao.runs.row_files import failures_csv
+    from joao.runs.finetuning import load_finetuned
+    from joao.runs.result_files import failures_csv
 
     finetuned = load_finetuned(folder, device=device)
     columns = columns_of(smiles, identifiers, tasks)
@@ -121,9 +121,9 @@ def predict(
 
 
 def _content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
-    from joao.runs.row_files import classes_csv as as_csv
-    from joao.runs.row_files import classes_npz as as_npz
-    from joao.runs.row_files import tasks_csv, tasks_npz
+    from joao.runs.result_files import classes_csv as as_csv
+    from joao.runs.result_files import classes_npz as as_npz
+    from joao.runs.result_files import tasks_csv, tasks_npz
 
     if finetuned.kind == "classes":
         return (as_csv if suffix == ".csv" else as_npz)(predicted, finetuned.class_names, dataset)

@@ -200,7 +200,7 @@ def _finish(run: Path, trained: TrainedEncoder, dataset: Dataset | Shards, colum
         return
     if dataset.failures:
         from joao.core.files import write_file
-        from joao.runs.row_files import failures_csv
+        from joao.runs.result_files import failures_csv
 
         write_file(run / FAILURES, failures_csv(dataset))
         output.say(f"Rows that are no molecules: {run / FAILURES}")

@@ -29,7 +29,7 @@ def quickstart(
     from joao.data.sources import BUNDLED
     from joao.runs.folder import check_new_folder
     from joao.runs.pretraining import pretrain
-    from joao.runs.row_files import embeddings_npz as as_npz
+    from joao.runs.result_files import embeddings_npz as as_npz
 
     output = Output(quiet, as_json)
     folder = free_path(out)

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import CHEAP_BASELINES, method_settings
+from joao.comparison.methods import CHEAP_BASELINES, Outcome, Task, method_settings, run_here, run_in_processes
 from joao.comparison.summary import record_verdict, rows
-from joao.comparison.work import Outcome, Task, run_here, run_in_processes
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError
 from joao.core.files import check_new_file, write_json

@@ -18,7 +18,7 @@ from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.report.embedding_map import EmbeddingMap, embedding_map
 from joao.report.scores import find_score
-from joao.runs.finetuned import FILE as FINETUNED
+from joao.runs.finetuning import FILE as FINETUNED
 from joao.runs.folder import Run, read_text
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.pretrain import EpochMetrics

@@ -8,7 +8,7 @@ A run is a folder, or one file.
 ``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
 ``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
 ``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
-``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.runs.finetuned`
+``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.runs.finetuning`
 ``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.runs.logs`
 =========================  =========================================================================================
 
@@ -20,6 +20,7 @@ versions do not have.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shlex
@@ -34,14 +35,15 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
 from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parse_toml
-from joao.core.errors import JoaoNotice, UserError, WriteError, user_error_on_failure
+from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, user_error_on_failure
 from joao.core.files import make_folder, write_file, write_json
+from joao.data.dataset import as_bytes
 from joao.data.features import Features
 from joao.data.molecules.featurise import FEATURISER
-from joao.runs.tensor_files import read_tensors, write_tensors
 from joao.training.pretrain import EpochMetrics
 
 
@@ -351,3 +353,37 @@ def _read_metadata(path: Path) -> dict[str, str]:
     if int(version) > FILE_FORMAT:
         raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
     return metadata
+
+
+CHECKSUM_KEY = "joao.checksum"
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
+        digest.update(as_bytes(value.detach().cpu().numpy()))
+    return digest.hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes tensors with their checksum."""
+    write_file(path, save(dict(tensors), {CHECKSUM_KEY: checksum(tensors)}))
+
+
+def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
+    """The tensors of a file, which must be those of its checksum; with ``checked``, it must have one."""
+    try:
+        content = path.read_bytes()
+        tensors: dict[str, Tensor] = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        told = (header.get("__metadata__") or {}).get(CHECKSUM_KEY)
+        is_whole = told == checksum(tensors) if told is not None else not checked
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:  # also of types without a name
+        raise UserError(f"{path}: is damaged ({one_line(error)}).") from error
+    if not is_whole:
+        raise UserError(f"{path}: is damaged: its weights are not those that were written. Bring back a copy.")
+    return tensors

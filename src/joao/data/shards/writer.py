@@ -213,7 +213,7 @@ class ShardWriter:
                 yield bytes(as_bytes(sizes_to_offsets(read_array(self.folder / each.file, name)).astype("<u4")))
 
     def _failures(self) -> Iterator[bytes]:
-        """As :func:`joao.runs.row_files.failures_csv`, without having all in memory."""
+        """As :func:`joao.runs.result_files.failures_csv`, without having all in memory."""
         yield b"line,name,smiles,reason\n"
         for each in self.index.shards:
             if each.rows > each.graphs:

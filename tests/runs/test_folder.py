@@ -13,8 +13,7 @@ from safetensors.torch import save
 from joao.config.recipe import make_recipe
 from joao.core.errors import WriteError
 from joao.data.features import Features
-from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder
-from joao.runs.tensor_files import write_tensors
+from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder, write_tensors
 from joao.training.pretrain import EpochMetrics
 from tests.messages import notice, refused
 

@@ -3,8 +3,8 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from joao.evaluation.forest import FOREST, forest_score
 from joao.evaluation.splits import Split
+from repro.protocols.transfer.forest import FOREST, forest_score
 
 SPLIT = Split(np.arange(0, 60), np.arange(60, 70), np.arange(70, 100))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joao.evaluation.forest import fingerprints
+from repro.protocols.transfer.forest import fingerprints
 from tests.messages import refused
 
 Chem = pytest.importorskip("rdkit.Chem")

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from joao.runs.tensor_files import CHECKSUM_KEY, checksum, read_tensors, write_tensors
+from joao.runs.folder import CHECKSUM_KEY, checksum, read_tensors, write_tensors
 from tests.messages import refused
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}

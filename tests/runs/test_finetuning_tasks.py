@@ -11,8 +11,7 @@ from sklearn.metrics import roc_auc_score
 from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
 from joao.evaluation.splits import split_graphs
-from joao.runs.finetuned import FILE, load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.finetuning import FILE, finetune, load_finetuned
 from joao.runs.pretraining import pretrain
 from joao.training.finetune import Finetune
 from tests.messages import refused

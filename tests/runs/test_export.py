@@ -18,10 +18,9 @@ from joao.config.recipe import make_recipe
 from joao.data.features import Features
 from joao.data.molecules.featurise import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
-from joao.estimators.export import export
 from joao.runs import trained as shipping
-from joao.runs.finetuned import load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.export import export
+from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.folder import FILE_FORMAT, Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import bundled_model_path, bundled_models, load_run

@@ -9,9 +9,9 @@ import pytest
 
 from joao.data.dataset import Failure
 from joao.data.synthetic import random_graphs
-from joao.runs import row_files as embeddings
-from joao.runs.row_files import embeddings_csv as as_csv
-from joao.runs.row_files import embeddings_npz as as_npz
+from joao.runs import result_files as embeddings
+from joao.runs.result_files import embeddings_csv as as_csv
+from joao.runs.result_files import embeddings_npz as as_npz
 
 GRAPHS = random_graphs(6, mean_nodes=4)
 UNLABELLED = random_graphs(6, mean_nodes=4, num_classes=0)

@@ -24,8 +24,7 @@ with warnings.catch_warnings():
 import joao
 from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
-from joao.runs.finetuned import load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.trained import make_untrained
 from joao.training.finetune import Finetune
 from tests.messages import assert_mentions, notice, refused

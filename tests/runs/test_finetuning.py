@@ -16,8 +16,7 @@ from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.evaluation.splits import hold_out
-from joao.runs.finetuned import FILE, FORMAT, load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.finetuning import FILE, FORMAT, finetune, load_finetuned
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run, make_untrained
 from joao.training.finetune import Finetune

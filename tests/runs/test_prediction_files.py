@@ -8,9 +8,9 @@ import numpy as np
 
 from joao.data.dataset import Failure
 from joao.data.synthetic import random_graphs
-from joao.runs.row_files import classes_csv as as_csv
-from joao.runs.row_files import classes_npz as as_npz
-from joao.runs.row_files import tasks_csv, tasks_npz
+from joao.runs.result_files import classes_csv as as_csv
+from joao.runs.result_files import classes_npz as as_npz
+from joao.runs.result_files import tasks_csv, tasks_npz
 
 GRAPHS = random_graphs(3, num_classes=2)  # of classes 0, 1, 0
 PROBABILITIES = np.array([[0.1, 0.7, 0.2], [1 / 3, 1 / 3, 1 / 3], [1e-30, 0.25, 0.75]], dtype=np.float32)
