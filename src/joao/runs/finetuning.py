@@ -35,7 +35,7 @@ from joao.evaluation.targets import (
 )
 from joao.runs.folder import read_text
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
-from joao.training.device import make_fabric, limit_threads
+from joao.training.device import limit_threads, make_fabric
 from joao.training.finetune import Classifier, Finetune, Finetuning, Fit, FitEpoch
 
 
