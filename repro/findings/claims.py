@@ -20,7 +20,7 @@ from repro.findings.verdicts import (
     share_gains,
 )
 from repro.protocols.semi_supervised.pairs import Agreement
-from repro.tables.figures import FIGURE_3
+from repro.tables.learned import FIGURE_3
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.unsupervised import run as unsupervised
-from repro.tables.records import READERS, read_records
+from repro.tables.records import FILES, read_records
 
 Scores = dict[str, dict[str, dict[int, float]]]
 Shares = Mapping[str, Sequence[Mapping[str, float]]]
@@ -66,7 +66,7 @@ RATES = (1, 10)
 
 def read_evidence(results: Path) -> Evidence:
     """That of a folder of the folders of 'joao reproduce'; what is not there is empty."""
-    found = {protocol: read_records(protocol, results / protocol) for protocol in READERS}
+    found = {protocol: read_records(protocol, results) for protocol in FILES}
     frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
     few = found["semi-supervised"]
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too

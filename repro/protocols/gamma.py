@@ -7,17 +7,23 @@ prior. Nothing is scored, so no labels are looked at.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from joao.config.recipe import Part, Recipe
 from joao.data.dataset import Dataset
+from joao.evaluation.tables import markdown
+from joao.report.plots import COLOURS, DASHES, new_figure, write_picture
+from joao.report.scores import effective_pairs
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance
-from repro.protocols.cells import Record, Where, check_known, compute_and_write, dataset_of, has_record, read_checked
+from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of
 from repro.protocols.unsupervised import run as unsupervised
+from repro.record_files import Record, RecordFile
 
 DATASETS = ("NCI1", "PROTEINS")
 GAMMAS = (0.01, 0.1, 1.0, 10.0)
@@ -35,9 +41,10 @@ class Cell:
     def __str__(self) -> str:
         return f"{self.dataset} gamma {self.gamma:g} seed {self.seed}"
 
-    def path(self, records: Path) -> Path:
-        """Where its record lies."""
-        return records / self.dataset / f"gamma-{self.gamma:g}-{self.seed}.json"
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return f"{self.dataset}/gamma-{self.gamma:g}-{self.seed}"
 
 
 def cells(datasets: Sequence[str] = ()) -> list[Cell]:
@@ -68,27 +75,79 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     }
 
 
-def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
-    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
-    return compute_and_write(_records_of, missing, where)
+def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:
+    """Compute cells and write their records, each as soon as it is done; yield the cell just done."""
+    return compute_and_write(_records_of, missing, options, record_file)
 
 
-def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
-    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
+def _records_of(cell: Cell, options: RunOptions) -> list[Record]:
+    return [compute(cell, dataset_of(cell.dataset, options.data_root), device=options.device)]
+
+
+def record_file(folder: Path) -> RecordFile:
+    """Return the records of the figure."""
+    return RecordFile(folder / "gamma.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    _ = [float(loss) for loss in record["losses"]]
+    _ = len(record["probabilities"][-1]), record["augmentations"]
+    return Cell(**record["cell"]).key
 
 
 def is_done(cell: Cell, records: Path) -> bool:
-    """Whether a cell has a record; one that another recipe made is told."""
-    expected = {"cell": dataclasses.asdict(cell), "recipe": cell_recipe(cell).table()}
-    return has_record(cell.path(records), read_record, expected, f"gamma {cell.gamma:g} on {cell.dataset}")
+    """Return whether a cell has a record. A record of another recipe is an error."""
+    expected = {"recipe": cell_recipe(cell).table()}
+    return record_file(records).is_current(cell.key, expected, f"gamma {cell.gamma:g} on {cell.dataset}")
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that was written before."""
+def draw_figure_2(records: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
+    """Loss by epoch for several gamma, a panel a data set: means over seeds, with the least and the most.
 
-    def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
-        _ = [float(loss) for loss in record["losses"]]
-        _ = len(record["probabilities"][-1]), record["augmentations"]
+    Args:
+        records: the records of the figure.
+        stem: path of the files to write, without suffix.
+    """
+    losses: dict[str, dict[float, list[list[float]]]] = {}
+    for record in records:
+        cell = record["cell"]
+        losses.setdefault(cell["dataset"], {}).setdefault(cell["gamma"], []).append(record["losses"])
+    with new_figure(3.6 * len(losses), 2.8) as figure:
+        for axes, (dataset, by_gamma) in zip(
+            figure.subplots(1, len(losses), squeeze=False)[0], losses.items(), strict=True
+        ):
+            for number, (gamma, curves) in enumerate(sorted(by_gamma.items())):
+                values = np.array(curves)
+                epochs = np.arange(1, values.shape[1] + 1)
+                look = {"color": COLOURS[number % len(COLOURS)]}
+                axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), alpha=0.15, lw=0, **look)
+                axes.plot(epochs, values.mean(axis=0), DASHES[number % len(DASHES)], label=f"γ = {gamma:g}", **look)
+            axes.set_title(dataset)
+            axes.set_xlabel("epoch")
+            axes.set_ylabel("contrastive loss")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.legend()
+        return write_picture(figure, stem)
 
-    return read_checked(path, look)
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """What the curves end in and how far the table moves, as Markdown: means over seeds.
+
+    A table moves by half the sum of the differences of its probabilities: 0 is not at all, 1 is to other pairs.
+    """
+    groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault((record["cell"]["dataset"], record["cell"]["gamma"]), []).append(record)
+    lines = []
+    for (dataset, gamma), own in groups.items():
+        tables = [np.array(record["probabilities"]) for record in own]
+        figures = [
+            [record["losses"][-1] for record in own],
+            [effective_pairs(table[-1]) for table in tables],
+            *([np.abs(table[lag:] - table[:-lag]).sum((1, 2)).mean() / 2 for table in tables] for lag in (1, 2)),
+        ]
+        loss, pairs, one, two = (float(np.mean(values)) for values in figures)
+        lines.append([dataset, f"{gamma:g}", str(len(own)), f"{loss:.3f}", f"{pairs:.1f}", f"{one:.2f}", f"{two:.2f}"])
+    header = ["data", "gamma", "seeds", "last loss", "pairs in effect at the end", "moved in an epoch", "in two epochs"]
+    heading = "# JOAO for several gamma\n\nMade from records by `joao reproduce figure-2`; not to be edited.\n\n"
+    return heading + markdown(header, lines) + "\n"

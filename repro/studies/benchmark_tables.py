@@ -6,15 +6,13 @@ python studies/benchmark_tables.py results/benchmarks/tables.md
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from joao.core.files import write_file
 from joao.evaluation.tables import markdown
+from repro.record_files import RECORDS
+from repro.studies.common import write_page
 from repro.tables.benchmarks import exponent_table, page_table, reading_lines, svm_lines
 
-RECORDS = Path(__file__).parents[2] / "results" / "benchmarks"
 RIVAL = "torch-geometric, a transform per graph / GraphCL step"
 FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / GraphCL floor"
 
@@ -72,8 +70,11 @@ def rate(setting: dict[str, Any], name: str, row: str) -> float:
     return float(workload(setting, name)["rows"][row]["graphs per second"])
 
 
-def main() -> None:
-    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+def page() -> str:
+    records = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((RECORDS / "benchmarks").glob("*.json"))
+    }
     parts = [
         "# Benchmarks",
         "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../docs/performance.md).",
@@ -87,7 +88,11 @@ def main() -> None:
             for key, lines in (("svm", svm_lines), ("reading", reading_lines)):
                 if key in setting:
                     parts.append("\n".join(f"- {line}" for line in lines(setting[key])))
-    write_file(Path(sys.argv[1]), "\n\n".join(parts) + "\n")
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    write_page("benchmarks/tables", page())
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ import pytest
 from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
+from repro.record_files import RECORDS
+from repro.studies.common import PAGES
 
 ROOT = Path(__file__).parents[2]
 # Files, and the tests that shall notice, beside the examples of each.
@@ -45,7 +47,8 @@ TARGETS = {
     "src/joao/keeping.py": "tests/test_keeping.py",
     "src/joao/tensor_files.py": "tests/test_tensor_files.py",
 }
-REASONS = ROOT / "studies" / "mutants.toml"
+REASONS = ROOT / "repro/studies/mutants.toml"
+RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"
 PAIRS = """Lt LtE, Gt GtE, Eq NotEq, In NotIn, Is IsNot, And Or, Add Sub, Mult Div, BitAnd BitOr,
     FloorDiv Mult, Mod Mult, Pow Mult"""
 OTHER: dict[type[ast.AST], Any] = {}  # what stands for an operator by mistake
@@ -325,19 +328,17 @@ def targets() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
     parser.add_argument("--survivors", action="store_true")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     record: dict[str, Any] = {"versions": versions(), "machine": machine("cpu"), "files": {}}
     if arguments.files or arguments.survivors:
-        record["files"] = json.loads(arguments.json.read_text(encoding="utf-8"))["files"]
+        record["files"] = json.loads(RECORD.read_text(encoding="utf-8"))["files"]
 
     def keep(file: str, row: dict[str, Any]) -> None:
         record["files"][file] = row
-        write_json(arguments.json, record)
-        write_file(arguments.markdown, page(record))
+        write_json(RECORD, record)
+        write_file(PAGE, page(record))
 
     found = ((file, each) for file, row in record["files"].items() for each in row["mutants"])
     noticed = (

@@ -24,7 +24,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.features import Features, make_store
@@ -35,6 +34,7 @@ from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, run_in_processes
 from joao.training.distributed.place import find_process_layout
 from joao.training.pretrain import Pretraining
+from repro.studies.common import write_page, write_record
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -326,9 +326,7 @@ def page(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
-    arguments = parser.parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {
@@ -340,8 +338,8 @@ def main() -> None:
         "speed": list(run_in_processes(measure_speed, [], find_process_layout(2))),
         "step by step": compare(),
     }
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+    write_record("processes", record)
+    write_page("processes", page(record))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
+from joao.report.plots import draw_panels, new_figure, pairs_panel, write_picture
+from repro.protocols.semi_supervised import run as semi_supervised
+from repro.protocols.unsupervised import run as unsupervised
 from repro.tables.names import NAMES
 
+# The data sets of the paper's figure.
+FIGURE_3 = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 LEARNING = ("joao", "joaov2", "joaov2_joao_budget", "joao_strengths")
 
 
@@ -76,3 +83,50 @@ def _strengths(tables: Mapping[tuple[str, str], PairTable]) -> list[str]:
 def _same(table: PairTable) -> float:
     """The share of pairs that are the same augmentation twice; 1/K under the uniform law."""
     return float(np.trace(table.values))
+
+
+def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path) -> list[Path]:
+    """The share of graphs shown under each pair in the whole training, a panel a data set: means over seeds.
+
+    Args:
+        records: of ``joao reproduce``, semi-supervised or unsupervised.
+        method: ``joao``; for the paper's Figure S1, ``joaov2``.
+        stem: of the files to write.
+    """
+    tables = {dataset: table for (dataset, name), table in learned_tables(records).items() if name == method}
+    tables = {name: tables[name] for name in sorted(tables, key=_place)}
+    if not tables:
+        raise UserError(f"figure 3: no record of {method} says which pairs were drawn.")
+    with new_figure(1 + 3.3 * len(tables), 3.5) as figure:
+        panels = [pairs_panel(dataset, table.over_strengths()) for dataset, table in tables.items()]
+        draw_panels(figure, panels, same_rows=True)
+        return write_picture(figure, stem)
+
+
+def _place(dataset: str) -> tuple[int, str]:
+    return (FIGURE_3.index(dataset) if dataset in FIGURE_3 else len(FIGURE_3)), dataset
+
+
+def read_policies(folder: Path, datasets: Sequence[str], method: str) -> list[dict[str, Any]]:
+    """Return the records of a method on the named data sets; each data set must have some.
+
+    Semi-supervised records with 10 % of the labels are preferred (those with 1 % have the same pre-training), then
+    records of the unsupervised table.
+    """
+    tables = [semi_supervised.record_file(folder).read(), unsupervised.record_file(folder).read()]
+    usual = {"label_rate": 10, "inductive": False, "twins_together": False}
+    found = []
+    for dataset in datasets:
+        wanted = {"dataset": dataset, "method": method, **usual}
+        own = [
+            [
+                record
+                for record in table
+                if all(wanted.get(key, value) == value for key, value in record["cell"].items())
+            ]
+            for table in tables
+        ]
+        if not any(own):
+            raise UserError(f"{folder}: no record of {method} on {dataset}. Compute it: python -m repro unsupervised.")
+        found += own[0] or own[1]
+    return found

@@ -15,8 +15,7 @@ from joao.cli import evaluate, main, quickstart
 from joao.cli import output as _output
 from joao.data import cache as _download
 from joao.evaluation import svm
-from repro.cli import tables as _tables
-from repro.cli.main import app as repro_app
+from repro.cli import options as _options
 from tests.messages import assert_mentions
 
 
@@ -28,14 +27,14 @@ class Outcome:
 
 
 def run_joao(*arguments):
-    """What ``joao`` with these arguments exits with and prints; ``reproduce``, ``results`` and ``bench`` are of repro."""
+    """Run ``joao`` with these arguments; return its exit code and output."""
+    return run_command(main.app, "joao", arguments)
+
+
+def run_command(app, name, arguments):
+    """Run a command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    app, name = main.app, "joao"
-    if arguments and arguments[0] in main.MOVED:
-        app, name = repro_app, "repro"
-        first = {"reproduce": [], "results": ["tables"], "bench": ["bench"]}[arguments[0]]
-        arguments = (*first, *arguments[1:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [name, *map(str, arguments)])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -49,7 +48,7 @@ def run_joao(*arguments):
 def assert_refused(outcome, *values):
     """Exit code 2, and on standard error one line that mentions all ``values``."""
     assert outcome.code == 2
-    assert outcome.err.startswith("joao: ")
+    assert outcome.err.startswith(("joao: ", "repro: "))
     assert outcome.err.count("\n") == 1
     assert_mentions(outcome.err, *values)
 
@@ -71,7 +70,7 @@ def last_command(outcome):
 
 def make_quick(patch):
     """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
-    for module in (_tables, evaluate, quickstart):
+    for module in (_options, evaluate, quickstart):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
     patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)

@@ -82,37 +82,3 @@ def test_wrong_input_is_one_line(joao, mutag_run, tmp_path, arguments, values):
     outcome = joao("report", *(mutag_run if each == "RUN" else each for each in arguments))
     assert_refused(outcome, *(value.replace("RUN", str(mutag_run)) for value in values))
     assert not (tmp_path / "report.html").exists()
-
-
-def test_figure_3_from_records(joao, tmp_path):
-    for dataset in ("NCI1", "PROTEINS"):
-        cell = {"dataset": dataset, "method": "joao", "seed": 0, "inductive": False}
-        policy = {"augmentations": ["node_drop", "identity"], "drawn": [[1, 0], [0, 3]]}
-        scores = {"partitions": [{"accuracies": [1.0], "fold_hash": "a"}]}
-        (tmp_path / "records" / dataset).mkdir(parents=True)
-        record = {"cell": cell, "policy": policy, "scores": scores}
-        (tmp_path / "records" / dataset / "joao-0.json").write_text(json.dumps(record))
-    arguments = ["reproduce", "figure-3", "--records", "records", "--figures", "pictures"]
-    outcome = joao(*arguments, "--only", "NCI1,PROTEINS", "--json")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert json.loads(outcome.out)["figures"] == [f"pictures/figure-3.{kind}" for kind in ("pdf", "svg", "png")]
-    assert_refused(joao(*arguments), "joao: records/COLLAB: ", "joao reproduce")
-
-
-def test_figure_2_computes_what_is_missing(joao, made_data, tmp_path, monkeypatch):
-    from repro.protocols import gamma
-
-    root = made_data("PROTEINS", num_graphs=12)
-    monkeypatch.setattr(gamma, "GAMMAS", (0.1, 1.0))
-    monkeypatch.setattr(gamma, "SEEDS", (0,))
-    arguments = ["reproduce", "figure-2", "--only", "PROTEINS", "--out", "records", "--figures", "pictures"]
-    arguments += ["--data-root", root, "--jobs", 1, "--device", "cpu"]
-    outcome = joao(*arguments)
-    assert outcome.code == 0, outcome.err
-    assert_mentions(outcome.out.splitlines()[0], "2 ", "0 ")
-    assert sorted(path.name for path in (tmp_path / "records" / "PROTEINS").iterdir()) == [
-        "gamma-0.1-0.json",
-        "gamma-1-0.json",
-    ]
-    assert (tmp_path / "pictures" / "figure-2.pdf").exists()
-    assert "0 " not in joao(*arguments).out.splitlines()[0]

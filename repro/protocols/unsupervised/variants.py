@@ -97,7 +97,7 @@ STRENGTHS_HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned,
 
 
 def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line for each data set that has records of both, and their averages over these sets, under :data:`STRENGTHS_HEADER`."""
+    """Return one line per data set with records of both, and their averages (:data:`STRENGTHS_HEADER`)."""
     found = {(row.dataset, row.method): row for row in rows(records)}
     sets = [dataset for dataset, method in found if method == FIXED and (dataset, LEARNED) in found]
     lines = []
@@ -113,7 +113,7 @@ OBJECTIVES_HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy
 
 
 def objective_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line for each data set and objective that has records without and with JOAO, under :data:`OBJECTIVES_HEADER`."""
+    """Return one line per data set and objective with records of both policies (:data:`OBJECTIVES_HEADER`)."""
     found = {(row.dataset, row.method): row for row in rows(records)}
     lines = []
     for dataset in dict.fromkeys(dataset for dataset, _ in found):

@@ -1,0 +1,3 @@
+"""Blocks."""
+
+BLOCKS = {}
