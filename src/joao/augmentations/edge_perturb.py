@@ -17,14 +17,14 @@ from joao.kernels.graph_ops import rank_within_groups
 @final
 @dataclass(frozen=True)
 class EdgePerturb(PaddedAugmentation):
-    r"""Removes some edges of each graph and adds as many random ones.
+    r"""Remove some edges of each graph and add as many random ones.
 
-    Of the :math:`m` undirected edges of a graph, :math:`\lfloor s m \rfloor` are removed, chosen uniformly. As many
-    pairs of different nodes are drawn uniformly and joined; a pair that is joined already stays as it is.
-    A new edge gets the attributes of an edge of its graph, drawn uniformly.
+    Of the :math:`m` undirected edges of a graph, :math:`\lfloor s m \rfloor` uniformly chosen ones are removed. The
+    same number of node pairs is drawn uniformly and connected; pairs that are already connected stay unchanged. A new
+    edge gets the attributes of a uniformly drawn edge of its graph.
 
     Args:
-        drop_only: whether nothing is added (the published unsupervised and OGB code).
+        drop_only: whether to add no edges (as the published unsupervised and OGB code does).
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -57,12 +57,13 @@ class EdgePerturb(PaddedAugmentation):
         return _replace_edges(batch, low, high, take_rows(batch.edge_attr, donors))
 
     def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
+        # Every undirected edge is represented by its direction from the lower to the higher node.
         is_low = batch.source < batch.target
         low = torch.where(is_low, torch.arange(batch.num_edges, device=batch.device), batch.reverse_edge)
         is_dropped = take_rows(_choose_padded_edges(batch, is_low, self.strength, generator), low)
         if self.drop_only:
             source, target = torch.full_like(low, batch.num_nodes - 1), batch.target
-        else:  # a new edge takes the place of each dropped one, in both directions
+        else:  # a new edge replaces each dropped one, in both directions
             first, second = (take_rows(end, low) for end in _random_pairs(batch, batch.graph_of_edge, generator))
             lower, upper = torch.minimum(first, second), torch.maximum(first, second)
             source, target = torch.where(is_low, lower, upper), torch.where(is_low, upper, lower)
@@ -72,9 +73,10 @@ class EdgePerturb(PaddedAugmentation):
             return _sort_edges(batch, key)
         graph, begin = batch.graph_of_edge, take_rows(batch.first_edge, batch.first_node)
         donor = take_rows(begin, graph) + random_integers(take_rows(begin.diff(), graph), generator)
-        donor = take_rows(take_rows(low, donor.clamp(max=batch.num_edges - 1)), low)  # the same for both directions
+        # Both directions of a new edge take the attributes of the same donor.
+        donor = take_rows(take_rows(low, donor.clamp(max=batch.num_edges - 1)), low)
         attr = torch.where(is_dropped.unsqueeze(1), take_rows(batch.edge_attr, donor), batch.edge_attr)
-        # Of equal edges the one that was there comes first, and then, both ways alike, the one of the lowest place.
+        # Of equal edges, one that was there before wins, then the lowest position, which is the same both ways.
         return _sort_edges(batch, key, torch.where(is_dropped, low + 1, 0), attr)
 
 
@@ -84,16 +86,16 @@ def _random_pairs(batch: GraphBatch | PaddedBatch, graphs: Tensor, generator: to
 
 
 def _replace_edges(batch: GraphBatch, low: Tensor, high: Tensor, attr: Tensor | None = None) -> GraphBatch:
-    """``batch`` with the undirected edges ``low - high`` ``(M,)``; of equal ones, the first counts.
+    """Replace the edges of ``batch`` by the undirected edges ``low - high`` ``(M,)``; the first of equal edges is kept.
 
-    ``attr`` ``(2M, k)``: of the directions from ``low`` to ``high``, and then of the others.
+    ``attr`` ``(2M, k)`` has the attributes of all directions ``low`` to ``high``, then of the reverse directions.
     """
     key = torch.cat([high, low]) << 32 | torch.cat([low, high])  # by target, then by source
     order = None
     if attr is not None:
         key, order = torch.sort(key, stable=True)
     elif key.device.type == "cpu":
-        key = torch.from_numpy(np.sort(key.numpy()))  # many times faster than a stable sort with its order
+        key = torch.from_numpy(np.sort(key.numpy()))  # many times faster than a stable sort that returns the order
     else:
         key = torch.sort(key).values
     is_first = torch.ones_like(key, dtype=torch.bool)
@@ -109,7 +111,7 @@ def _replace_edges(batch: GraphBatch, low: Tensor, high: Tensor, attr: Tensor | 
 
 
 def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Marks a share of each graph's undirected edges, at their directions ``is_low`` ``(E,)``."""
+    """Mark a share of each graph's undirected edges, at their directions ``is_low`` ``(E,)``."""
     uniform = torch.rand(batch.num_edges, dtype=torch.float64, device=batch.device, generator=generator)
     first = take_rows(batch.first_edge, batch.first_node)
     graph = batch.graph_of_edge
@@ -120,9 +122,10 @@ def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, gener
 def _sort_edges(
     batch: PaddedBatch, key: Tensor, order: Tensor | None = None, attr: Tensor | None = None
 ) -> PaddedBatch:
-    """``batch`` with the edges ``key = target * N + source`` ``(E,)`` of each graph, of which equal ones count once.
+    """Replace the edges of ``batch`` by ``key = target * N + source`` ``(E,)``, sorted in each graph, without repeats.
 
-    With attributes ``attr`` ``(E, k)`` it is the one that comes first in ``order`` ``(E,)``, numbers from 0 to E.
+    With attributes ``attr`` ``(E, k)``, of equal edges the one with the lowest ``order`` ``(E,)``, from 0 to E, is
+    kept.
     """
     first, graph = take_rows(batch.first_edge, batch.first_node), batch.graph_of_edge
     by = key if order is None else key * (batch.num_edges + 1) + order
@@ -130,6 +133,7 @@ def _sort_edges(
     key = torch.empty_like(key).index_copy_(0, place, key)
     target = key // batch.num_nodes
     source = key % batch.num_nodes
+    # A repeated edge is disabled, not removed, because shapes are fixed: it starts at the padding node.
     source[1:] = torch.where(key[1:] == key[:-1], batch.num_nodes - 1, source[1:])
     each = torch.arange(batch.num_nodes + 1, device=batch.device)
     first_edge = torch.searchsorted(target, each).clamp(max=first[-1])

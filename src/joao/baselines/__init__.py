@@ -1,4 +1,4 @@
-"""The family of methods that pre-train no encoder. A new one is a file, and a line here."""
+"""Baselines: graph kernels and embeddings without an encoder. To add one, write a file and import it here."""
 
 from joao.baselines.base import Baseline as Baseline
 from joao.baselines.doc2vec import Graph2vec as Graph2vec

@@ -1,4 +1,4 @@
-"""Paragraph vectors: a graph is a document."""
+"""Baselines that treat a graph as a document and learn its paragraph vector with gensim."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Document = Sequence[str]
 
 
 class ParagraphOptions(NamedTuple):
-    """Of paragraph vectors (Le and Mikolov, 2014).
+    """Options of paragraph vectors (Le and Mikolov, 2014).
 
     Attributes:
-        bag: PV-DBOW: a document's vector foretells its words. Else PV-DM: with the vectors of the words around, it
-            foretells the one between.
-        window: how far around.
-        min_count: words that are rarer than this in all documents are left out.
-        sample: of words that are a larger share of all, some occurrences are left out at random; 0: of none.
+        bag: PV-DBOW, in which the vector of a document predicts its words; otherwise PV-DM, in which it predicts a word
+            together with the vectors of the words around it.
+        window: largest distance of these words.
+        min_count: rarer words are ignored.
+        sample: threshold for randomly dropping frequent words; 0 drops none.
     """
 
     dimensions: int
@@ -40,13 +40,13 @@ class ParagraphOptions(NamedTuple):
 
 
 class ParagraphVectors(Baseline):
-    """The row of a graph is the vector of a document that is made of it.
+    """Base class: the row of a graph is the paragraph vector of its document.
 
-    Of the graphs it was fitted on, :meth:`transform` gives the vectors learned then. Those of others are inferred:
-    learned from zero, each document alone, while the rest of the model stays as it is; unknown words are skipped.
+    :meth:`transform` returns the learned vectors for the graphs it was fitted on. For other graphs it infers them:
+    starting from zero, each document by itself, with the rest of the model fixed; unknown words are ignored.
 
     Attributes:
-        options, seed: of the model; a method sets them.
+        options, seed: of the model; set by subclasses.
     """
 
     needs: ClassVar[str | None] = "gensim"
@@ -55,7 +55,7 @@ class ParagraphVectors(Baseline):
 
     @abstractmethod
     def documents(self, graphs: Dataset) -> Sequence[Document]:
-        """The words of each graph."""
+        """Return the words of each graph."""
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
         require_gensim()
@@ -80,7 +80,7 @@ class ParagraphVectors(Baseline):
         ]
         model.build_vocab(tagged)
         if not len(model.wv):
-            raise UserError(f"{graphs.name}: no word is in its graphs {min_count} times. Take a smaller min_count.")
+            raise UserError(f"{graphs.name}: no word occurs {min_count} times. Use a smaller min_count.")
         model.train(tagged, total_examples=model.corpus_count, epochs=epochs)
         self._model, self._fitted_on = model, graphs.fingerprint
         return self
@@ -95,7 +95,7 @@ class ParagraphVectors(Baseline):
         return rows.astype(np.float64)
 
     def _infer(self, row: NDArray[np.float32], pieces: Sequence[Document]) -> None:
-        """What gensim's ``infer_vector`` does, which starts from the hash of a text: another one in another process."""
+        """Infer a vector like gensim's ``infer_vector``, which starts from a hash that differs between processes."""
         from gensim.models.doc2vec import train_document_dbow, train_document_dm
 
         learn = train_document_dbow if self.options.bag else train_document_dm
@@ -123,18 +123,16 @@ def _split_document(document: Document) -> list[Document]:
 class Graph2vec(ParagraphVectors):
     """Paragraph vectors of rooted subtrees (Narayanan et al., 2017).
 
-    A graph is a document whose words are the Weisfeiler-Lehman labels of its nodes before and after each refinement:
-    the subtrees of depth 0, 1, ... around each node. PV-DBOW learns the vector that foretells them. Node labels are
-    read; where there are none, a node's degree is its label. Attributes are not read.
-
-    Rows of graphs that it was not fitted on are inferred, from the subtrees that it knows.
+    The words of a graph are the Weisfeiler-Lehman labels of its nodes before and after each refinement: the subtrees of
+    depth 0, 1, ... around each node. PV-DBOW learns the vector that predicts them. Without node labels, degrees are
+    used. Attributes are ignored.
 
     Args:
-        dimensions: of the rows.
-        iterations: refinements.
-        epochs: how often the graphs are gone through.
-        min_count: subtrees that are rarer than this in all graphs are left out.
-        seed: of the order of words and of the model.
+        dimensions: length of the rows.
+        iterations: number of refinements.
+        epochs: passes over all graphs.
+        min_count: rarer subtrees are ignored.
+        seed: of the word order and the model.
     """
 
     title: ClassVar[str] = "graph2vec"
@@ -148,7 +146,7 @@ class Graph2vec(ParagraphVectors):
         self.options = ParagraphOptions(dimensions, epochs, bag=True, min_count=min_count)
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
-        if graphs.node_labels is None:  # all nodes start alike, and the first refinement tells their degrees
+        if graphs.node_labels is None:  # all labels are equal at first; the first refinement gives degrees
             labels = list(refine_labels(graphs, self.iterations + 1))[1:]
         else:
             labels = list(refine_labels(graphs, self.iterations))
@@ -156,7 +154,7 @@ class Graph2vec(ParagraphVectors):
         return [self._shuffle(rows.ravel()) for rows in np.split(words, graphs.first_node[1:-1])]
 
     def _shuffle(self, words: NDArray[np.object_]) -> list[str]:
-        """In a random order, as a bag has none and gensim best remembers what it reads last."""
+        """Shuffle the words, because a bag has no order and gensim remembers best what it reads last."""
         mixed: list[str] = numpy_generator(self.seed, "words").permutation(words).tolist()
         return mixed
 
@@ -167,24 +165,22 @@ DEGREE_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75)
 
 @final
 class Sub2vec(ParagraphVectors):
-    """Paragraph vectors of random walks (Adhikari, Zhang, Ramakrishnan and Prakash, 2018), whole graphs as subgraphs.
+    """Paragraph vectors of random walks (Adhikari et al., 2018), with whole graphs as subgraphs.
 
-    One long uniform walk through each graph, from a node drawn uniformly, is a document; PV-DM learns a vector of it.
-    Node labels and attributes are not read. Words of the walk are
+    The document of a graph is one long uniform walk from a uniformly drawn node. PV-DM learns its vector. Labels and
+    attributes are ignored. The words of the walk are
 
-    - ``structural``: for each node its degree divided by the number of nodes, in eight intervals (as published, up to
-      0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75 and 1). Graphs without common nodes can only be compared by it.
+    - ``structural``: the degree of the node divided by the number of nodes, in eight intervals (as published, up to
+      0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75 and 1). Only these compare graphs without common nodes.
     - ``neighbourhood``: the number of the node in its graph.
 
-    Rows of graphs that it was not fitted on are inferred.
-
     Args:
-        property: which.
-        dimensions: of the rows.
+        property: ``structural`` or ``neighbourhood``.
+        dimensions: length of the rows.
         walk_length: in nodes.
-        window: how far a foretold word's neighbours reach.
-        epochs: how often the walks are gone through.
-        seed: of walks and model.
+        window: largest distance of the words that predict a word.
+        epochs: passes over all walks.
+        seed: of the walks and the model.
     """
 
     title: ClassVar[str] = "sub2vec"

@@ -1,4 +1,4 @@
-"""Exact counts of the graphlets of three and four nodes, by formulas instead of enumeration."""
+"""The graphlet kernel, with exact counts of graphlets of three and four nodes by formulas instead of enumeration."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from joao.data.refinement import adjacency
 
 Counts = NDArray[np.float64]
 
-_PATHS_AT_ONCE = 1 << 24  # of two edges: what a block of graphs takes in memory
+_PATHS_AT_ONCE = 1 << 24  # paths of two edges per block, which bounds memory
 _ENTRIES_AT_ONCE = 1 << 22
 
 
 def graphlet_counts(graphs: Dataset) -> Counts:
-    r"""``(G, 8)`` how often each connected graphlet is an induced subgraph of each graph.
+    r"""Count the connected graphlets that are induced subgraphs of each graph, ``(G, 8)``.
 
-    The columns: path and triangle; star, path, paw (a triangle with a tail), cycle, diamond (a complete graph less one
-    edge) and complete graph of four nodes.
+    The columns are path and triangle (three nodes); star, path, paw (a triangle with a tail), cycle, diamond (a
+    complete graph without one edge) and complete graph (four nodes).
 
-    With the degrees :math:`d_i`, the common neighbours :math:`s_{ij} = (A^2)_{ij}`, which of an edge are the triangles
-    on it, and the triangles :math:`t_i` at a node, subgraphs that need not be induced are counted by sums, as
+    With the degrees :math:`d_i`, the numbers of common neighbours :math:`s_{ij} = (A^2)_{ij}`, which for an edge is its
+    number of triangles, and the triangles :math:`t_i` at a node, subgraphs that need not be induced are counted by
+    sums:
 
     .. math::
         \text{stars} = \sum_i \tbinom{d_i}{3}, \quad
@@ -35,13 +36,13 @@ def graphlet_counts(graphs: Dataset) -> Counts:
         \text{cycles} = \tfrac{1}{2} \sum_{i < j} \tbinom{s_{ij}}{2}, \quad
         \text{diamonds} = \sum_{ij \in E} \tbinom{s_{ij}}{2}
 
-    and of these the ones inside larger graphlets are taken away. Only complete ones must be looked for.
+    Those inside larger graphlets are then subtracted. Only complete graphs of four nodes must be searched for.
     """
     return np.concatenate([_counts_in(block) for block in _blocks(graphs)])
 
 
 def _blocks(graphs: Dataset) -> Iterator[Dataset]:
-    """The graphs in order, so many at a time as have a certain number of paths of two edges, or one."""
+    """Split the graphs into blocks with a limited number of paths of two edges, which bounds memory."""
     paths = np.add.reduceat(graphs.degrees**2, graphs.first_node[:-1]).cumsum()
     first = 0
     while first < len(graphs):
@@ -82,9 +83,10 @@ def _pairs_in_rows(matrix: csr_array) -> Counts:
 
 
 def _complete_fours(graphs: Dataset, triangles: csr_array) -> Counts:
-    """``(G,)``: of every edge, the edges among the common neighbours of its ends; each graphlet is met at six edges.
+    """Count complete graphs of four nodes, ``(G,)``: edges among the common neighbours of the ends of every edge.
 
-    Only edges on two triangles or more can be in one, and of a sparse graph these are few; so adjacency can be dense.
+    Each one is found at six edges. It needs edges on at least two triangles, of which sparse graphs have few, so a
+    dense adjacency matrix of their ends is small.
     """
     found = np.zeros(len(graphs))
     able = triangles.tocoo()
@@ -107,18 +109,16 @@ def _complete_fours(graphs: Dataset, triangles: csr_array) -> Counts:
 
 @final
 class GL(Baseline):
-    """The graphlet kernel (Shervashidze et al., 2009): how often each small connected graph is part of a graph.
+    """The graphlet kernel (Shervashidze et al., 2009): counts of small connected induced subgraphs.
 
-    The row of a graph counts the connected graphs of three and four nodes among its induced subgraphs, see
-    :func:`joao.baselines.graphlets.graphlet_counts`. Counts are exact; published figures are of samples, of other
-    sizes too. Neither labels nor attributes of nodes and edges are read.
+    Counts of graphlets of three and four nodes are exact, see :func:`joao.baselines.graphlets.graphlet_counts`.
+    Published results use samples, also of other sizes. Labels and attributes of nodes and edges are ignored.
     """
 
     title: ClassVar[str] = "GL (graphlet kernel)"
     kernel: ClassVar[bool] = True
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        """Nothing is to be learned."""
         return self
 
     def transform(self, graphs: Dataset) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Histograms of node labels and degrees."""
+"""Baselines that count labels and degrees, without further structure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from joao.data.dataset import Array, Dataset
 
 @final
 class Histogram(Baseline):
-    """Counts, in each graph, the nodes of every label and of every degree.
+    """Counts the nodes of every label and of every degree.
 
-    Columns are the values that each column of node labels has at :meth:`fit`, ascending, then the degrees 0 to
-    ``max_degree``. Other labels later are not counted.
+    The columns are the values of each column of node labels in :meth:`fit`, ascending, and the degrees 0 to
+    ``max_degree``. Labels that did not occur in :meth:`fit` are ignored.
 
     Args:
         max_degree: larger degrees count as this one.
@@ -38,7 +38,7 @@ class Histogram(Baseline):
         columns = _label_columns(graphs)
         if len(columns) != len(self.values):
             raise UserError(
-                f"{graphs.name}: {len(columns)} columns of node labels; the histogram was fitted on {len(self.values)}."
+                f"{graphs.name}: expected {len(self.values)} columns of node labels as in fit, got {len(columns)}."
             )
         parts = [_counts(graphs, column, values) for column, values in zip(columns, self.values, strict=True)]
         degrees = np.minimum(graphs.degrees, self.max_degree)
@@ -50,7 +50,7 @@ def _label_columns(graphs: Dataset) -> list[Array]:
 
 
 def _counts(graphs: Dataset, column: Array, values: Array) -> NDArray[np.float64]:
-    """``(G, values)`` how many nodes of each graph have each of the ascending ``values``."""
+    """Count the nodes of each graph that have each of the ascending ``values``, ``(G, values)``."""
     code = np.minimum(np.searchsorted(values, column), len(values) - 1)
     known = values[code] == column
     cells = graphs.graph_of_node[known] * len(values) + code[known]
@@ -60,18 +60,18 @@ def _counts(graphs: Dataset, column: Array, values: Array) -> NDArray[np.float64
 
 @final
 class LDP(Baseline):
-    r"""Local degree profiles (Cai and Wang, 2018): how a node's degree compares with those of its neighbours.
+    r"""Local degree profiles (Cai and Wang, 2018): the degree of a node compared with those of its neighbours.
 
-    Of every node :math:`v` with the degrees :math:`D = \{d_u : u \sim v\}` around it, five numbers,
+    For every node :math:`v` with neighbour degrees :math:`D = \{d_u : u \sim v\}`, five numbers,
 
     .. math:: d_v, \min D, \max D, \operatorname{mean} D, \operatorname{std} D,
 
-    (zero where there are no neighbours), and of every graph a histogram of each over its nodes: how many of them are
-    in each of ``bins`` intervals that divide :math:`\log(1 + x)` equally between zero and the largest value at
-    :meth:`fit`; what is larger later counts as that. Node labels and attributes are not read.
+    which are 0 without neighbours, and for every graph a histogram of each over its nodes. The ``bins`` intervals
+    divide :math:`\log(1 + x)` equally from 0 to the largest value in :meth:`fit`; larger values count as that. Labels
+    and attributes are ignored.
 
     Args:
-        bins: intervals for each of the five.
+        bins: number of intervals for each of the five numbers.
     """
 
     title: ClassVar[str] = "local degree profile"
@@ -93,7 +93,7 @@ class LDP(Baseline):
 
 
 def degree_profiles(graphs: Dataset) -> NDArray[np.float64]:
-    """``(N, 5)`` of each node its degree, and the least, largest, mean and standard deviation of its neighbours'."""
+    """Degree of each node, and minimum, maximum, mean and standard deviation of its neighbours' degrees: ``(N, 5)``."""
     degrees = graphs.degrees
     profiles = np.zeros((graphs.num_nodes, 5))
     profiles[:, 0] = degrees

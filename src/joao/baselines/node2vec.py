@@ -18,23 +18,22 @@ WALKERS_AT_ONCE = 1 << 15
 
 @final
 class Node2vec(Baseline):
-    r"""Node vectors by node2vec (Grover and Leskovec, 2016), and their mean over each graph.
+    r"""The mean of node2vec node vectors (Grover and Leskovec, 2016) over each graph.
 
-    Random walks are sentences and nodes are words; skip-gram with negative sampling learns a vector :math:`z_v` of
-    every node, one model for all graphs, and the row of a graph is :math:`\frac{1}{n} \sum_v z_v`. Neither node labels
-    nor attributes are read.
+    Random walks are sentences and nodes are words. Skip-gram with negative sampling learns a vector :math:`z_v` of
+    every node, one model for all graphs. The row of a graph is :math:`\frac{1}{n} \sum_v z_v`. Labels and attributes
+    are ignored.
 
-    The method is transductive: nodes that were in no walk have no vector. So :meth:`fit` learns nothing, and
-    :meth:`transform` learns the vectors of the graphs it is given; rows of two calls cannot be compared. Give it all
-    graphs at once (their classes are not read).
+    The method is transductive: :meth:`fit` learns nothing, and :meth:`transform` learns the vectors of the graphs it
+    gets. Rows of two calls cannot be compared, so pass all graphs at once.
 
     Args:
-        dimensions: of the rows.
-        walks_per_node, walk_length, window: 10, 80 and 10 are the published ones, which cost five times as much; on
-            development sets the rows tell no more than chance with either.
-        p, q: weights of a walk's return and of its way out, see :func:`joao.baselines.walks.random_walks`.
-        epochs: how often the walks are gone through.
-        seed: of walks and model.
+        dimensions: length of the rows.
+        walks_per_node, walk_length, window: published are 10, 80 and 10, at five times the cost; on development data,
+            the rows are no better than chance with either.
+        p, q: return and in-out parameter of the walks, see :func:`joao.baselines.walks.random_walks`.
+        epochs: passes over all walks.
+        seed: of the walks and the model.
     """
 
     title: ClassVar[str] = "node2vec"
@@ -69,7 +68,7 @@ class Node2vec(Baseline):
         return np.add.reduceat(vectors, graphs.first_node[:-1]) / np.diff(graphs.first_node)[:, None]
 
     def node_vectors(self, graphs: Dataset) -> NDArray[np.float32]:
-        """``(N, d)`` what was learned of the nodes of all graphs."""
+        """Learn the vectors of the nodes of all graphs, ``(N, d)``."""
         require_gensim()
         walks = _Walks(find_neighbours(graphs), self)
         num_walks = graphs.num_nodes * self.walks_per_node
@@ -77,7 +76,7 @@ class Node2vec(Baseline):
 
 
 class _Walks:
-    """All walks, drawn anew, and equal, each time one goes through them: kept, they would not fit into memory."""
+    """All walks, drawn again and identically in every iteration, because they would not fit into memory."""
 
     def __init__(self, neighbours: Neighbours, method: Node2vec) -> None:
         self.neighbours, self.method = neighbours, method
@@ -90,7 +89,7 @@ class _Walks:
                 yield walk[:end]
 
     def counts(self) -> NDArray[np.int64]:
-        """``(N,)`` how often each node is in a walk."""
+        """Count how often each node is in a walk, ``(N,)``."""
         counts = np.zeros(len(self.neighbours.degrees), dtype=np.int64)
         for walks in self._blocks():
             counts += np.bincount(walks[walks != NO_NODE], minlength=len(counts))

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array, hstack
 
 from joao.baselines.base import Baseline, check_minimum
 from joao.baselines.word2vec import MAX_WORDS, WordOptions, reading_order, require_gensim, word_vectors
-from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
@@ -19,26 +18,25 @@ from joao.data.refinement import Labels, label_indices, refine_labels, unique_la
 
 @final
 class WL(Baseline):
-    r"""The subtree kernel of Weisfeiler and Lehman (Shervashidze et al., 2011).
+    r"""The Weisfeiler-Lehman subtree kernel (Shervashidze et al., 2011).
 
-    A node's label says how the graph looks from it, a step further after each refinement. The row of a graph counts, of
-    every label :math:`\sigma` of every refinement :math:`t = 0, \dots, h`, the nodes that have it,
+    The label of a node describes its surroundings, one step further after each refinement. The row of a graph counts
+    the nodes with each label :math:`\sigma` after each refinement :math:`t = 0, \dots, h`:
 
     .. math:: \phi_{t \sigma}(G) = | \{ v \in G : l_t(v) = \sigma \} |
 
-    Nodes start with their labels; where data have none, all alike (then :math:`t = 1` counts degrees). Attributes of
-    nodes and edges are not read. Labels that were in no graph at :meth:`fit` have no column later.
+    Initial labels are the node labels or, without any, all equal (then :math:`t = 1` counts degrees). Attributes of
+    nodes and edges are ignored. Labels that did not occur in :meth:`fit` have no column.
 
     Args:
-        iterations: the :math:`h` of refinements.
+        iterations: number of refinements :math:`h`.
     """
 
     title: ClassVar[str] = "WL (subtree kernel)"
     kernel: ClassVar[bool] = True
 
     def __init__(self, *, iterations: int = 3) -> None:
-        if iterations < 0:
-            raise UserError(f"WL: iterations must not be negative, got {iterations}.")
+        check_minimum("WL", 0, iterations=iterations)
         self.iterations = iterations
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
@@ -46,13 +44,12 @@ class WL(Baseline):
         return self
 
     def transform(self, graphs: Dataset) -> csr_array:
-        """``(G, V)`` sparse counts."""
         refinements = zip(refine_labels(graphs, self.iterations), self.labels, strict=True)
         return hstack([label_counts(graphs, labels, known) for labels, known in refinements], format="csr")
 
 
 def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
-    """``(G, V)`` how many nodes of each graph have each of the known labels ``(V, 2)``."""
+    """Count the nodes of each graph that have each of the known labels ``(V, 2)``: ``(G, V)``."""
     columns = label_indices(labels, known)
     seen = columns >= 0
     cells = graphs.graph_of_node[seen], columns[seen]
@@ -61,22 +58,22 @@ def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
 
 @final
 class DGK(Baseline):
-    r"""The deep graph kernel (Yanardag and Vishwanathan, 2015) on the labels of Weisfeiler and Lehman.
+    r"""The deep graph kernel (Yanardag and Vishwanathan, 2015) on Weisfeiler-Lehman labels.
 
-    Different labels are not alike in :class:`~joao.baselines.WL`; here those are that occur in the same graphs. Labels
-    of one refinement in one graph are a sentence, skip-gram learns a vector of every label, the rows of :math:`E`, and
+    :class:`WL` treats different labels as unrelated; here, labels that occur in the same graphs are similar. The labels
+    of one refinement in one graph form a sentence, and skip-gram learns a vector of every label, the rows of :math:`E`:
 
     .. math:: k(G, H) = \phi(G)^\top M \phi(H), \qquad M = E E^\top,
 
-    with the counts :math:`\phi` of :class:`~joao.baselines.WL`: the row of a graph is :math:`\phi(G)^\top E`. A
-    sentence has no order, so its words are shuffled. Labels that were in no graph at :meth:`fit` do not count later.
+    with the counts :math:`\phi` of :class:`WL`. The row of a graph is :math:`\phi(G)^\top E`. Labels in a graph have no
+    order, so the words of a sentence are shuffled. Labels that did not occur in :meth:`fit` are ignored.
 
     Args:
-        iterations: refinements.
-        dimensions: of the vectors.
-        window: how far apart in a sentence words are that foretell one another.
-        epochs: how often sentences are gone through.
-        seed: of the order of words and of the model.
+        iterations: number of refinements.
+        dimensions: length of the vectors.
+        window: largest distance of words in a sentence that predict each other.
+        epochs: passes over all sentences.
+        seed: of the word order and the model.
     """
 
     title: ClassVar[str] = "DGK (deep graph kernel)"
@@ -86,8 +83,7 @@ class DGK(Baseline):
     def __init__(
         self, *, iterations: int = 3, dimensions: int = 128, window: int = 25, epochs: int = 10, seed: int = 0
     ) -> None:
-        if iterations < 0:
-            raise UserError(f"DGK: iterations must not be negative, got {iterations}.")
+        check_minimum("DGK", 0, iterations=iterations)
         check_minimum("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
         self.counts = WL(iterations=iterations)
         self.options, self.seed = WordOptions(dimensions, window, epochs), seed
@@ -105,7 +101,7 @@ class DGK(Baseline):
         return rows
 
     def _sentences(self, graphs: Dataset) -> Iterator[list[str]]:
-        """The labels of each refinement in each graph, by their columns; whatever order nodes have, in the same one."""
+        """The labels of each refinement in each graph as column numbers, independent of the order of the nodes."""
         random = numpy_generator(self.seed, "order of words")
         first_column = 0
         refinements = zip(refine_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)

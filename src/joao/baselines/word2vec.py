@@ -1,4 +1,4 @@
-"""Word vectors by gensim."""
+"""Word vectors by gensim, in one thread, so that results depend only on the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_WORDS = 10_000  # gensim ignores the rest of a longer sentence or document
 
 
 def require_gensim() -> None:
-    """Tells the user how to get gensim where it is missing."""
+    """Raise a :class:`UserError` if gensim is not installed."""
     try:
         import gensim  # noqa: F401
     except ImportError as error:
@@ -23,28 +23,28 @@ def require_gensim() -> None:
 
 
 def gensim_seed(seed: int, purpose: str) -> int:
-    """A seed for one purpose, of the size that gensim takes."""
+    """Derive a seed for one purpose, in the range that gensim accepts."""
     return derive_seed(seed, purpose) % 2**31
 
 
 def reading_order(number: int, seed: int) -> list[int]:
-    """A random order of so many texts.
+    """A random order in which to read ``number`` texts.
 
-    What is read at one time gets vectors that are alike, as the model moves on. Data sets often come sorted by class,
-    so that rows learned in their order would tell the classes.
+    Texts that are read at the same time get similar vectors, because the model changes while it learns. Data sets are
+    often sorted by class, so reading them in order would leak the classes.
     """
     order: list[int] = numpy_generator(seed, "order of reading").permutation(number).tolist()
     return order
 
 
 def to_words(numbers: NDArray[np.integer]) -> NDArray[np.object_]:
-    """Numbers as texts. (gensim takes numbers for words, and then mistakes them for places in its vocabulary.)"""
+    """Convert numbers to text, because gensim confuses words that are numbers with positions in its vocabulary."""
     values, place = np.unique(numbers, return_inverse=True)
     return np.array([str(value) for value in values.tolist()], dtype=np.object_)[place].reshape(numbers.shape)
 
 
 class WordOptions(NamedTuple):
-    """Of skip-gram with negative sampling."""
+    """Options of skip-gram with negative sampling."""
 
     dimensions: int
     window: int
@@ -54,14 +54,14 @@ class WordOptions(NamedTuple):
 def word_vectors(
     sentences: Iterable[Sequence[str]], counts: NDArray[np.int64], num_sentences: int, options: WordOptions, seed: int
 ) -> NDArray[np.float32]:
-    """``(N, d)`` the vector that skip-gram learns of each of the words ``"0"``, ``"1"``, ..., to N - 1.
+    """Learn a vector of each of the words ``"0"`` to ``"N - 1"`` with skip-gram, ``(N, d)``.
 
     Args:
-        sentences: can be gone through once for every epoch.
-        counts: ``(N,)`` how often each word is in them, at least once.
-        num_sentences: how many they are.
+        sentences: must be iterable once per epoch.
+        counts: ``(N,)`` number of occurrences of each word, at least 1.
+        num_sentences: number of sentences.
         options: of the model.
-        seed: of the first weights and of the negative samples.
+        seed: of the initial weights and the negative samples.
     """
     from gensim.models import Word2Vec
 

@@ -21,8 +21,8 @@ class Gin(PaddedEncoder):
 
     .. math:: x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(x_v + \sum_{u \sim v} x_u)\big)\Big)
 
-    with a two-layer MLP; the embedding of a graph is, for every layer, the sum over its nodes, side by side.
-    Linear layers start Xavier-uniform with zero bias. Edge attributes are not used.
+    with a two-layer MLP. The embedding of a graph concatenates, for every layer, the sum over its nodes. Linear layers
+    are initialised Xavier-uniform with zero bias. Edge attributes are not used.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -68,7 +68,6 @@ class Gin(PaddedEncoder):
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:
-    """The two layers of a GIN layer, each with its ReLU."""
     layers = [nn.Linear(num_inputs, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)

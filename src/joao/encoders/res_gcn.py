@@ -29,13 +29,13 @@ class ResGcn(StackableEncoder):
         x_v \leftarrow \mathrm{ReLU}\Big(W \sum_{u = v, \, u \sim v} c_v c_u \, \mathrm{BN}(x_u) + b\Big)
         \quad \text{with} \quad c_v = (1 + \deg v)^{-1/2}
 
-    for every convolution; the embedding of a graph is
+    for every convolution. The embedding of a graph is
     :math:`\mathrm{BN}(\mathrm{ReLU}(W' \, \mathrm{BN}(\sum_v x_v) + b'))`. Three convolutions, the layer before and the
-    one behind are the "five layers" of the paper. Its name promises residual connections, the published figures were
-    made without: they are an option. Edge attributes are not used.
+    layer after them are the "five layers" of the paper. Despite its name, the published results were obtained without
+    residual connections; they are an option. Edge attributes are not used.
 
     Args:
-        residual: whether a convolution's input is added to its output.
+        residual: whether to add the input of a convolution to its output.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -76,7 +76,7 @@ class ResGcn(StackableEncoder):
         x = torch.relu(self.first(next(norms)(batch.x)))
         dtype = torch.promote_types(x.dtype, torch.float32)
         matrix = adjacency(batch, dtype) if self.diffusion is None else diffusion(batch, self.diffusion, dtype)
-        # A diffusion has scales of its own.
+        # A diffusion includes the scaling by degrees.
         c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1) if self.diffusion is None else 1
         for convolution, norm in zip(self.convolutions, norms, strict=True):
             made = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
@@ -89,7 +89,8 @@ class ResGcn(StackableEncoder):
         c = torch.where(mask, neighbour_sum(mask.to(views.x.dtype), views), 1).rsqrt().squeeze(-1)
         moments: list[Moments] = []
         x = normalise_views(views.x, keep, norms[0], moments)
-        # z + bias is what comes before a ReLU, and carried is what a residual connection adds behind it.
+        # z + bias is the input of the next ReLU, which is fused with the normalisation that follows it where possible.
+        # carried is what a residual connection adds to the output of that ReLU.
         z, bias, carried = x @ self.first.weight.mT, x.new_zeros(self.num_dimensions), None
         for convolution, norm in zip(cast(Sequence[nn.Linear], self.convolutions), norms[1:], strict=True):
             if self.residual or not self.training:
@@ -105,7 +106,7 @@ class ResGcn(StackableEncoder):
         return self._embed(graph_sum(nodes * mask, views), views)
 
     def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
-        """``(V, G, d)`` sums over nodes to embeddings."""
+        """Turn ``(V, G, d)`` sums over nodes into embeddings."""
         before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
@@ -132,5 +133,5 @@ def _linear(num_inputs: int, width: int, bias: bool = True) -> nn.Linear:
 
 def _norm(width: int) -> nn.BatchNorm1d:
     norm = nn.BatchNorm1d(width)
-    nn.init.constant_(norm.bias, 1e-4)  # as published: a ReLU behind it is not dead for a column without spread
+    nn.init.constant_(norm.bias, 1e-4)  # as published; keeps a following ReLU alive for constant columns
     return norm

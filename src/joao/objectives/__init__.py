@@ -1,4 +1,4 @@
-"""The family of pre-training objectives. A new one is a file, and a line here."""
+"""Pre-training objectives. To add one, write a file and import it here."""
 
 from joao.core.registry import catalogue
 from joao.objectives.attribute_masking import AttributeMasking as AttributeMasking

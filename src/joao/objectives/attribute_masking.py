@@ -18,10 +18,10 @@ from joao.objectives.base import EncodeNodes, NodeObjective, full_precision
 @final
 @dataclass(frozen=True)
 class AttributeMasking(NodeObjective):
-    r"""Atoms are told by their surroundings: AttrMasking (Hu et al., 2020).
+    r"""Predict masked atoms from their surroundings: AttrMasking (Hu et al., 2020).
 
-    In every molecule of n atoms, :math:`\lfloor r n \rfloor + 1` of them, at most all, are shown as the mask token.
-    Over the masked atoms M of a batch, with their vectors :math:`x_v`,
+    In every molecule of n atoms, :math:`\min(n, \lfloor r n \rfloor + 1)` atoms are replaced by the mask token. Over
+    the masked atoms M of a batch, with their vectors :math:`x_v`,
 
     .. math:: \ell = - \frac{1}{|M|} \sum_{v \in M} \log \mathrm{softmax}(W x_v + b)_{\mathrm{element}(v)} ,
 

@@ -21,16 +21,16 @@ from joao.objectives.base import (
 @final
 @dataclass(frozen=True)
 class EdgeReconstruction(NodeObjective):
-    r"""Neighbours have similar vectors: the graph auto-encoder (GAE), also called EdgePred.
+    r"""Connected nodes have similar vectors: the graph auto-encoder (GAE), also called EdgePred.
 
-    With the undirected edges :math:`E` of all graphs of a batch and made-up ones :math:`E'`,
+    With the undirected edges :math:`E` of all graphs of a batch and negative edges :math:`E'`,
 
     .. math::
         \ell = - \frac{1}{|E|} \sum_{uv \in E} \log \sigma(x_u^\top x_v)
                - \frac{1}{|E'|} \sum_{uv \in E'} \log \big( 1 - \sigma(x_u^\top x_v) \big) .
 
-    For :math:`E'`, as many pairs of different nodes as a graph has edges are drawn uniformly from it; pairs that are
-    edges are left out. The mean of nothing is 0.
+    For :math:`E'`, each graph draws as many uniform pairs of different nodes as it has edges; pairs that are edges are
+    left out. The mean over no edges is 0.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -61,7 +61,9 @@ class EdgeReconstruction(NodeObjective):
 
 
 def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A uniform pair of different nodes for each entry of ``graphs``, which have edges, less the pairs that are one."""
+    """Draw a uniform pair of different nodes for each entry of ``graphs``, which must have edges; drop pairs that are
+    edges.
+    """
     sizes = take_rows(batch.nodes_per_graph, graphs)
     first, second = random_pairs(take_rows(batch.first_node, graphs), sizes, generator)
     edges = batch.target * batch.num_nodes + batch.source  # ascending

@@ -1,4 +1,4 @@
-"""Objectives that compare the vectors of nodes with summaries of their graphs."""
+"""Objectives that distinguish the graph of a node from other graphs: Infomax, InfoGraph and MVGRL."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from joao.objectives.base import (
 @final
 @dataclass(frozen=True)
 class Infomax(NodeObjective):
-    r"""Nodes know their graph: Deep Graph Infomax, as molecules are pre-trained with it (Hu et al., 2020).
+    r"""Match nodes with a summary of their graph: Deep Graph Infomax, as used for molecules (Hu et al., 2020).
 
-    With the nodes' vectors :math:`x_v`, :math:`V_g` the nodes of graph g and :math:`g(v)` the graph of node v, graphs
-    have the summaries :math:`s_g = \sigma\big( \frac{1}{|V_g|} \sum_{v \in V_g} x_v \big)`, and over the N nodes of a
-    batch of B graphs
+    With node vectors :math:`x_v`, :math:`V_g` the nodes of graph g and :math:`g(v)` the graph of node v, graphs have
+    the summaries :math:`s_g = \sigma\big( \frac{1}{|V_g|} \sum_{v \in V_g} x_v \big)`, and over the N nodes of a batch
+    of B graphs
 
     .. math::
         \ell = - \frac{1}{N} \sum_v \Big[ \log \sigma(x_v^\top W s_{g(v)})
@@ -65,7 +65,7 @@ class Infomax(NodeObjective):
         assert isinstance(parts, nn.Linear)
         nodes = full_precision(encode_nodes(batch))
         summaries = torch.sigmoid(group_means(nodes, batch.graph_of_node, batch.num_graphs))
-        with torch.autocast(nodes.device.type, enabled=False):  # under mixed precision scores are in float32, too
+        with torch.autocast(nodes.device.type, enabled=False):  # scores in float32 also under mixed precision
             directions = linear(summaries, parts.weight.to(nodes.dtype))
         return binary_loss(
             inner_products(nodes, take_rows(directions, batch.graph_of_node)),
@@ -76,18 +76,18 @@ class Infomax(NodeObjective):
 @final
 @dataclass(frozen=True)
 class InfoGraph(NodeObjective):
-    r"""Nodes tell their graph from all others of the batch: InfoGraph (Sun et al., 2020), without labels.
+    r"""Distinguish the graph of a node from all others of the batch: InfoGraph (Sun et al., 2020), without labels.
 
-    With the nodes' vectors :math:`x_v`, :math:`V_g` the nodes of graph g and :math:`g(v)` the graph of node v, over the
-    N nodes of a batch of B graphs
+    With node vectors :math:`x_v`, :math:`V_g` the nodes of graph g and :math:`g(v)` the graph of node v, over the N
+    nodes of a batch of B graphs
 
     .. math::
         \ell = - \frac{1}{N} \sum_v \Big[ \log \sigma(n_v^\top s_{g(v)}) + \frac{1}{B - 1} \sum_{h \ne g(v)}
                \log \big( 1 - \sigma(n_v^\top s_h) \big) \Big]
         \quad \text{with} \quad n_v = f(x_v), \quad s_g = f' \Big( \sum_{v \in V_g} x_v \Big) ,
 
-    where :math:`f` and :math:`f'` are learned: three layers beside a linear shortcut. The sum over nodes is what
-    :class:`Gin` embeds a graph by. :class:`Infomax` has means, one other graph for each node and a matrix instead.
+    where :math:`f` and :math:`f'` are learned: three layers plus a linear shortcut. :class:`Infomax` uses means, one
+    other graph per node, and a matrix instead.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -110,7 +110,7 @@ class InfoGraph(NodeObjective):
     ) -> Tensor:
         assert isinstance(parts, nn.ModuleDict)
         vectors = full_precision(encode_nodes(batch))
-        with torch.autocast(vectors.device.type, enabled=False):  # under mixed precision scores are in float32, too
+        with torch.autocast(vectors.device.type, enabled=False):  # scores in float32 also under mixed precision
             nodes = parts["nodes"](vectors)
             graphs = parts["graphs"](group_sums(vectors, batch.graph_of_node, batch.num_graphs))
             return node_graph_loss(nodes, graphs, batch.graph_of_node)
@@ -119,22 +119,22 @@ class InfoGraph(NodeObjective):
 @final
 @dataclass(frozen=True)
 class MultiView(NodeObjective):
-    r"""Neighbours and diffusion tell the same: MVGRL (Hassani and Khasahmadi, 2020), for graphs.
+    r"""Contrast sums over neighbours with diffusion: MVGRL (Hassani and Khasahmadi, 2020), for graphs.
 
-    The encoder sums over neighbours; a second one, with weights of its own that begin as the first one's, has the
-    diffusion :math:`S = \alpha (I - (1 - \alpha) \hat A)^{-1}` instead, personalised PageRank, where :math:`\hat A` is
-    the adjacency matrix with loops, scaled by the roots of the degrees on both sides. Nodes of each view tell their
-    graph as the other shows it from all others of the batch: with :math:`L` the loss of :class:`InfoGraph`,
+    The encoder sums over neighbours. A second encoder, a copy with its own weights, uses the diffusion :math:`S =
+    \alpha (I - (1 - \alpha) \hat A)^{-1}` instead (personalised PageRank), where :math:`\hat A` is the adjacency matrix
+    with self-loops, normalised by the square roots of the degrees. The nodes of each view are matched with the graphs
+    of the other view: with :math:`L` the loss of :class:`InfoGraph`,
 
     .. math::
         \ell = L(n, s') + L(n', s)
         \quad \text{with} \quad n_v = f(x_v), \quad s_g = f' \Big( \sum_{v \in V_g} x_v \Big) ,
 
-    and :math:`n', s'` likewise from the second encoder's vectors by the same :math:`f` and :math:`f'`, which are
-    learned: three layers beside a linear shortcut.
+    and :math:`n', s'` likewise from the second encoder with the same :math:`f` and :math:`f'`, which are learned: three
+    layers plus a linear shortcut.
 
     Args:
-        alpha: the smaller, the farther the diffusion reaches.
+        alpha: smaller values reach farther.
 
     >>> from joao.encoders import Gin
     >>> encoder = Gin(num_features=1)
@@ -162,7 +162,7 @@ class MultiView(NodeObjective):
     ) -> Tensor:
         assert isinstance(parts, nn.ModuleDict)
         views = [full_precision(encode(batch)) for encode in (encode_nodes, cast(Any, parts["encoder"]).encode_nodes)]
-        with torch.autocast(batch.device.type, enabled=False):  # under mixed precision scores are in float32, too
+        with torch.autocast(batch.device.type, enabled=False):  # scores in float32 also under mixed precision
             nodes = [parts["nodes"](vectors) for vectors in views]
             graphs = [parts["graphs"](group_sums(each, batch.graph_of_node, batch.num_graphs)) for each in views]
             losses = [node_graph_loss(*each, batch.graph_of_node) for each in zip(nodes, reversed(graphs), strict=True)]
@@ -170,7 +170,7 @@ class MultiView(NodeObjective):
 
 
 class FeedForward(nn.Module):
-    r"""Three layers with their ReLUs, beside a shortcut: :math:`f(x) + V x + c`, as wide inside as at both ends."""
+    """Three layers with ReLU plus a linear shortcut, :math:`f(x) + V x + c`, all of the same width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -184,9 +184,9 @@ class FeedForward(nn.Module):
 
 
 def node_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:
-    r"""Every node against every graph, its own and all others: ``(N, d)`` and ``(B, d)`` to ``()``.
+    r"""Compare every node with every graph: ``(N, d)`` and ``(B, d)`` to ``()``.
 
-    With :math:`g(v)` the graph of node v, the Jensen-Shannon estimate of mutual information, its constant left out:
+    With :math:`g(v)` the graph of node v, this is the Jensen-Shannon estimate of mutual information, up to a constant:
 
     .. math::
         - \frac{1}{N} \sum_v \log \sigma(x_v^\top s_{g(v)})
