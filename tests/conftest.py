@@ -22,8 +22,9 @@ from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.graphs import GraphBatch
 from joao.core.padded import keep_nodes
 from joao.data import Features, make_store
+from joao.data.names import BUNDLED
 from joao.data.shards.writer import ShardWriter, slice_rows
-from joao.data.sources import BUNDLED, read
+from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 
 hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)

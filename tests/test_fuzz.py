@@ -10,6 +10,7 @@ from fuzz.run import NAMES
 from fuzz.targets import TARGETS, Target, fault, joined, parts_of
 from joao.core.errors import UserError
 from joao.data import sources
+from joao.data.formats import FileFormat
 
 ROOT = Path(__file__).parents[1]
 RUNS = json.loads((ROOT / "results/fuzzing.json").read_text(encoding="utf-8"))
@@ -43,7 +44,7 @@ def test_a_fault_is_seen(error, tmp_path):
 
 
 def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
-    def endless(path):
+    def endless(file_format, path):
         raise MemoryError
 
     def read(data, folder):
@@ -51,7 +52,7 @@ def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
         sources.read(folder / "a.jsonl")
 
     monkeypatch.setenv("JOAO_CACHE", "off")
-    monkeypatch.setitem(sources.READERS, ".jsonl", endless)
+    monkeypatch.setattr(FileFormat, "read", endless)
     assert isinstance(fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
 
 

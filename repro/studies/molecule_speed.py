@@ -24,7 +24,7 @@ from joao.core.processes import map_chunks
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
-from joao.data.molecules.featurise import featurise
+from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
 from repro.studies.common import write_page, write_record
 

@@ -10,7 +10,7 @@ import pytest
 
 from joao.baselines import GL
 from joao.baselines import graphlets as _graphlets
-from joao.data.formats.networkx_graphs import from_networkx
+from joao.data.formats.graphml import from_networkx
 from joao.data.synthetic import random_graphs
 
 PAW = nx.lollipop_graph(3, 1)

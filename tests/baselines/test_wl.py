@@ -7,8 +7,8 @@ import pytest
 
 from joao.baselines import WL
 from joao.data import read
+from joao.data.names import BUNDLED
 from joao.data.refinement import label_indices, refine_labels, unique_labels
-from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.evaluation.svm import normalised_gram

@@ -13,7 +13,7 @@ import pytest
 
 from joao.cli import evaluate, main, quickstart
 from joao.cli import output as _output
-from joao.data import cache as _download
+from joao.data import names as _download
 from joao.evaluation import svm
 from repro.cli import options as _options
 from tests.messages import assert_mentions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.data import cache, read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
 

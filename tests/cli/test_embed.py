@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.runs.trained import load_run
 from tests.cli.conftest import assert_noted, last_command
 from tests.messages import assert_mentions

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.runs.finetuning import load_finetuned
 from tests.cli.conftest import assert_noted
 from tests.messages import assert_mentions

@@ -7,7 +7,7 @@ import numpy as np
 
 from joao.config.recipe import make_recipe, read_recipe
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.evaluation.folds import fold_hash, folds
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions

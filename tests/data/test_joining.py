@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from joao.data import read
-from joao.data.dataset import Failure
-from joao.data.joining import concatenate_datasets
+from joao.data.dataset import Failure, concatenate_datasets
 from joao.data.synthetic import random_graphs
 from joao.runs.result_files import source_rows
 from tests.data.refusals import refused

@@ -8,7 +8,7 @@ import pytest
 
 import joao
 from joao.data import read
-from joao.data.molecules.sets import make_molecules
+from joao.data.molecules import make_molecules
 from tests.data.refusals import assert_told, refused
 
 SMILES = ["CCO", "C1CC", "c1ccccc1", None, "[Na+].[Cl-]", float("nan"), "C"]
@@ -68,7 +68,7 @@ def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
 
 
 def test_processes_do_not_change_it_and_are_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("joao.data.molecules.sets._MIN_MOLECULES_PER_PROCESS", 600)
+    monkeypatch.setattr("joao.data.molecules._MIN_MOLECULES_PER_PROCESS", 600)
     path = tmp_path / "a.smi"
     path.write_text("".join(f"{'C' * (1 + number % 40)} n{number}\n" for number in range(1300)))
     told = []

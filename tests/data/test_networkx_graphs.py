@@ -6,7 +6,7 @@ import pytest
 from torch_geometric.data import Data
 
 from joao.data import read
-from joao.data.formats import networkx_graphs
+from joao.data.formats import graphml
 from tests.data.refusals import assert_told, refused
 
 
@@ -156,7 +156,7 @@ def test_a_fault_names_its_file_once(tmp_path):
 def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
     begin, end = GRAPHML.split("<edge source", 1)
     (tmp_path / "text.graphml").write_text(GRAPHML.replace(">3<", f">{' ' * 3_000_000}3<"))
-    monkeypatch.setattr(networkx_graphs, "MAX_TAG_BYTES", 1 << 20)
+    monkeypatch.setattr(graphml, "MAX_TAG_BYTES", 1 << 20)
     assert read(tmp_path / "text.graphml").edge_attr.ravel().tolist() == [1.5, 1.5, 3, 3]
     for name, tag in (("node", f'<node id="{"a" * 3_000_000}"/>'), ("comment", f"<!--{'a' * 3_000_000}-->")):
         (tmp_path / f"{name}.graphml").write_text(f"{begin}{tag}<edge source{end}")

@@ -14,7 +14,7 @@ from joao.data import Dataset, Features, list_datasets, make_store, read
 from joao.data.formats import ogb as reader
 from joao.data.formats.ogb import read_ogb
 from joao.data.formats.packed import read_packed, write_packed
-from joao.data.sources import ogb_path
+from joao.data.names import ogb_path
 from tests.data.refusals import refused
 
 KINDS = {"ppa": "ogbg_ppa", "code": "ogbg_code2", "mol": "ogbg_molbbbp"}
@@ -42,7 +42,7 @@ def edges_of(dataset, graph):
 @pytest.mark.parametrize("at_once", [1, 40, 1 << 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_are_those_of_the_lines(kind, at_once, ogb_tables, write_ogb, tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "_AT_ONCE", at_once)
+    monkeypatch.setattr(reader, "_ITEMS_PER_CHUNK", at_once)
     tables = ogb_tables(kind)
     dataset = read_ogb(write_ogb(tmp_path / f"{KINDS[kind]}.zip", tables))
     expected = list(graphs_of(tables))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.data.formats.ogb import official_split, read_words
-from joao.data.sources import ogb_path
+from joao.data.names import ogb_path
 from tests.data.refusals import refused
 
 ROOT = os.environ.get("JOAO_DATA")

@@ -8,12 +8,12 @@ from itertools import islice
 import pytest
 
 from joao.data import read
+from joao.data.dataset import concatenate_datasets
+from joao.data.formats import smiles
 from joao.data.formats.jsonl import iterate_jsonl, read_jsonl
+from joao.data.formats.smiles import Columns, iterate_molecule_table, read_molecule_table
 from joao.data.formats.text import table_rows
-from joao.data.joining import concatenate_datasets
-from joao.data.molecules import smiles
-from joao.data.molecules.sets import ReadOptions
-from joao.data.molecules.smiles import Columns, iterate_molecule_table, read_molecule_table
+from joao.data.molecules import ReadOptions
 from joao.data.shards import writer as pieces_module
 from joao.data.shards.writer import PackSource, slice_rows
 from tests.data.refusals import refused
@@ -67,7 +67,7 @@ def test_all_pieces_have_the_tasks_of_the_table(tmp_path):
     assert [len(piece) for piece in pieces] == [4, 4, 4, 1]
     assert whole.tasks == ("toxic",)
     for piece in pieces:
-        assert (piece.tasks, piece.ignored, piece.spoiled) == (whole.tasks, whole.ignored, whole.spoiled)
+        assert (piece.tasks, piece.ignored, piece.rejected) == (whole.tasks, whole.ignored, whole.rejected)
     assert [line for piece in pieces for line in piece.lines.tolist()] == whole.lines.tolist()
     named = list(iterate_molecule_table(written(tmp_path, "m.csv"), 5, columns=Columns(tasks=["late"])))
     assert named[0].labels.shape == (5, 1)

@@ -17,7 +17,7 @@ def test_facts_of_parts_are_those_of_the_whole():
     parts = [Facts.of(dataset[first : first + 11]) for first in range(0, 50, 11)]
     found = parts[0]
     for part in parts[1:]:
-        found = found.joined(part)
+        found = found.merge(part)
     whole = Facts.of(dataset)
     for field in fields(Facts):
         if field.name != "attributes":
@@ -27,15 +27,15 @@ def test_facts_of_parts_are_those_of_the_whole():
 
 def test_moments_by_numpy():
     values = np.random.default_rng(0).normal(1000, 0.1, size=500)
-    found = ColumnFacts.of(values[:100]).joined(ColumnFacts.of(values[100:130])).joined(ColumnFacts.of(values[130:]))
+    found = ColumnFacts.of(values[:100]).merge(ColumnFacts.of(values[100:130])).merge(ColumnFacts.of(values[130:]))
     assert found.count == 500
     np.testing.assert_allclose([found.mean, found.deviation], [values.mean(), values.std()], rtol=1e-12)
     assert (found.least, found.most, found.binary) == (values.min(), values.max(), False)
     zeros = ColumnFacts.of(np.zeros(3))
-    assert zeros.joined(ColumnFacts.of(np.ones(1))).shift_and_scale == (0.0, 1.0)
-    assert zeros.joined(ColumnFacts.of(np.full(1, 2.0))).shift_and_scale == (0.5, pytest.approx(0.75**0.5))
+    assert zeros.merge(ColumnFacts.of(np.ones(1))).shift_and_scale == (0.0, 1.0)
+    assert zeros.merge(ColumnFacts.of(np.full(1, 2.0))).shift_and_scale == (0.5, pytest.approx(0.75**0.5))
     fives = ColumnFacts.of(np.full(3, 5.0))
-    assert fives.joined(fives).shift_and_scale == (5.0, 1.0)
+    assert fives.merge(fives).shift_and_scale == (5.0, 1.0)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODE_RULES])
@@ -62,8 +62,8 @@ def test_rules_that_graphs_cannot_have(as_shards, rule):
 def test_graphs_that_differ_in_what_they_have():
     with_labels, without = random_graphs(5, 4, 2), random_graphs(5, 4, 2, num_node_labels=0)
     with refused("node labels", 5, 1):
-        Facts.of(with_labels).joined(Facts.of(without))
+        Facts.of(with_labels).merge(Facts.of(without))
     edges = np.array([0]), np.array([1])
     weighted, plain = (make_dataset("d", np.array([2]), edges, edge_attr=a) for a in (np.ones((1, 2)), None))
     with refused("edge attributes", 1, 2):
-        Facts.of(weighted).joined(Facts.of(plain))
+        Facts.of(weighted).merge(Facts.of(plain))

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from joao.data.formats.packed import write_packed
-from joao.data.molecules.sets import ReadOptions
-from joao.data.molecules.smiles import Columns
+from joao.data.formats.smiles import Columns
+from joao.data.molecules import ReadOptions
 from joao.data.shards.index import INDEX
 from joao.data.shards.shards import Shards
 from joao.data.shards.writer import PackSource, ShardWriter, pack_shards

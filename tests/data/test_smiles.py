@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from joao.core.errors import UserError
-from joao.data.molecules.smiles import Columns, MoleculeTable, read_molecule_table
+from joao.data.formats.smiles import Columns, MoleculeTable, read_molecule_table
 from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -166,11 +166,11 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
     table = read_molecule_table(path)
     line = num_before + 4  # the header takes two
     assert (table.tasks, table.ignored) == (("x",), ("z y",))
-    assert [*table.spoiled] == ["z y"]
-    assert_told(table.spoiled["z y"], line, f"'{cell}'")
+    assert [*table.rejected] == ["z y"]
+    assert_told(table.rejected["z y"], line, f"'{cell}'")
     assert len(table) == len(table.labels) == num_before + 3
     assert cells(table)[-3:] == [[None], [None], [5]]
-    assert read_molecule_table(path, Columns(tasks=["x"])).spoiled == {}
+    assert read_molecule_table(path, Columns(tasks=["x"])).rejected == {}
     with refused("tox.csv", line, "'z y'", f"'{cell}'"):
         read_molecule_table(path, Columns(tasks=["x", "z y"]))
 
@@ -260,7 +260,7 @@ def test_real_tables_have_the_counts_that_are_written_of_them(name):
 @pytest.mark.slow
 def test_two_million_rows_take_little_memory():
     program = (
-        "import sys; from pathlib import Path; from joao.data.molecules.smiles import read_molecule_table;"
+        "import sys; from pathlib import Path; from joao.data.formats.smiles import read_molecule_table;"
         "table = read_molecule_table(Path(sys.argv[1]));"
         "peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0];"
         "sys.stdout.write(f'{len(table)} {table.ignored} {peak}')"

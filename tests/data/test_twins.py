@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from joao.data import read
-from joao.data.formats.networkx_graphs import from_networkx
+from joao.data.formats.graphml import from_networkx
+from joao.data.names import BUNDLED
 from joao.data.refinement import TwinCounts, count_twins, find_twins
-from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from tests.strategies import as_networkx, graph_lists

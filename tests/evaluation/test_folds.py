@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joao.data.sources import BUNDLED, read
+from joao.data.names import BUNDLED
+from joao.data.sources import read
 from joao.evaluation.folds import fold_hash, folds, grouped_folds
 from tests.messages import refused
 

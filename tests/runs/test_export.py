@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import joao
 from joao.config.recipe import make_recipe
 from joao.data.features import Features
-from joao.data.molecules.featurise import FEATURISER, featurise
+from joao.data.molecules import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
 from joao.runs import trained as shipping
 from joao.runs.export import export

@@ -10,7 +10,7 @@ from joao.baselines import Histogram
 from joao.config.builder import CustomParts
 from joao.config.recipe import make_recipe
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings, permute_classes

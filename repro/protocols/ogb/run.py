@@ -15,7 +15,7 @@ from joao.core.errors import UserError
 from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.data.sources import ogb_path
+from joao.data.names import ogb_path
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.evaluation.splits import Split, split_hash
 from joao.runs.folder import Run

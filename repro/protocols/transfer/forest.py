@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from joao.core.errors import UserError
-from joao.data.molecules.featurise import require_rdkit
+from joao.data.molecules import require_rdkit
 from joao.evaluation.splits import Split
 from joao.evaluation.targets import roc_auc
 
@@ -25,7 +25,7 @@ def fingerprints(smiles: Sequence[str]) -> NDArray[np.uint8]:
     """ECFP4: how often each neighbourhood of up to two bonds occurs, hashed to 2048 columns, without chirality.
 
     Args:
-        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
+        smiles: molecules that RDKit can read; :func:`joao.data.molecules` says which.
 
     Returns:
         ``(M, 2048)`` counts; more than 255 count as 255.

@@ -18,9 +18,8 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.processes import run_tasks
 from joao.data import read_whole
-from joao.data.dataset import Dataset
+from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
-from joao.data.joining import concatenate_datasets
 from joao.encoders import Encoder, MoleculeGin
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
 from joao.evaluation.targets import BinaryTargets, select_tasks

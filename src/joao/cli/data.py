@@ -128,7 +128,7 @@ def _num_labels(dataset: Dataset) -> int | None:
 def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
     """Of a data set of OGB: what the split is by, and the graphs of its parts."""
     from joao.data.formats.ogb import official_split
-    from joao.data.sources import ogb_path
+    from joao.data.names import ogb_path
 
     path = ogb_path(source, data_root)
     if path is None:

@@ -71,8 +71,8 @@ def pack(
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
     check_new_file(out)
+    from joao.data.dataset import concatenate_datasets
     from joao.data.formats.packed import drop_texts, write_packed
-    from joao.data.joining import concatenate_datasets
 
     read = [whole(open_data(source, data_root, output, columns)) for source in sources]
     dataset = concatenate_datasets(read, name or out.name.split(".safetensors")[0])
@@ -106,8 +106,8 @@ def _pack_shards(
     data_root: str | None,
     output: Output,
 ) -> None:
-    from joao.data.molecules.sets import ReadOptions
-    from joao.data.molecules.smiles import Columns
+    from joao.data.formats.smiles import Columns
+    from joao.data.molecules import ReadOptions
     from joao.data.shards.index import FAILURES
     from joao.data.shards.writer import SHARD_GRAPHS, PackSource, pack_shards
 

@@ -9,7 +9,7 @@ from typing import Any, final
 from joao.comparison.methods import choose_methods
 from joao.comparison.record import Plan, compute
 from joao.comparison.summary import Row, Verdict, record_verdict, rows
-from joao.data.user_input import read_graphs, warn_user
+from joao.data.sources import read_graphs, warn_user
 from joao.evaluation.tables import with_deviation, with_interval
 from joao.runs.scoring import require_classes
 

@@ -22,7 +22,7 @@ from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.core.registry import snake_case
-from joao.data.user_input import as_shards, read_graphs, warn_about_unknown_labels
+from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels
 from joao.encoders import ENCODERS, Encoder
 from joao.objectives import Objective
 from joao.policies import POLICIES

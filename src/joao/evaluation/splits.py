@@ -17,7 +17,7 @@ from joao.core.errors import UserError, suggest
 from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.molecules.featurise import require_rdkit
+from joao.data.molecules import require_rdkit
 from joao.evaluation.folds import Indices, folds
 
 
@@ -124,7 +124,7 @@ def scaffolds(
     """The Bemis-Murcko scaffold of every molecule, with chirality, as SMILES; empty for one without rings.
 
     Args:
-        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
+        smiles: molecules that RDKit can read; :func:`joao.data.molecules` says which.
         jobs: processes to work in.
         on_chunk: told how many further molecules are done, for a progress bar.
     """

@@ -43,7 +43,7 @@ from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, user_e
 from joao.core.files import make_folder, write_file, write_json
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
-from joao.data.molecules.featurise import FEATURISER
+from joao.data.molecules import FEATURISER
 from joao.training.pretrain import EpochMetrics
 
 

@@ -21,7 +21,7 @@ from joao.core.pair_table import PairTable
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.data.molecules.featurise import FEATURISER
+from joao.data.molecules import FEATURISER
 from joao.data.shards.shards import Shards
 from joao.encoders import Encoder
 from joao.runs.folder import Run, RunInfo

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from joao.config.recipe import make_recipe
-from joao.data.sources import BUNDLED, read
+from joao.data.names import BUNDLED
+from joao.data.sources import read
 from joao.evaluation import svm
 from joao.report.subject import open_subject
 from joao.runs.pretraining import pretrain

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joao.data.molecules.sets import make_molecules
+from joao.data.molecules import make_molecules
 from joao.data.synthetic import random_graphs
 from joao.report.graphs import ALPHABET, MOST_NODES, Drawer, colourings, graph_set
 

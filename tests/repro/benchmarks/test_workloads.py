@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from joao.data import cache as _download
+from joao.data import names as _download
 from repro.benchmarks.plan import NAMES, Plan
 from repro.benchmarks.workloads import make_workload, part
 from tests.messages import assert_mentions

@@ -40,7 +40,6 @@ from joao.data.dataset import Array, Dataset, Failure, as_bytes, sizes_to_offset
 from joao.data.formats.text import open_file
 from joao.data.validation import check_dataset
 
-SUFFIXES = (".safetensors", ".safetensors.xz")
 FORMAT = 1
 _FORMAT_KEY = "joao.data"
 _TEXTS = ("graph_names", "smiles")

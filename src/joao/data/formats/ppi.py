@@ -22,16 +22,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.data.dataset import Dataset
 from joao.data.validation import make_dataset
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = Path("processed") / "geometric_data_processed.pt"
 _OLD_CLASS = "torch_geometric.data.data.Data"
@@ -91,6 +92,11 @@ def read_ppi(folder: Path) -> ProteinNetworks:
     return ProteinNetworks(_with_functions(path, graphs, values), species, centre)
 
 
+def read_ppi_graphs(folder: Path) -> Dataset:
+    """Read the graphs alone."""
+    return read_ppi(folder).graphs
+
+
 def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> Dataset:
     if values.get("go_target_downstream") is None:
         return graphs
@@ -103,6 +109,8 @@ def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> D
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The attributes and slices of a file, without running anything in it."""
+    import torch
+
     try:
         with torch.serialization.safe_globals([(_Data, _OLD_CLASS)]):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
@@ -120,6 +128,8 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _get_tensor(path: Path, values: Mapping[str, Any], name: str) -> Tensor:
+    from torch import Tensor
+
     value = values.get(name)
     if not isinstance(value, Tensor):
         raise UserError(f"{path}: is not as published: it has no tensor '{name}'.")

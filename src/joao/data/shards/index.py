@@ -37,7 +37,7 @@ class ColumnFacts:
         mean, deviation = float(values.mean()), float(values.std())
         return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
 
-    def joined(self, other: ColumnFacts) -> ColumnFacts:
+    def merge(self, other: ColumnFacts) -> ColumnFacts:
         r"""Of both columns under one another.
 
         .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
@@ -120,7 +120,7 @@ class Facts:
             featuriser=dataset.featuriser,
         )
 
-    def joined(self, other: Facts) -> Facts:
+    def merge(self, other: Facts) -> Facts:
         """Of the graphs of both, whose nodes and edges must be described alike."""
         for what, one, another in zip(_DESCRIBED, self._described(), other._described(), strict=True):
             may_differ = what == "edge attributes" and not (self.edges and other.edges)
@@ -136,7 +136,7 @@ class Facts:
         return Facts(
             kind=self.kind,
             label_values=None if self.label_values is None else labels,
-            attributes=None if self.attributes is None else tuple(one.joined(another) for one, another in attributes),
+            attributes=None if self.attributes is None else tuple(one.merge(another) for one, another in attributes),
             class_names=tuple(dict.fromkeys((*self.class_names, *other.class_names))),
             target_names=tuple(dict.fromkeys((*self.target_names, *other.target_names))),
             featuriser=self.featuriser

@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.data.dataset import Dataset, as_bytes, sizes_to_offsets
+from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats.packed import read_packed
-from joao.data.joining import concatenate_datasets
 from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, damage_error
 from joao.data.shards.rows import EDGE_ROWS, NODE_ROWS, MappedRows
 from joao.data.validation import check_molecules
@@ -57,7 +56,7 @@ class Shards:
     ...     _ = writer.finish()
     ...     shards = joao.read(folder)
     ...     shards, shards[1]
-    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graphs, 3 nodes, 2 edges))
+    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graph, 3 nodes, 2 edges))
     """
 
     def __init__(self, folder: Path) -> None:
@@ -182,7 +181,7 @@ class Shards:
             if dataset.fingerprint != told.fingerprint:
                 raise damage_error(self.folder, f"{told.file} holds other graphs")
             own_facts = Facts.of(dataset)
-            facts = own_facts if facts is None else facts.joined(own_facts)
+            facts = own_facts if facts is None else facts.merge(own_facts)
         digest = hashlib.sha256()
         for offsets in self._rows.offsets:
             digest.update(as_bytes(offsets))

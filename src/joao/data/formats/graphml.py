@@ -70,6 +70,11 @@ def from_networkx(graphs: Sequence[Any], name: str, places: Sequence[str] = ()) 
     )
 
 
+def is_graphml(folder: Path) -> bool:
+    """Whether a folder contains GraphML files."""
+    return any(folder.glob("*.graphml"))
+
+
 def read_graphml(path: Path) -> Dataset:
     """Reads the graphs of a GraphML file, or of all GraphML files in a folder."""
     files = sorted(path.glob("*.graphml")) if path.is_dir() else [path]
