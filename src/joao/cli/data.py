@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks, column_words, columns_of, open_data
+from joao.cli.inputs import (
+    AsJson,
+    DataRoot,
+    IdColumn,
+    Quiet,
+    SmilesColumn,
+    Tasks,
+    column_words,
+    columns_of,
+    open_data,
+    with_data_help,
+)
 from joao.cli.output import Output, quoted
 from joao.core.errors import UserError
 
@@ -14,6 +25,7 @@ if TYPE_CHECKING:
 TASKS_SHOWN = 30
 
 
+@with_data_help
 def data(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
     smiles: SmilesColumn = None,
@@ -29,11 +41,7 @@ def data(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the data sets at hand, or describe one.
-
-    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
-    (.csv), .jsonl, an OGB zip or folder, or what 'joao pack' wrote.
-    """
+    """List the available data sets, or describe one."""
     output = Output(quiet, as_json)
     if check and source is None:
         raise UserError("--check needs DATA: a folder of shards.")

@@ -4,8 +4,9 @@ How commands read graphs: by name or path, with their notices, molecules on all 
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 
 from joao.cli.output import Output, quoted
 from joao.core.errors import UserError
+from joao.data.formats import DATA_HELP
 
 DataRoot = Annotated[
     str | None,
@@ -44,6 +46,12 @@ TwinsTogether = Annotated[
 
 if TYPE_CHECKING:
     from joao.data import Dataset, Features, Shards
+
+
+def with_data_help(command: Callable[..., None]) -> Callable[..., None]:
+    """Append the list of data formats to the help text of a command."""
+    command.__doc__ = f"{inspect.getdoc(command) or ''}\n\n{DATA_HELP}"
+    return command
 
 
 def all_cores() -> int:

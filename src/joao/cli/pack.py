@@ -20,8 +20,8 @@ from joao.cli.inputs import (
 )
 from joao.cli.output import Output, quoted
 from joao.core.errors import Interrupted, UserError
+from joao.data.formats import PACKED_SUFFIXES
 
-SUFFIXES = (".safetensors", ".safetensors.xz")
 FOLDER_SUFFIXES = ("", ".joao")
 
 
@@ -64,7 +64,7 @@ def pack(
             raise UserError(f"{out}: --scaffolds is for one file, .safetensors; shards have none.")
         _pack_shards(sources, out, name or out.stem, shard_graphs, not no_smiles, columns, data_root, output)
         return
-    if not out.name.endswith(SUFFIXES):
+    if not out.name.endswith(PACKED_SUFFIXES):
         raise UserError(
             f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors or .safetensors.xz, or .joao for a folder."
         )

@@ -20,6 +20,7 @@ from joao.cli.inputs import (
     columns_of,
     open_data,
     open_run_data,
+    with_data_help,
 )
 from joao.cli.output import Output, free_path, quoted
 from joao.cli.training import summary, train
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 FAILURES = "failures.csv"
 
 
+@with_data_help
 def pretrain(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
@@ -92,11 +94,7 @@ def pretrain(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pre-train an encoder on graphs, without labels, and learn which augmentations to use.
-
-    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
-    (.csv), .jsonl, or what 'joao pack' wrote.
-    """
+    """Pre-train an encoder on graphs, without labels, and learn which augmentations to use."""
     process = find_process_layout(devices, num_nodes)
     output = _voice(process, quiet, as_json)
     if resume is not None:
