@@ -1,4 +1,4 @@
-"""Scores and tables as text."""
+"""Format scores and tables as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_interval(gain: Gain | None, times: float = 1) -> str:
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    r"""A table as Markdown; a bar in a cell is no end of it.
+    r"""Format a table as Markdown; bars inside cells are escaped.
 
     >>> print(markdown(["a", "b"], [["1", "2|3"]]))
     | a | b |
