@@ -51,7 +51,7 @@ def test_kept_sets_of_padded_batches_follow_the_sequential_rule(
 
 
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.8])
-def test_what_is_kept_is_connected_where_components_allow(strength, make_batch, shapes, mutag, generator, numbered):
+def test_kept_nodes_are_connected_within_components(strength, make_batch, shapes, mutag, generator, numbered):
     made = numbered(make_batch([*shapes.values()] * 5))
     for batch in (made, numbered(mutag.batch(torch.arange(100)))):
         view = Subgraph(strength)(batch, generator(8))
@@ -77,13 +77,13 @@ def test_what_is_kept_is_connected_where_components_allow(strength, make_batch, 
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(0.2, [1, 1, 2, 10]), (0.5, [1, 2, 5, 25]), (1.0, [1, 5, 10, 50])])
-def test_the_share_to_keep_can_be_said_apart_from_strength(keep, kept, make_batch, generator):
+def test_keep_overrides_strength(keep, kept, make_batch, generator):
     batch = make_batch([(n, [(v, v + 1) for v in range(n - 1)]) for n in (1, 5, 10, 50)])
     assert Subgraph(keep=keep)(batch, generator()).nodes_per_graph.tolist() == kept
 
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.1, float("nan")])
-def test_an_impossible_share_to_keep_is_refused(keep):
+def test_impossible_share_to_keep_is_rejected(keep):
     with refused("Subgraph", "keep", keep):
         Subgraph(keep=keep)
 

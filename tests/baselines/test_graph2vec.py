@@ -48,7 +48,7 @@ def texts(documents):
     return [[f"word {word}" for word in document] for document in documents]
 
 
-def test_rows_are_those_of_gensim_used_plainly():
+def test_rows_match_plain_gensim():
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
     method = Graph2vec(dimensions=8, epochs=300, min_count=2, seed=3).fit(GRAPHS)
@@ -69,7 +69,7 @@ def test_rows_are_those_of_gensim_used_plainly():
     assert cosines(method.transform(new), inferred).min() > 0.97
 
 
-def test_an_inferred_row_depends_on_its_graph_alone():
+def test_inferred_row_depends_only_on_its_graph():
     method = Graph2vec(dimensions=8, epochs=20).fit(GRAPHS)
     new = random_graphs(12, mean_nodes=8, seed=7)
     rows = method.transform(new)
@@ -79,7 +79,7 @@ def test_an_inferred_row_depends_on_its_graph_alone():
 
 
 @pytest.mark.parametrize("length", [1, MAX_WORDS, MAX_WORDS + 1, 3 * MAX_WORDS - 1])
-def test_large_documents_are_given_to_gensim_in_pieces_that_it_reads_to_the_end(length):
+def test_long_documents_are_split(length):
     words = [str(number) for number in range(length)]
     pieces = _split_document(words)
     assert sorted(word for piece in pieces for word in piece) == sorted(words)
@@ -87,7 +87,7 @@ def test_large_documents_are_given_to_gensim_in_pieces_that_it_reads_to_the_end(
     assert len(pieces) == np.ceil(length / MAX_WORDS)
 
 
-def test_a_large_graph_is_like_small_ones_of_its_labels():
+def test_large_graph_resembles_small_graphs_with_its_labels():
     """Labels 0 and 1 in turn: read in part or as a whole, it must be like the second of the small ones."""
     labels = np.concatenate([[0] * 40, [0, 1] * 20, [1] * 40, [0, 1] * (MAX_WORDS * 3 // 4)])[:, None]
     sizes = np.array([40, 40, 40, len(labels) - 120])
@@ -97,6 +97,6 @@ def test_a_large_graph_is_like_small_ones_of_its_labels():
     assert cosines(method.transform(graphs[:3]), rows).argmax() == 1
 
 
-def test_too_rare_words_are_told():
+def test_min_count_without_frequent_words_is_rejected():
     with refused("synthetic", 1000, "min_count"):
         Graph2vec(min_count=1000).fit(GRAPHS)

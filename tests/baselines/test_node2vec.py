@@ -24,7 +24,7 @@ def test_a_row_is_the_mean_of_its_nodes():
         np.testing.assert_allclose(row, sum(vectors[node].astype(float) for node in nodes) / len(nodes), atol=1e-12)
 
 
-def test_every_node_starts_walks_which_are_the_same_each_time():
+def test_every_node_starts_reproducible_walks():
     walks = _Walks(find_neighbours(GRAPHS), Node2vec(walks_per_node=3, walk_length=7, p=0.5))
     texts = list(walks)
     assert texts == list(walks)
@@ -36,7 +36,7 @@ def test_every_node_starts_walks_which_are_the_same_each_time():
     assert sentences[:9] != sorted(sentences[:9])  # in a random order
 
 
-def test_word_vectors_are_those_of_gensim_used_plainly():
+def test_word_vectors_match_plain_gensim():
     from gensim.models import Word2Vec
 
     random = np.random.default_rng(0)

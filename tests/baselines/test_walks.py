@@ -40,7 +40,7 @@ def test_neighbours_are_those_of_the_edge_list(shapes):
 
 
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (5, 0.5)])
-def test_every_step_is_an_edge_and_who_has_no_neighbour_stays(shapes, p, q):
+def test_steps_follow_edges_and_isolated_nodes_stay(shapes, p, q):
     made = [*shapes.values()]
     graphs, near = dataset(made), sets_of_neighbours(made)
     starts = np.repeat(np.arange(graphs.num_nodes), 3)[::-1]

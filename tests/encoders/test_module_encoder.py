@@ -52,14 +52,14 @@ def batch(make_batch, shapes):
     return make_batch([*shapes.values()], with_attributes=True)
 
 
-def test_a_module_gets_what_its_forward_names(batch):
+def test_module_gets_the_arguments_of_its_forward(batch):
     module = Geometric()
     encoder = ModuleEncoder(module, batch)
     assert encoder.num_dimensions == 5
     torch.testing.assert_close(encoder(batch), module(batch.x, batch.edge_index, batch.graph_of_node))
 
 
-def test_edge_attributes_are_handed_over(batch):
+def test_edge_attributes_are_passed_on(batch):
     module = WithAttributes()
     encoder = ModuleEncoder(module, batch)
     expected = module(batch.x, batch.edge_index, batch.edge_attr, batch.graph_of_node, batch.num_graphs)
@@ -68,7 +68,7 @@ def test_edge_attributes_are_handed_over(batch):
 
 
 @pytest.mark.parametrize("columns", [0, 1, 2])
-def test_a_single_column_is_also_the_weight_of_edges(batch, columns):
+def test_single_attribute_is_also_edge_weight(batch, columns):
     module = Told()
     attr = batch.edge_attr.repeat(1, columns) if columns else None
     ModuleEncoder(module, replace(batch, edge_attr=attr))
@@ -81,7 +81,7 @@ def test_a_single_column_is_also_the_weight_of_edges(batch, columns):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_trying_a_module_out_changes_neither_its_mode_nor_its_statistics(batch, training):
+def test_probing_a_module_changes_neither_mode_nor_statistics(batch, training):
     module = Geometric().train(training)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     encoder = ModuleEncoder(module, batch)
@@ -99,12 +99,12 @@ def test_trying_a_module_out_changes_neither_its_mode_nor_its_statistics(batch, 
         (lambda x: None, ["NoneType"]),
     ],
 )
-def test_wrong_outputs_are_refused(batch, result, values):
+def test_wrong_outputs_are_rejected(batch, result, values):
     with refused("Returns", *values):
         ModuleEncoder(Returns(result), batch)
 
 
-def test_a_word_that_nobody_knows_is_refused(batch):
+def test_unknown_forward_argument_is_rejected(batch):
     class Wants(nn.Module):
         def forward(self, x, adjacency):
             return x

@@ -1,9 +1,9 @@
 import inspect
-from pathlib import Path
 
 import pytest
 
 from joao.augmentations import AUGMENTATIONS, Augmentation
+from joao.baselines import BASELINES, Baseline
 from joao.core.registry import catalogue, snake_case
 from joao.encoders import ENCODERS, Encoder
 from joao.heads import HEADS, Heads
@@ -28,7 +28,7 @@ def test_names_are_the_classes_in_snake_case():
     assert {name: snake_case(name) for name in names} == names
 
 
-def test_members_are_the_subclasses_but_not_the_base_sorted_by_name():
+def test_catalogue_contains_concrete_subclasses_sorted_by_name():
     namespace = {"Base": Base, "x": TwoWords, "Gin3": Gin3, "Gin": 3, "made": TwoWords(), "other": str}
     assert list(catalogue(Base, namespace).items()) == [("gin3", Gin3), ("two_words", TwoWords)]
 
@@ -36,6 +36,7 @@ def test_members_are_the_subclasses_but_not_the_base_sorted_by_name():
 @pytest.fixture(
     params=[
         (AUGMENTATIONS, Augmentation),
+        (BASELINES, Baseline),
         (ENCODERS, Encoder),
         (HEADS, Heads),
         (OBJECTIVES, Objective),
@@ -47,7 +48,7 @@ def family(request):
     return request.param
 
 
-def test_every_member_is_final_concrete_and_in_a_file_of_its_name(family):
+def test_members_are_final_concrete_and_documented(family):
     members, base = family
     assert members
     for name, member in members.items():
@@ -55,4 +56,4 @@ def test_every_member_is_final_concrete_and_in_a_file_of_its_name(family):
         assert not inspect.isabstract(member)
         assert member.__final__
         assert member.__doc__
-        assert Path(inspect.getfile(member)).stem in (name, "heads")
+        assert snake_case(member.__name__) == name

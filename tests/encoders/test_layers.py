@@ -1,13 +1,14 @@
-"""Personalised PageRank in place of the sum over neighbours, against the inverse of a dense matrix."""
+"""Diffusion against a dense matrix, and running statistics against torch's batch normalisation."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from joao.encoders import ENCODERS, Convolutions, EdgeGin, Gin, MoleculeGin, NodeEncoder, ResGcn
-from joao.encoders.layers import add_neighbours, diffusion
+from joao.encoders.layers import add_neighbours, diffusion, update_running_statistics
 
 ALPHAS = pytest.mark.parametrize("alpha", [0.05, 0.2, 0.9])
 CAN_DIFFUSE = [kind for kind in ENCODERS.values() if issubclass(kind, NodeEncoder) and kind.can_diffuse]
@@ -31,7 +32,7 @@ def page_rank(batch, alpha):
 
 @ALPHAS
 @pytest.mark.parametrize("tolerance", [0.1, 1e-3, 1e-11])
-def test_the_inverse_up_to_the_tolerance(batch, alpha, tolerance):
+def test_diffusion_matches_the_inverse_up_to_tolerance(batch, alpha, tolerance):
     every_node = torch.eye(batch.num_nodes, dtype=torch.float64)
     found = add_neighbours(every_node, diffusion(batch, alpha, torch.float64, tolerance))
     assert torch.linalg.matrix_norm(found - page_rank(batch, alpha), 2) <= tolerance + 1e-14
@@ -44,12 +45,12 @@ def test_two_nodes_by_hand(make_batch):
     torch.testing.assert_close(found, torch.tensor([[0.6, 0.4], [0.4, 0.6]]), rtol=0, atol=1e-3)
 
 
-def test_ten_products_do_for_the_published_alpha(batch):
+def test_published_alpha_needs_ten_products(batch):
     assert len(diffusion(batch, 0.2, torch.float32).weights) == 1 + 10
 
 
 @ALPHAS
-def test_the_gradient_is_that_of_the_dense_matrix(batch, alpha, generator):
+def test_gradient_is_that_of_the_dense_matrix(batch, alpha, generator):
     weights = torch.randn(batch.x.shape, dtype=torch.float64, generator=generator())
     x, same_x = (batch.x.clone().requires_grad_() for _ in range(2))
     (add_neighbours(x, diffusion(batch, alpha, torch.float64, 1e-13)).sin() * weights).sum().backward()
@@ -65,7 +66,6 @@ def in_layers(encoder, x, matrix):
             x = norm(mlp(matrix @ x))
             made.append(x)
         return torch.cat(made, dim=1)
-    assert isinstance(encoder, ResGcn), "write down its equation here"
     norms = [*encoder.node_norms]
     x = torch.relu(encoder.first(norms[0](x)))
     for convolution, norm in zip(encoder.convolutions, norms[1:], strict=True):
@@ -74,9 +74,9 @@ def in_layers(encoder, x, matrix):
 
 
 @ALPHAS
-@pytest.mark.parametrize("kind", CAN_DIFFUSE)
+@pytest.mark.parametrize("kind", [Gin, ResGcn])
 @torch.no_grad()
-def test_encoders_diffuse_as_by_the_dense_matrix(kind, batch, alpha):
+def test_diffusion_matches_the_dense_matrix(kind, batch, alpha):
     encoder = kind(3, width=8).double().eval()
     plain = encoder.encode_nodes(batch)
     encoder.diffusion = alpha
@@ -84,9 +84,46 @@ def test_encoders_diffuse_as_by_the_dense_matrix(kind, batch, alpha):
     found = encoder.encode_nodes(batch)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-2 * expected.abs().max().item())
     assert (found - plain).abs().max() > 5e-2 * plain.abs().max()
+
+
+@pytest.mark.parametrize("kind", CAN_DIFFUSE)
+@torch.no_grad()
+def test_diffusion_can_be_switched_on_and_off(kind, batch):
+    encoder = kind(3, width=8).double().eval()
+    plain = encoder.encode_nodes(batch)
+    encoder.diffusion = 0.2
+    assert not torch.allclose(encoder.encode_nodes(batch), plain)
     encoder.diffusion = None
     assert torch.equal(encoder.encode_nodes(batch), plain)
 
 
-def test_what_reads_edges_by_itself_says_that_it_cannot_diffuse():
+def test_encoders_with_edge_attributes_cannot_diffuse():
     assert {Convolutions, EdgeGin, MoleculeGin}.isdisjoint(CAN_DIFFUSE)
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_running_statistics_match_batch_norm(momentum, dtype, generator):
+    draw, rows = generator(), [9, 2, 30]
+    widths = [4, 1, 7]
+    own, given = ([nn.BatchNorm1d(width, momentum=momentum, dtype=dtype) for width in widths] for _ in range(2))
+    for _ in range(2):  # the second time from statistics that are no longer those at the start
+        means, variances = [], []
+        for norm, width in zip(own, widths, strict=True):
+            views = [torch.randn(count, width, dtype=dtype, generator=draw) * width + 1 for count in rows]
+            for view in views:
+                norm(view)
+            means.append(torch.stack([view.mean(0) for view in views]))
+            variances.append(torch.stack([view.var(0, correction=0) for view in views]))
+        keep = torch.arange(max(rows)) < torch.tensor(rows)[:, None]
+        update_running_statistics(given, keep, list(zip(means, variances, strict=True)))
+        for norm, expected in zip(given, own, strict=True):
+            for name, value in expected.named_buffers():
+                torch.testing.assert_close(getattr(norm, name), value, msg=name)
+
+
+def test_running_statistics_do_not_change_weights():
+    norm = nn.BatchNorm1d(3)
+    update_running_statistics([norm], torch.ones(1, 5, dtype=torch.bool), [(torch.ones(1, 3), torch.ones(1, 3))])
+    assert (norm.weight == 1).all()
+    assert not norm.bias.any()

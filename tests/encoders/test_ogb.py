@@ -97,7 +97,7 @@ def by_loops(encoder, batch):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_nodes_and_graphs_are_those_of_the_equation(encoder, batch, training):
+def test_matches_the_equation(encoder, batch, training):
     encoder.train(training)
     expected = by_loops(encoder, batch)
     torch.testing.assert_close(encoder.encode_nodes(batch), expected)
@@ -105,7 +105,7 @@ def test_nodes_and_graphs_are_those_of_the_equation(encoder, batch, training):
     torch.testing.assert_close(encoder(batch), torch.stack(means))
 
 
-def test_the_published_sizes():
+def test_published_sizes():
     d = 300
     layer = 1 + d * 2 * d + 2 * 2 * d + 2 * d * d + 2 * d
     for encoder, first, edges in (
@@ -118,7 +118,7 @@ def test_the_published_sizes():
 
 
 @pytest.mark.parametrize("kind", [OgbMoleculeGin, SyntaxGin])
-def test_hidden_nodes_have_vectors_of_their_own_and_numbers_beyond_those_of_the_last(kind, encoder, batch):
+def test_mask_token_and_out_of_range_codes(kind, encoder, batch):
     encoder.eval()
     first, tables = encoder.encode_nodes(batch), (encoder.atoms if kind is OgbMoleculeGin else encoder.nodes)
     columns = len(OGB_ATOM_SIZES) if kind is OgbMoleculeGin else 3
@@ -136,7 +136,7 @@ def test_hidden_nodes_have_vectors_of_their_own_and_numbers_beyond_those_of_the_
 
 
 @pytest.mark.parametrize("kind", [SyntaxGin])
-def test_the_chain_of_tokens_closes_where_one_is_taken_out(batch):
+def test_removing_a_token_closes_the_chain(batch):
     token, following = next_tokens(batch)
     pairs = list(zip(token.tolist(), following.tolist(), strict=True))
     assert pairs
@@ -151,7 +151,7 @@ def test_the_chain_of_tokens_closes_where_one_is_taken_out(batch):
     assert set(zip(*(ends.tolist() for ends in fewer), strict=True)) == renamed
 
 
-def test_dropout_is_for_training_alone(kind, batch):
+def test_dropout_only_in_training(kind, batch):
     encoder = kind(batch.x.shape[1], batch.edge_attr.shape[1], width=50, layers=1, dropout=0.5).double()
     zeros = (encoder.encode_nodes(batch) == 0).double().mean()
     assert abs(float(zeros) - 0.5) < 0.05
@@ -167,6 +167,6 @@ def test_dropout_is_for_training_alone(kind, batch):
         (SyntaxGin, {"types": 0}, ["types", 0]),
     ],
 )
-def test_what_makes_no_sense(kind, options, values):
+def test_invalid_options_are_rejected(kind, options, values):
     with refused(kind.__name__, *values):
         kind(**options)
