@@ -28,6 +28,22 @@ def test_every_objective_declares_its_display_name():
     assert all(kind.methods and all(kind.methods.values()) for kind in NODE_OBJECTIVES.values())
 
 
+def test_display_names_are_those_of_the_papers():
+    titles = {"nt_xent": "NT-Xent", "jensen_shannon": "Jensen-Shannon", "barlow_twins": "Barlow Twins"}
+    assert titles.items() <= {name: kind.title for name, kind in PAIR_OBJECTIVES.items()}.items()
+    assert PAIR_OBJECTIVES["bootstrap"].title == "bootstrap"
+    methods = {
+        "edge_reconstruction": {"gae": "GAE", "edge_pred": "EdgePred"},
+        "infomax": {"infomax": "Infomax"},
+        "info_graph": {"infograph": "InfoGraph"},
+        "multi_view": {"mvgrl": "MVGRL"},
+        "context_prediction": {"context_pred": "ContextPred"},
+        "attribute_masking": {"attr_masking": "AttrMasking"},
+    }
+    for name, expected in methods.items():
+        assert NODE_OBJECTIVES[name].methods == expected
+
+
 @pytest.fixture(params=PAIR_OBJECTIVES)
 def pair_objective(request):
     return PAIR_OBJECTIVES[request.param]()
