@@ -25,8 +25,7 @@ from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run, make_untrained
 from joao.training import pretrain as training_module
-from joao.training.model import embed
-from joao.training.order import BatchSampler
+from joao.training.model import BatchSampler, embed
 from tests.messages import refused
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)
@@ -156,17 +155,17 @@ def test_it_does_not_touch_or_depend_on_the_global_generators():
 def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
     own = CustomParts(encoder=Forgetful(4))
     torch.manual_seed(1)
-    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", own=own)
+    undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", custom=own)
     torch.manual_seed(2)
-    assert same_tensors(pretrain(RECIPE, GRAPHS, device="cpu", own=own).weights, undisturbed.weights)
-    interrupt_after(2, tmp_path / "run", own=own, checkpoint_every=1)
-    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", resume=True, device="cpu", own=own)
+    assert same_tensors(pretrain(RECIPE, GRAPHS, device="cpu", custom=own).weights, undisturbed.weights)
+    interrupt_after(2, tmp_path / "run", custom=own, checkpoint_every=1)
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", resume=True, device="cpu", custom=own)
     assert same_tensors(resumed.weights, undisturbed.weights)
     asked = iter([False] * 5 + [True])  # inside the second epoch of three steps
     with pytest.raises(errors.Interrupted, match="step 5"):
-        pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", device="cpu", own=own, should_stop=lambda: next(asked))
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", device="cpu", custom=own, should_stop=lambda: next(asked))
     torch.manual_seed(3)
-    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", resume=True, device="cpu", own=own)
+    resumed = pretrain(RECIPE, GRAPHS, folder=tmp_path / "part", resume=True, device="cpu", custom=own)
     assert same_tensors(resumed.weights, undisturbed.weights)
 
 
@@ -206,7 +205,7 @@ def test_a_run_may_be_interrupted_twice(tmp_path):
         ({"dataset": random_graphs(14, mean_nodes=6, seed=2)}, "synthetic"),
         ({"dataset": GRAPHS.subset(np.arange(13))}, "synthetic"),
         ({"recipe": make_recipe({"training": {"epochs": 5, "batch_size": 5, "seed": 3}})}, "recipe"),
-        ({"own": CustomParts(objective=NtXent())}, "recipe"),
+        ({"custom": CustomParts(objective=NtXent())}, "recipe"),
     ],
 )
 def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
@@ -218,7 +217,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
 
 
 def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
-    interrupt_after(1, tmp_path / "run", checkpoint_every=1, own=CustomParts(augmentations={"drop": NodeDrop(0.1)}))
+    interrupt_after(1, tmp_path / "run", checkpoint_every=1, custom=CustomParts(augmentations={"drop": NodeDrop(0.1)}))
     with refused(tmp_path / "run", "parts"):
         pretrain(
             RECIPE,
@@ -226,7 +225,7 @@ def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
             folder=tmp_path / "run",
             resume=True,
             device="cpu",
-            own=CustomParts(augmentations={"drop": NodeDrop(0.9)}),
+            custom=CustomParts(augmentations={"drop": NodeDrop(0.9)}),
         )
 
 
@@ -463,7 +462,7 @@ OWN = CustomParts(
 
 
 def test_own_parts_are_used_and_recorded(tmp_path):
-    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
+    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", custom=OWN)
     info = Run.open(tmp_path / "run").info
     assert info.pool == ("mine", "same")
     assert info.own == {
@@ -479,7 +478,7 @@ def test_own_parts_are_used_and_recorded(tmp_path):
 def test_own_modules_are_copied():
     module = NodeSum(4)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    trained = pretrain(small(), GRAPHS, device="cpu", own=CustomParts(encoder=module))
+    trained = pretrain(small(), GRAPHS, device="cpu", custom=CustomParts(encoder=module))
     assert same_tensors(module.state_dict(), before)
     learned = {name.removeprefix("module."): value for name, value in trained.encoder.state_dict().items()}
     assert not same_tensors(learned, before)
@@ -487,11 +486,11 @@ def test_own_modules_are_copied():
 
 def test_an_encoder_without_vectors_of_nodes_is_refused_where_they_are_needed():
     with refused("NodeSum", "gin", "res_gcn", "molecule_gin"):
-        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", own=CustomParts(encoder=NodeSum(4)))
+        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", custom=CustomParts(encoder=NodeSum(4)))
 
 
 def test_own_encoder_is_needed_at_load(tmp_path):
-    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", own=OWN)
+    trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", custom=OWN)
     with refused(tmp_path / "run", "JOAO.load(folder, encoder=...)"):
         load_run(tmp_path / "run", device="cpu")
     loaded = load_run(tmp_path / "run", device="cpu", encoder=NodeSum(4))
@@ -503,7 +502,7 @@ def test_own_encoder_is_needed_at_load(tmp_path):
 def test_own_augmentations_are_not_needed_at_load(tmp_path):
     recipe = make_recipe({**small().table(), "policy": {"name": "fixed", "pair": ["mine", "same"]}})
     own = CustomParts(augmentations=OWN.augmentations)
-    trained = pretrain(recipe, GRAPHS, folder=tmp_path / "run", device="cpu", own=own)
+    trained = pretrain(recipe, GRAPHS, folder=tmp_path / "run", device="cpu", custom=own)
     loaded = load_run(tmp_path / "run", device="cpu")
     assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
     assert loaded.policy["mine", "same"] == 1

@@ -83,14 +83,14 @@ def test_minutes_bring_checkpoints_inside_an_epoch(tmp_path, monkeypatch):
 
 def diverge_in(step, monkeypatch):
     """The training gets a weight that is no number by that step."""
-    follow = Pretraining._follow
+    follow = Pretraining._update_copy
 
     def spoil(training, progress):
         follow(training, progress)
         if training.step == step - 1:
             next(training.model.parameters()).data.fill_(torch.nan)
 
-    monkeypatch.setattr(Pretraining, "_follow", spoil)
+    monkeypatch.setattr(Pretraining, "_update_copy", spoil)
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -127,7 +127,7 @@ def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, e
         if training.step == after:
             raise error
 
-    monkeypatch.setattr(Pretraining, "_follow", full)
+    monkeypatch.setattr(Pretraining, "_update_copy", full)
     with refused("memory", f"step {after + 1}", "4 graphs", "--set training.batch_size=2") as raised:
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", checkpoint_every=1)
     assert (tmp_path / "run").exists() == (after > 0)
@@ -139,7 +139,7 @@ def test_a_smaller_batch_is_half_as_large(monkeypatch):
     def full(training, progress):
         raise MemoryError
 
-    monkeypatch.setattr(Pretraining, "_follow", full)
+    monkeypatch.setattr(Pretraining, "_update_copy", full)
     recipe = make_recipe({"encoder": {"width": 4, "layers": 2}, "training": {"epochs": 4, "batch_size": 6}})
     with refused("--set training.batch_size=3", "--set encoder.width=...") as raised:
         pretrain(recipe, GRAPHS, device="cpu")
@@ -195,7 +195,7 @@ def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkey
         """A training of 40 steps in one of two processes."""
 
         step, epoch, schedule = 0, 0, SimpleNamespace(epochs=1)
-        ranks = SimpleNamespace(size=2, broadcast=lambda wish: asked.append((Stand.step, wish)) or wish)
+        group = SimpleNamespace(broadcast=lambda wish: asked.append((Stand.step, wish)) or wish)
 
         def run(self, after_step):
             for Stand.step in range(1, 41):
@@ -228,7 +228,7 @@ def test_an_error_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
     def fail(training, progress):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Pretraining, "_follow", fail)
+    monkeypatch.setattr(Pretraining, "_update_copy", fail)
     with pytest.raises(RuntimeError, match=r"^a bug$"):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     assert list(tmp_path.iterdir()) == []

@@ -39,11 +39,10 @@ from joao.heads import HEADS
 from joao.objectives import PairObjective
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
-from joao.training.distributed.place import find_process_layout
-from joao.training.distributed.share import BatchShard
+from joao.training.distributed.launch import find_process_layout
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, pair_losses
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, record_file
 from repro.record_files import RECORDS, RecordFile
@@ -142,10 +141,10 @@ def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], devic
     losses = {}
     for run, epoch, _ in trained(work.training, recipe, seen, wanted, device):
         unseen = unseen.to(run.store.device)
-        share = BatchShard(unseen, torch.arange(few, device=unseen.device))
+        batch_views = BatchViews(unseen, torch.arange(few, device=unseen.device))
         generator = torch_generator(work.seed, "held out views", unseen.device)
         assert isinstance(run.method.objective, PairObjective)
-        table = pair_losses(run.model, share, run.pool, run.method.objective, generator)
+        table = pair_losses(run.model, batch_views, run.pool, run.method.objective, generator)
         losses[epoch] = float(table.mean()) - math.log(few - 1)
     return losses
 

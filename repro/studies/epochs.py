@@ -36,7 +36,8 @@ from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
-from joao.training.finetune import Finetune, Finetuning, FitEpoch
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.metrics import FitEpoch
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
 from repro.studies.common import write_page, write_record

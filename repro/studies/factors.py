@@ -32,7 +32,7 @@ from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.launch import find_process_layout
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.cells import dataset_of

@@ -135,14 +135,14 @@ def nan_after(step: int) -> Callable[[], None]:
     """Makes a weight nan after a step."""
 
     def arrange() -> None:
-        follow = Pretraining._follow
+        update = Pretraining._update_copy
 
-        def spoil(training: Pretraining, progress: float) -> None:
-            follow(training, progress)
+        def spoil(training: Pretraining, fraction: float) -> None:
+            update(training, fraction)
             if training.step == step - 1:
                 next(training.model.parameters()).data.fill_(torch.nan)
 
-        Pretraining._follow = spoil  # type: ignore[assignment, method-assign]
+        Pretraining._update_copy = spoil  # type: ignore[assignment, method-assign]
 
     return arrange
 

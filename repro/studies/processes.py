@@ -31,8 +31,7 @@ from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
-from joao.training.distributed.launch import Send, run_in_processes
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
 from repro.studies.common import write_page, write_record
 
@@ -88,7 +87,7 @@ def followed(work: Work, several: bool) -> list[Step]:
         before = float(training.steps.loss_sum)
         train(batch, pairs)
         weights = torch.cat([value.detach().flatten().double() for value in training.model.parameters()])
-        loss = (float(training.steps.loss_sum) - before) / batch.graphs.numel()
+        loss = (float(training.steps.loss_sum) - before) / batch.numel()
         steps.append({"loss": loss, "table": training.method.policy.probabilities.numpy(), "weights": weights.numpy()})
 
     training.steps.loss_sum = training.steps.loss_sum.double()
@@ -142,17 +141,18 @@ def measure_speed(send: Send) -> None:
     for data, layers, width, batch_size in SPEEDS:
         work = Work("joao", data, layers, width, batch_size, epochs=1 + ROUNDS)
         both = work.training(several=True)
-        ranks = both.ranks
+        ranks = both.group
+        assert ranks is not None
         alone = work.training(several=False)
         found: dict[str, list[dict[str, float]]] = {"one process": [], "two processes": []}
         for epochs, name in ((alone.run(), "one process"), (both.run(), "two processes")):
             if ranks.rank == 0 or name == "two processes":
                 next(epochs)  # the first is not counted
-            ranks.wait()
+            ranks.barrier()
             del epochs
         for _ in range(ROUNDS):
             for training, name in ((alone, "one process"), (both, "two processes")):
-                ranks.wait()
+                ranks.barrier()
                 found[name].append(_timed(training, ranks) if ranks.rank == 0 or name == "two processes" else {})
         if ranks.rank == 0:
             print(data, width, batch_size, flush=True)

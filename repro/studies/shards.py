@@ -41,7 +41,7 @@ from joao.data.shards.store import BLOCK, ShardStore
 from joao.data.shards.writer import SHARD_GRAPHS, ShardWriter
 from joao.data.synthetic import molecule_like_graphs
 from joao.evaluation.tables import markdown
-from joao.training.order import WINDOW, BatchSampler
+from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
 from repro.studies.common import PAGES, read_record, write_page, write_record
 
@@ -193,7 +193,7 @@ def speed(folder: str, rounds: int) -> dict[str, Any]:
 
     def take_batches(way: str) -> None:
         for _ in range(TIMED_BATCHES):
-            trainings[way].store.batch(next(batches[way]).graphs)
+            trainings[way].store.batch(next(batches[way]))
 
     def take_steps(way: str) -> None:
         for number in range(TIMED_STEPS):
@@ -250,8 +250,8 @@ def made_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
 
 def batches_of(training: Pretraining) -> Iterator[Any]:
     while True:
-        for numbers in training.order.draw(training.generators["batches"]):
-            yield from training.steps.place(numbers)
+        for numbers in training.sampler.draw(training.generators["batches"]):
+            yield from training.steps.load(numbers)
 
 
 def cycle_of(training: Pretraining) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from joao.cli import training as _live
 from joao.cli.output import Output
 from joao.cli.training import TrainingView, live
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 from tests.messages import assert_mentions
 
 # node_drop at 0.1 and at 0.2, then identity: by augmentation 0.3, 0.6, 0.1 and 0.

@@ -18,7 +18,7 @@ def signal_in(monkeypatch):
     """Sends signals to this process in the midst of a step."""
 
     def arrange(step, *numbers):
-        follow = Pretraining._follow
+        follow = Pretraining._update_copy
 
         def send(training, progress):
             follow(training, progress)
@@ -26,7 +26,7 @@ def signal_in(monkeypatch):
                 for number in numbers:
                     signal.raise_signal(number)
 
-        monkeypatch.setattr(Pretraining, "_follow", send)
+        monkeypatch.setattr(Pretraining, "_update_copy", send)
 
     return arrange
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from joao.runs.folder import format_epoch, parse_epoch
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 EPOCH = EpochMetrics(
     epoch=3,

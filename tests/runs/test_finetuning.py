@@ -265,7 +265,7 @@ def test_accuracy_counts_names(finetuned):
 
 def test_an_encoder_of_ones_own(tmp_path):
     own = CustomParts(encoder=NodeSum())
-    trained = pretrain(RECIPE, GRAPHS, own=own, device="cpu")
+    trained = pretrain(RECIPE, GRAPHS, custom=own, device="cpu")
     found = tuned(trained)
     found.save(tmp_path / "tuned")
     with refused(tmp_path / "tuned", "JOAO.load(folder, encoder=...)"):

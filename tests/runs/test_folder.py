@@ -14,7 +14,7 @@ from joao.config.recipe import make_recipe
 from joao.core.errors import WriteError
 from joao.data.features import Features
 from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder, write_tensors
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 from tests.messages import notice, refused
 
 RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})

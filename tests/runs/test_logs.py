@@ -16,7 +16,8 @@ from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
 from joao.runs.logs import scalars
 from joao.runs.pretraining import pretrain
-from joao.training.pretrain import EpochMetrics, Pretraining
+from joao.training.metrics import EpochMetrics
+from joao.training.pretrain import Pretraining
 from tests.messages import refused
 
 GRAPHS = random_graphs(14, mean_nodes=6, seed=1)

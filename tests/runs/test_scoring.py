@@ -117,7 +117,7 @@ def test_an_encoder_of_ones_own_has_no_known_untrained_form():
         def forward(self, x, batch, batch_size):
             return x.new_zeros(batch_size, x.shape[1]).index_add(0, batch, x)
 
-    own = pretrain(RECIPE, GRAPHS, device="cpu", own=CustomParts(encoder=Sum()))
+    own = pretrain(RECIPE, GRAPHS, device="cpu", custom=CustomParts(encoder=Sum()))
     with refused("evaluate", "encoder"):
         evaluate(own, GRAPHS, **SETTINGS, device="cpu")
 

@@ -19,8 +19,9 @@ from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.base import Encoder
 from joao.evaluation.targets import ClassTargets
 from joao.training.device import Fabric
-from joao.training.fast import batches as rooms
-from joao.training.finetune import Finetune, Finetuning, FitEpoch
+from joao.training.fast import batches
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.metrics import FitEpoch
 from joao.training.model import calibrate
 from tests.messages import refused
 
@@ -112,11 +113,13 @@ def test_fast_steps_show_the_same_augmentations(make, encoder, certain_pool):
 
 def test_batches_that_do_not_fit_take_plain_steps(make, monkeypatch):
     expected = make(fast=False, learning_rate=1e-5).fit(TRAIN, VALIDATION)
-    monkeypatch.setattr(rooms, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
-    fitting, replayed = make(fast=True, learning_rate=1e-5), []
-    monkeypatch.setattr(fitting, "_replay", lambda *each: replayed.append(each) or Finetuning._replay(fitting, *each))
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
+    fitting, eager = make(fast=True, learning_rate=1e-5), []
+    monkeypatch.setattr(
+        fitting, "train_batch", lambda *each: eager.append(each) or Finetuning.train_batch(fitting, *each)
+    )
     found = fitting.fit(TRAIN, VALIDATION)
-    assert 0 < len(replayed) < 4 * 4
+    assert 0 < len(eager) < 4 * 4
     torch.testing.assert_close(losses(found), losses(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -218,7 +221,7 @@ class Scripted(Finetuning):
         self.classifier.linear.bias.data[0] += 1
         return 0.5
 
-    def _look(self, loss, batches, graphs):
+    def _validate(self, loss, batches, graphs):
         return self.script[int(self.classifier.linear.bias[0]) - 1]
 
 

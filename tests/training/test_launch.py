@@ -8,11 +8,10 @@ import time
 import pytest
 
 from joao.core.errors import ProcessLost, UserError
-from joao.training.distributed.launch import run_in_processes
-from joao.training.distributed.place import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout, run_in_processes
 from tests.messages import refused
 
-THREE = ProcessLayout(3, started=False)
+THREE = ProcessLayout(3, is_worker=False)
 
 
 def tell(send, word):

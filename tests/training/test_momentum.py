@@ -11,10 +11,8 @@ from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.heads import HEADS
 from joao.objectives import Bootstrap
-from joao.training.distributed.share import BatchShard
-from joao.training.model import View, project
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, View, pair_losses, project
 
 
 def weights(module):
@@ -103,7 +101,7 @@ def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(make, store, p
                 expected[i, j] = (2 - sum(cosines)).mean()
     before = [buffer.clone() for buffer in model.buffers()]
     torch.testing.assert_close(
-        pair_losses(model, BatchShard(store, torch.arange(2, 14)), pool, Bootstrap(), generator(5)), expected
+        pair_losses(model, BatchViews(store, torch.arange(2, 14)), pool, Bootstrap(), generator(5)), expected
     )
     assert all(torch.equal(buffer, value) for buffer, value in zip(model.buffers(), before, strict=True))
 
@@ -112,7 +110,7 @@ def test_each_network_encodes_each_draw_once(make, store, pool, generator):
     model, calls = make().model, []
     for encoder in (model.network.encoder, model.copy.encoder):
         encoder.register_forward_hook(lambda module, *_: calls.append(module))
-    pair_losses(model, BatchShard(store, torch.arange(6)), list(pool.values()), Bootstrap(), generator())
+    pair_losses(model, BatchViews(store, torch.arange(6)), list(pool.values()), Bootstrap(), generator())
     times = 2 * len(pool) - 1  # graphs left as they are need not be encoded again
     assert [sum(call is each for call in calls) for each in (model.network.encoder, model.copy.encoder)] == [times] * 2
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from joao.training.order import WINDOW, BatchSampler, split_into_batches
+from joao.training.model import WINDOW, BatchSampler, split_into_batches
 
 
 def batches(order, generator):

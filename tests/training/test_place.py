@@ -1,6 +1,6 @@
 import pytest
 
-from joao.training.distributed.place import ProcessLayout, find_process_layout
+from joao.training.distributed.launch import ProcessLayout, find_process_layout
 from tests.messages import refused
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3", "RANK": "4", "LOCAL_RANK": "1"}
@@ -19,15 +19,15 @@ MACHINES = {"MASTER_ADDR": "first", "MASTER_PORT": "1234", "NODE_RANK": "1"}
     ("asked", "environment", "expected"),
     [
         ((None, None), {}, ProcessLayout()),
-        ((2, None), {}, ProcessLayout(2, 1, started=False)),
+        ((2, None), {}, ProcessLayout(2, 1, is_worker=False)),
         ((2, None), {"LOCAL_RANK": "1"}, ProcessLayout(2, 1, 1, 1)),
-        ((2, 2), MACHINES, ProcessLayout(2, 2, 2, started=False)),
+        ((2, 2), MACHINES, ProcessLayout(2, 2, 2, is_worker=False)),
         ((2, 2), MACHINES | {"LOCAL_RANK": "1"}, ProcessLayout(2, 2, 3, 1)),
         ((None, None), TORCHRUN, ProcessLayout(3, 2, 4, 1)),
         ((3, 2), TORCHRUN, ProcessLayout(3, 2, 4, 1)),
         ((2, 2), SLURM, ProcessLayout(2, 2, 3, 1)),
         ((None, None), SLURM, ProcessLayout()),  # a program that does not care, inside a job
-        ((2, None), SLURM | {"SLURM_JOB_NAME": "bash"}, ProcessLayout(2, 1, started=False)),
+        ((2, None), SLURM | {"SLURM_JOB_NAME": "bash"}, ProcessLayout(2, 1, is_worker=False)),
     ],
 )
 def test_the_place_is_what_the_environment_says(asked, environment, expected):
@@ -35,9 +35,9 @@ def test_the_place_is_what_the_environment_says(asked, environment, expected):
 
 
 def test_what_is_not_said_is_as_before():
-    assert find_process_layout(otherwise=(2, 1), environment={}) == ProcessLayout(2, 1, started=False)
-    assert find_process_layout(1, otherwise=(2, 1), environment={}) == ProcessLayout()
-    assert find_process_layout(otherwise=(2, 1), environment=TORCHRUN) == ProcessLayout(3, 2, 4, 1)
+    assert find_process_layout(default=(2, 1), environment={}) == ProcessLayout(2, 1, is_worker=False)
+    assert find_process_layout(1, default=(2, 1), environment={}) == ProcessLayout()
+    assert find_process_layout(default=(2, 1), environment=TORCHRUN) == ProcessLayout(3, 2, 4, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from joao.config.schedule import Schedule
 from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
-from joao.training.distributed.share import BatchShard
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, pair_losses
 from tests.messages import refused
 
 
@@ -81,8 +80,8 @@ def test_an_epoch_is_a_plain_loop_of_algorithm_1(make_method, make_training, sto
         measured = []
         for graphs in torch.split(torch.randperm(21, generator=draw["evaluation batches"]), 6)[:2]:
             model = ContrastiveModel(method.encoder, method.heads)
-            share = BatchShard(store, graphs)
-            measured.append(pair_losses(model, share, augmentations, method.objective, draw["evaluation views"]))
+            batch_views = BatchViews(store, graphs)
+            measured.append(pair_losses(model, batch_views, augmentations, method.objective, draw["evaluation views"]))
         losses = torch.stack(measured).mean(0)
         method.policy.update(losses)
         assert shown[epoch][1] == pytest.approx(total / 21, rel=1e-5)

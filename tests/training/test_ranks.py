@@ -16,14 +16,13 @@ from joao.core.errors import ProcessLost
 from joao.data.synthetic import random_graphs
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from joao.training.distributed.group import ALONE, ProcessGroup
-from joao.training.distributed.launch import run_in_processes
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.launch import find_process_layout, run_in_processes
 from tests.messages import assert_mentions
 from tests.training.two_processes import (
     KILLED,
     TRAININGS,
-    gradients_through_the_gather,
+    gradients_through_gather,
     normalised,
     together,
     trained_step_by_step,
@@ -66,21 +65,14 @@ def told(killed, dataset, tmp_path_factory):
 
 @pytest.mark.parametrize(("count", "size"), [(6, 2), (7, 2), (1, 2), (2, 3), (0, 4), (1000, 7)])
 def test_the_parts_of_a_batch_are_all_of_it_in_order_and_even(count, size):
-    parts = [ProcessGroup(rank, size).part(count) for rank in range(size)]
+    parts = [ProcessGroup(rank, size).shard(count) for rank in range(size)]
     assert [place for part in parts for place in range(count)[part]] == list(range(count))
     sizes = {len(range(count)[part]) for part in parts}
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_alone_nothing_is_exchanged():
-    value = torch.ones(2)
-    assert ALONE.gather(value, 2) is value
-    assert ALONE.mean(value) is value
-    assert (ALONE.broadcast(3), ALONE.all_gather(3)) == (3, [3])
-
-
-def test_gradients_through_the_gather_are_those_of_one_process(told):
-    expected = gradients_through_the_gather(ALONE)
+def test_gradients_through_gather_are_those_of_one_process(told):
+    expected = gradients_through_gather()
     for answer in told[:2]:
         assert answer["gather"]["loss"] == pytest.approx(expected["loss"], rel=1e-14)
         torch.testing.assert_close(torch.tensor(answer["gather"]["map"]), torch.tensor(expected["map"]))
@@ -92,7 +84,7 @@ def test_gradients_through_the_gather_are_those_of_one_process(told):
     ("name", "rows", "momentum"), [("norm", 7, 0.1), ("norm of one process's rows", 4, None)], ids=["both", "one"]
 )
 def test_normalisation_is_that_of_all_rows(told, name, rows, momentum):
-    expected = normalised(rows, (rows,), ALONE, momentum)
+    expected = normalised(rows, (rows,), momentum=momentum)
     first, second = (answer[name] for answer in told[:2])
     for key in ("y", "x gradient"):
         torch.testing.assert_close(torch.tensor(first[key] + second[key]), torch.tensor(expected[key]), **EXACT)
@@ -112,7 +104,7 @@ def test_gradients_are_averaged_and_what_nobody_used_has_none(told):
 
 def test_values_are_exchanged(told):
     for answer in told[:2]:
-        assert (answer["mean"], answer["handed out"], answer["everybody"]) == ([1.0], "from 0", [0, 1])
+        assert (answer["mean"], answer["broadcast"], answer["all gathered"]) == ([1.0], "from 0", [0, 1])
 
 
 @pytest.mark.parametrize("name", TRAININGS)

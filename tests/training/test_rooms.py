@@ -18,7 +18,7 @@ NAMES = ("x", "source", "target", "graph_of_node", "first_node")
 
 
 @pytest.fixture
-def rooms(store):
+def buffers(store):
     return BufferPool(store, 2, CudaGraphRunner(CPU, []))
 
 
@@ -29,68 +29,68 @@ def test_room_is_for_usual_batches_and_never_beyond_the_largest_graphs():
     assert buffer_capacity(torch.tensor([5, 5, 5]), 3) == 15
 
 
-def test_batches_are_placed_as_they_come_and_fit_if_nodes_and_edges_do(rooms, store, generator):
+def test_batches_are_loaded_as_they_come_and_fit_if_nodes_and_edges_do(buffers, store, generator):
     draw = generator()
     batches = [torch.randperm(21, generator=draw)[:count] for count in (6, 6, 6, 2, 9)]
     sizes = [[int(first[g + 1] - first[g]) for g in range(21)] for first in (store.first_node, store.first_edge)]
     # Room that is exactly enough, that lacks a node, that lacks an edge, and as much as is usual.
     nodes, edges = ([sum(each[g] for g in batch.tolist()) for batch in batches] for each in sizes)
-    for room, fits in [((0, 0), True), ((-1, 0), False), ((0, -1), False)]:
-        rooms.capacity = {len(batches[0]): (nodes[0] + room[0], edges[0] + room[1])}
-        assert rooms.place(batches[:1])[0].fits is fits
-    rooms.capacity = {}
-    placed = rooms.place(batches)
-    for k, (batch, found) in enumerate(zip(batches, placed, strict=True)):
+    for filled, fits in [((0, 0), True), ((-1, 0), False), ((0, -1), False)]:
+        buffers.capacities = {len(batches[0]): (nodes[0] + filled[0], edges[0] + filled[1])}
+        assert buffers.load(batches[:1])[0].fits is fits
+    buffers.capacities = {}
+    loaded = buffers.load(batches)
+    for k, (batch, found) in enumerate(zip(batches, loaded, strict=True)):
         assert torch.equal(found.graphs, batch)
         there_is = [buffer_capacity(torch.tensor(each), len(batch)) for each in sizes]
         assert found.fits == (nodes[k] <= there_is[0] and edges[k] <= there_is[1])
 
 
-def test_a_room_holds_the_graphs_it_was_filled_with_last(rooms, store):
+def test_a_room_holds_the_graphs_it_was_filled_with_last(buffers, store):
     first = None
     for graphs in ([3, 17, 5, 0], [1, 2, 20, 9], [4, 4, 4, 8]):
-        (placed,) = rooms.place([torch.tensor(graphs)])
-        assert placed.fits
-        room = rooms.filled(placed.graphs)
-        first = first or room
-        assert room is first  # recordings read and write the same tensors again
-        found, expected = room.batch.compact(), store.batch(placed.graphs)
+        (loaded,) = buffers.load([torch.tensor(graphs)])
+        assert loaded.fits
+        filled = buffers.fill(loaded.graphs)
+        first = first or filled
+        assert filled is first  # recordings read and write the same tensors again
+        found, expected = filled.batch.compact(), store.batch(loaded.graphs)
         for name in NAMES:
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
-        assert room.graphs.tolist() == graphs
+        assert filled.graphs.tolist() == graphs
 
 
-def test_each_number_of_graphs_has_a_room_of_its_own(rooms):
-    placed = rooms.place([torch.tensor([3, 17, 5]), torch.tensor([2, 1])])
-    three, two = (rooms.filled(each.graphs) for each in placed)
+def test_each_number_of_graphs_has_a_room_of_its_own(buffers):
+    loaded = buffers.load([torch.tensor([3, 17, 5]), torch.tensor([2, 1])])
+    three, two = (buffers.fill(each.graphs) for each in loaded)
     assert (three.batch.num_graphs, two.batch.num_graphs) == (3, 2)
     assert three.graphs.tolist() == [3, 17, 5]
-    assert rooms.filled(placed[0].graphs) is three
+    assert buffers.fill(loaded[0].graphs) is three
 
 
-def test_a_view_is_shown_on_its_side_and_on_no_other(rooms, generator):
-    (placed,) = rooms.place([torch.tensor([6, 17, 5, 8])])
-    room, pool = rooms.filled(placed.graphs), [NodeDrop(0.5), EdgePerturb(0.5)]
-    rooms.show(room, 0, 0, pool, generator(3))
-    rooms.show(room, 1, 1, pool, generator(4))
+def test_a_view_is_shown_on_its_side_and_on_no_other(buffers, generator):
+    (loaded,) = buffers.load([torch.tensor([6, 17, 5, 8])])
+    filled, pool = buffers.fill(loaded.graphs), [NodeDrop(0.5), EdgePerturb(0.5)]
+    buffers.draw_view(filled, 0, 0, pool, generator(3))
+    buffers.draw_view(filled, 1, 1, pool, generator(4))
     for side, (augmentation, seed) in enumerate(zip(pool, (3, 4), strict=True)):
-        expected = augmentation.padded(room.batch, generator(seed))
+        expected = augmentation.padded(filled.batch, generator(seed))
         for name in ("x", "source", "target", "first_edge", "keep"):
-            assert torch.equal(getattr(room.views, name)[side], getattr(expected, name)), name
-    assert not torch.equal(room.views.keep[0], room.views.keep[1])
-    assert torch.equal(room.views.first_node, room.batch.first_node)
-    assert torch.equal(room.views.graph_of_node, room.batch.graph_of_node)
+            assert torch.equal(getattr(filled.views, name)[side], getattr(expected, name)), name
+    assert not torch.equal(filled.views.keep[0], filled.views.keep[1])
+    assert torch.equal(filled.views.first_node, filled.batch.first_node)
+    assert torch.equal(filled.views.graph_of_node, filled.batch.graph_of_node)
 
 
-def test_views_follow_when_the_room_is_filled_again(rooms, store, generator):
+def test_views_follow_when_the_room_is_filled_again(buffers, store, generator):
     for graphs in ([3, 17, 5], [1, 12, 20]):
-        (placed,) = rooms.place([torch.tensor(graphs)])
-        room = rooms.filled(placed.graphs)
-        rooms.show(room, 0, 0, [Identity()], generator())
-        expected = store.batch(placed.graphs)
-        assert torch.equal(room.views.x[0][room.views.keep[0]], expected.x)
-        assert torch.equal(room.views.first_node, expected.first_node)
-        assert torch.equal(room.views.graph_of_node[: expected.num_nodes], expected.graph_of_node)
+        (loaded,) = buffers.load([torch.tensor(graphs)])
+        filled = buffers.fill(loaded.graphs)
+        buffers.draw_view(filled, 0, 0, [Identity()], generator())
+        expected = store.batch(loaded.graphs)
+        assert torch.equal(filled.views.x[0][filled.views.keep[0]], expected.x)
+        assert torch.equal(filled.views.first_node, expected.first_node)
+        assert torch.equal(filled.views.graph_of_node[: expected.num_nodes], expected.graph_of_node)
 
 
 class Unpadded(Augmentation):

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as distributed
 from torch import nn
 
-from joao.training.distributed.batch_norm import SyncedBatchNorm1d, synced_batch_norms
+from joao.training.distributed.group import SyncedBatchNorm1d, synced_batch_norms
 from tests.messages import refused
 
 

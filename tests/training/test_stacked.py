@@ -66,7 +66,7 @@ def results(finetuning):
     found = []
     for fit in fit_all(finetuning, PARTS):
         chosen = finetuning.logits(NUMBERS)
-        finetuning.to_last()
+        finetuning.restore_last_epoch()
         found.append((fit, torch.stack([chosen, finetuning.logits(NUMBERS)])))
     return found
 
@@ -148,7 +148,7 @@ def test_parts_may_start_with_weights_of_their_own(make, fast):
     finetuning = make(fast=fast)
     with temporary_seed(8, "weights"):
         other = ResGcn(finetuning.store.num_features, width=6, layers=2)
-    starts = [None, finetuning.start_of(2), finetuning.start_of(9), finetuning.start_of(9, other)]
+    starts = [None, finetuning.initial_weights(2), finetuning.initial_weights(9), finetuning.initial_weights(9, other)]
     parts = [replace(PARTS[0], start=start) for start in starts]
     losses = [fit.epochs[0].loss for fit in fit_all(finetuning, parts)]
     by_hand = []

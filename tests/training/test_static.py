@@ -9,7 +9,7 @@ from joao.encoders import Convolutions
 from joao.heads import HEADS
 from joao.objectives import OBJECTIVES, Bootstrap, NtXent, PairObjective
 from joao.training.checkpoint import capture_state, restore_state
-from joao.training.fast import batches as rooms
+from joao.training.fast import batches
 from joao.training.fast.batches import CudaGraphRunner
 from tests.messages import refused
 
@@ -56,7 +56,7 @@ def test_a_fast_step_has_the_gradients_of_a_plain_step(make_method, make_trainin
     for fast in (False, True):
         training = make_training(make_method(heads, pool=certain_pool), fast=fast)
         training.model.train()
-        training.steps.train(next(training._batches("batches")), torch.tensor([pair]))
+        training.steps.train(next(training._batches("batches"))[1], torch.tensor([pair]))
         gradients.append({name: each.grad for name, each in training.model.named_parameters()})
         buffers.append([*training.model.buffers()])
     plain, fast = gradients
@@ -94,12 +94,12 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, ma
 
 @pytest.mark.parametrize("heads", HEADS)
 def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, certain_pool, heads, monkeypatch):
-    monkeypatch.setattr(rooms, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
     settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
     plain, fast = (
         make_training(make_method(heads, pool=certain_pool), fast=fast, **settings) for fast in (False, True)
     )
-    fits = [batch.fits for batch in fast._batches("batches")]
+    fits = [batch.fits for _, batch in fast._batches("batches")]
     assert 0 < sum(fits) < len(fits)
     fast.generators["batches"].set_state(plain.generators["batches"].get_state())
     one, other = shown(plain), shown(fast)
@@ -157,9 +157,9 @@ def test_mixed_precision_stays_near_full_precision(make_method, make_training, c
     assert losses[1][0] == pytest.approx(losses[0][0], abs=0.2)
 
 
-def test_a_recorder_calls_on_a_cpu():
+def test_a_runner_calls_on_a_cpu():
     seen = []
-    recorder = CudaGraphRunner(torch.device("cpu"), [])
+    runner = CudaGraphRunner(torch.device("cpu"), [])
     for number in range(3):
-        recorder.run("key", lambda number=number: seen.append(number))
+        runner.run("key", lambda number=number: seen.append(number))
     assert seen == [0, 1, 2]

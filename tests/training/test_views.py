@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from joao.augmentations import Augmentation, NodeDrop
-from joao.training.model import ContrastiveModel, draw_mixed_view, draw_view, project
+from joao.training.model import ContrastiveModel
+from joao.training.steps import draw_mixed_view, draw_view, project
 from tests.messages import refused
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])

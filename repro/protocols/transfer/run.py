@@ -259,7 +259,7 @@ def _finetuned_scores(
         make_fabric(device, precision),
     )
     starts = {
-        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, known, device))
+        seed: finetuning.initial_weights(seed, None if trained is not None else _initial(recipe, seed, known, device))
         for seed in seeds
     }
     found = [dataclasses.asdict(score) for score in score_seeds(finetuning, split, starts)]

@@ -27,7 +27,7 @@ from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
     from joao.runs.finetuning import FinetunedModel
-    from joao.training.finetune import FitEpoch
+    from joao.training.metrics import FitEpoch
 
 
 def finetune(

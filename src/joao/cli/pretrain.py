@@ -26,7 +26,7 @@ from joao.cli.output import Output, free_path, quoted
 from joao.cli.training import summary, train
 from joao.config.methods import method_names, pair_objective_names
 from joao.core.errors import UserError
-from joao.training.distributed.place import ProcessLayout, find_process_layout
+from joao.training.distributed.launch import ProcessLayout, find_process_layout
 
 if TYPE_CHECKING:
     from joao.config.recipe import Recipe

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from joao.cli.output import Output
 from joao.core.errors import Interrupted, JoaoNotice, ProcessLost
 from joao.core.pair_table import PairTable
-from joao.training.distributed.place import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout
 
 
 class Wish:
@@ -68,7 +68,7 @@ def stoppable(tell: Callable[[str], None], at_once: bool = False) -> Iterator[Wi
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from joao.training.pretrain import EpochMetrics
+    from joao.training.metrics import EpochMetrics
 
 PAIRS = 5
 SECONDS_BETWEEN_LINES = 10.0
@@ -186,7 +186,7 @@ def train(
     from joao.report.plots import draw_policy
 
     process = process or ProcessLayout()
-    several = f" in {process.size} processes" if process.size > 1 else ""
+    several = f" in {process.world_size} processes" if process.world_size > 1 else ""
     what = f"{len(dataset)} {dataset.kind}, {recipe.training.epochs} epochs, no labels"
     output.say(f"Pre-training on {dataset.name}{several}: {what}.")
     pool = [pool_name(part, recipe.augmentations) for part in recipe.augmentations]
@@ -260,8 +260,8 @@ def _voiced(process: ProcessLayout, output: Output) -> Iterator[Wish]:
 
         warnings.showwarning = tell  # type: ignore[assignment]
         warnings.simplefilter("always", JoaoNotice)
-        if process.size > 1 and process.started:  # by torchrun, or SLURM, whose affair signals are
+        if process.world_size > 1 and process.is_worker:  # by torchrun, or SLURM, whose affair signals are
             yield Wish(output.notice)
         else:
-            with stoppable(output.notice, at_once=process.size > 1) as wish:
+            with stoppable(output.notice, at_once=process.world_size > 1) as wish:
                 yield wish

@@ -43,7 +43,7 @@ class CustomParts:
     encoder: nn.Module | None = None
     objective: Objective | None = None
 
-    def described(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """What takes the place of the recipe's parts, in words; addresses in memory are no part of them."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(own)) for name, own in given.items() if own is not None}

@@ -23,7 +23,8 @@ from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
 from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
 from joao.runs.finetuning import FinetunedModel, finetune, load_finetuned
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
-from joao.training.finetune import Finetune, FitEpoch, default_learning_rate
+from joao.training.finetune import Finetune, default_learning_rate
+from joao.training.metrics import FitEpoch
 
 LOADED = "the run before fine-tuning"
 # Parameters of the estimators that are settings of the fine-tuning, by the same names.

@@ -29,7 +29,7 @@ from joao.policies import POLICIES
 from joao.runs.logs import Logger
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
@@ -142,7 +142,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             precision=self.precision,
             fast=self.fast,
             loggers=self.loggers or (),
-            own=CustomParts(
+            custom=CustomParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
                 objective=self.objective if isinstance(self.objective, Objective) else None,

@@ -22,7 +22,7 @@ from joao.evaluation.statistics import Gain, paired_gain
 from joao.report import paper
 from joao.runs.folder import Run
 from joao.runs.scoring import REFERENCES
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 CHANCE = "chance (largest class)"
 OURS = "this run"

@@ -21,7 +21,7 @@ from joao.report.scores import find_score
 from joao.runs.finetuning import FILE as FINETUNED
 from joao.runs.folder import Run, read_text
 from joao.runs.trained import TrainedEncoder, load_run
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 
 @dataclass(frozen=True, eq=False)

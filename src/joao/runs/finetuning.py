@@ -36,7 +36,8 @@ from joao.evaluation.targets import (
 from joao.runs.folder import read_text
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
 from joao.training.device import limit_threads, make_fabric
-from joao.training.finetune import Classifier, Finetune, Finetuning, Fit, FitEpoch
+from joao.training.finetune import Classifier, Finetune, Finetuning
+from joao.training.metrics import Fit, FitEpoch
 
 
 @limit_threads()

@@ -44,7 +44,7 @@ from joao.core.files import make_folder, write_file, write_json
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 
 def format_epoch(metrics: EpochMetrics) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from joao.core.errors import UserError, suggest
 from joao.runs.folder import LOG_FOLDERS, Run
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 OnEpoch = Callable[[EpochMetrics], None]
 

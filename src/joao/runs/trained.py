@@ -26,8 +26,8 @@ from joao.data.shards.shards import Shards
 from joao.encoders import Encoder
 from joao.runs.folder import Run, RunInfo
 from joao.training.device import limit_threads, pick_device
+from joao.training.metrics import EpochMetrics
 from joao.training.model import calibrate_by_recipe, embed
-from joao.training.pretrain import EpochMetrics
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 

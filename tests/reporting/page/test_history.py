@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.report.scores import effective_pairs, history
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 POOL = ("a(strength=0.1)", "a(strength=0.2)", "b")
 

@@ -12,7 +12,7 @@ import pytest
 from joao.data.synthetic import molecule_like_graphs
 from joao.report.embedding_map import embedding_map
 from joao.report.rendering import as_script, render
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 
 class Parts(HTMLParser):

@@ -10,7 +10,7 @@ from joao.augmentations import AUGMENTATIONS
 from joao.config.builder import build_method
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.randomness import torch_generator
-from joao.training.model import project
+from joao.training.steps import project
 from repro.benchmarks.floor import Floor, ViewsOf, sample_of, scattered
 from repro.benchmarks.steps import epoch_task, make_training, recipe_of
 from repro.benchmarks.workloads import Workload, part

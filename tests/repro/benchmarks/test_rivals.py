@@ -9,7 +9,8 @@ import torch
 
 from joao.config.builder import build_method
 from joao.objectives import NtXent
-from joao.training.model import ContrastiveModel, View, project
+from joao.training.model import ContrastiveModel
+from joao.training.steps import View, project
 from repro.benchmarks import rivals
 from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, TwoViews, data_list, node_drop, subgraph
 from repro.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of

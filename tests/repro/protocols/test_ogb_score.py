@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joao.data.formats.ogb import OfficialSplit
-from joao.training.finetune import Fit, FitEpoch
+from joao.training.metrics import Fit, FitEpoch
 from repro.protocols.ogb.benchmark import labelled_part, score_seed, strata_of
 from tests.messages import refused
 

@@ -148,7 +148,7 @@ def by_hand(short, root, start_of):
         scores["epoch"].append(fit.chosen)
         scores["validation"].append(fit.epochs[fit.chosen - 1].validation_score)
         scores["test"].append(finetuning.score(parts[2]))
-        finetuning.to_last()
+        finetuning.restore_last_epoch()
         scores["last_test"].append(finetuning.score(parts[2]))
     return scores
 

@@ -47,7 +47,7 @@ def make(molecules):
 
 def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(make, molecules):
     finetuning = make(epochs=4, learning_rate=0.01)
-    starts = {seed: finetuning.start_of(seed) for seed in range(6)}
+    starts = {seed: finetuning.initial_weights(seed) for seed in range(6)}
     found = score_seeds(finetuning, SPLIT, starts)
     assert found == score_seeds(finetuning, SPLIT, starts)
     assert [score.seed for score in found] == [*range(6)]
@@ -58,7 +58,7 @@ def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(ma
     for score in early[:3]:
         for epochs, expected in ((score.epoch, score.test), (4, score.last_test)):
             one = make(epochs=epochs, learning_rate=0.01)  # without validation the last epoch is kept
-            one.fit(train, validation[:0], derive_seed(score.seed, "transfer"), start=one.start_of(score.seed))
+            one.fit(train, validation[:0], derive_seed(score.seed, "transfer"), start=one.initial_weights(score.seed))
             with torch.no_grad():
                 assert expected == pytest.approx(float(roc_auc(one.logits(test), labels).mean()))
         assert score.validation is not None
@@ -67,16 +67,16 @@ def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(ma
 
 def test_every_seed_has_batches_of_its_own(make):
     finetuning = make(epochs=2, learning_rate=0.01)
-    same = finetuning.start_of(0)
+    same = finetuning.initial_weights(0)
     first, second = score_seeds(finetuning, SPLIT, {0: same, 1: same})
     assert replace(first, seed=1) != second
 
 
 def test_test_labels_choose_nothing(make, molecules):
     finetuning = make(epochs=3, learning_rate=0.01)
-    (before,) = score_seeds(finetuning, SPLIT, {0: finetuning.start_of(0)})
+    (before,) = score_seeds(finetuning, SPLIT, {0: finetuning.initial_weights(0)})
     finetuning.targets.values[52:] = 1 - finetuning.targets.values[52:]
-    (after,) = score_seeds(finetuning, SPLIT, {0: finetuning.start_of(0)})
+    (after,) = score_seeds(finetuning, SPLIT, {0: finetuning.initial_weights(0)})
     assert (after.epoch, after.validation) == (before.epoch, before.validation)
     assert after.test == pytest.approx(1 - before.test)
 
@@ -85,7 +85,7 @@ def test_seeds_side_by_side_give_what_they_give_one_after_another(make):
     scores = []
     for fast in (True, False):
         finetuning = make(fast=fast, epochs=2, learning_rate=1e-5)  # small steps, as rounding grows with them
-        scores.append(score_seeds(finetuning, SPLIT, {seed: finetuning.start_of(seed) for seed in (0, 1, 2)}))
+        scores.append(score_seeds(finetuning, SPLIT, {seed: finetuning.initial_weights(seed) for seed in (0, 1, 2)}))
     assert finetuning.is_fast is False
     assert len({score.test for score in scores[0]}) == 3
     for one, other in zip(*scores, strict=True):
