@@ -78,22 +78,24 @@ def read_evidence(results: Path) -> Evidence:
         for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
     }
     return Evidence(
-        unsupervised=Table(_scores(frozen, name_of), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)),
+        unsupervised=Table(
+            _scores(frozen, dataset_column), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)
+        ),
         few_labels={rate: _few_labels(few, rate) for rate in RATES},
-        strength=Table(_scores(ablation, column_of), _paper_of_strength()),
-        transfer=Table(_scores(found["transfer"], name_of), _papers(paper.transfer), one_pretraining=True),
-        ogb=Table(_scores(found["ogb"], column_of), of_ogb, one_pretraining=True),
+        strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
+        transfer=Table(_scores(found["transfer"], dataset_column), _papers(paper.transfer), one_pretraining=True),
+        ogb=Table(_scores(found["ogb"], rate_column), of_ogb, one_pretraining=True),
         shares={"unsupervised": _shares(frozen), "semi-supervised": _shares(ten)},
         agreements=pairs.agreements(few),
     )
 
 
-def name_of(cell: Mapping[str, Any]) -> str:
+def dataset_column(cell: Mapping[str, Any]) -> str:
     """A column that is a data set."""
     return str(cell["dataset"])
 
 
-def column_of(cell: Mapping[str, Any]) -> str:
+def rate_column(cell: Mapping[str, Any]) -> str:
     """A column that is a data set at a label rate."""
     return f"{cell['dataset']}, {cell['label_rate']} %"
 
@@ -129,7 +131,7 @@ def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
 def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
     own = [record for record in records if record["cell"]["label_rate"] == rate]
     return Table(
-        _scores(own, name_of),
+        _scores(own, dataset_column),
         _papers(partial(paper.semi_supervised, label_rate=rate)),
         _ranks(partial(paper.semi_supervised_rank, label_rate=rate)),
     )
@@ -148,7 +150,7 @@ def _paper_of_strength() -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cell in semi_supervised.cells("strength"):
         if figure := at_strength(cell.method, cell.dataset):
-            found.setdefault(column_of(vars(cell)), {})[cell.method] = figure.mean
+            found.setdefault(rate_column(vars(cell)), {})[cell.method] = figure.mean
     return found
 
 

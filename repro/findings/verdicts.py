@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from joao.evaluation.statistics import Gain, TableCorrelation, average_ranks, gain_over_seeds, gain_over_sets
 from repro.findings.evidence import Shares, Table
 
-HOLDS, FAILS, UNTOLD, PARTLY = "holds", "does not hold", "cannot be told here", "holds in part"
+HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "cannot be told here", "holds in part"
 MARGIN = 1.0  # points; less is no difference worth choosing a method for
 CHANCE = 0.05
 
@@ -48,45 +48,45 @@ def better(contrast: Contrast) -> str:
     """Holds: the interval is above 0. Does not: it reaches 0, and the paper's figure (or 0, if higher) is above it."""
     gain = contrast.judged
     if gain is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if gain.low > 0:
         return HOLDS
-    return FAILS if gain.high < max(contrast.paper or 0.0, 0.0) else UNTOLD
+    return FAILS if gain.high < max(contrast.paper or 0.0, 0.0) else INCONCLUSIVE
 
 
 def as_well(contrast: Contrast) -> str:
     """Holds: the interval is above -MARGIN and not wholly below 0. Does not: it is wholly below 0."""
     gain = contrast.judged
     if gain is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if gain.high < 0:
         return FAILS
-    return HOLDS if gain.low > -MARGIN else UNTOLD
+    return HOLDS if gain.low > -MARGIN else INCONCLUSIVE
 
 
 def favoured(over_uniform: Gain | None, over_others: Gain | None) -> str:
     """Holds: both intervals are above 0. Does not: one is wholly below."""
     if over_uniform is None or over_others is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if min(over_uniform.high, over_others.high) < 0:
         return FAILS
-    return HOLDS if min(over_uniform.low, over_others.low) > 0 else UNTOLD
+    return HOLDS if min(over_uniform.low, over_others.low) > 0 else INCONCLUSIVE
 
 
 def correlated(found: Sequence[TableCorrelation]) -> str:
     """Holds: above 0 with p of 0.05 at most on every set. Does not: the mean is not above 0."""
     if not found:
-        return UNTOLD
+        return INCONCLUSIVE
     if sum(each.value for each in found) <= 0:
         return FAILS
-    return HOLDS if all(each.value > 0 and each.p_value <= CHANCE for each in found) else UNTOLD
+    return HOLDS if all(each.value > 0 and each.p_value <= CHANCE for each in found) else INCONCLUSIVE
 
 
 def ahead_somewhere(gains: Sequence[Gain]) -> str:
     """Holds: one of the intervals is above 0. Does not: all are wholly below."""
     if any(gain.low > 0 for gain in gains):
         return HOLDS
-    return FAILS if gains and all(gain.high < 0 for gain in gains) else UNTOLD
+    return FAILS if gains and all(gain.high < 0 for gain in gains) else INCONCLUSIVE
 
 
 def overall(verdicts: Sequence[str]) -> str:
@@ -99,7 +99,7 @@ def overall(verdicts: Sequence[str]) -> str:
     """
     if HOLDS in verdicts:
         return HOLDS if set(verdicts) == {HOLDS} else PARTLY
-    return FAILS if FAILS in verdicts else UNTOLD
+    return FAILS if FAILS in verdicts else INCONCLUSIVE
 
 
 def contrast(table: Table, signs: Mapping[str, int]) -> Contrast:

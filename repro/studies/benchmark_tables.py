@@ -17,7 +17,7 @@ RIVAL = "torch-geometric, a transform per graph / GraphCL step"
 FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / GraphCL floor"
 
 
-def asked_and_found(records: dict[str, Any]) -> str:
+def targets_table(records: dict[str, Any]) -> str:
     """The project's own targets beside the records."""
     cpu = records["cpu-1-thread"]["settings"][0]
     tf32, plain = (records[name]["settings"][0] for name in ("gpu-h200-tf32", "gpu-h200"))
@@ -43,15 +43,15 @@ def asked_and_found(records: dict[str, Any]) -> str:
         at_most("exponent of a GraphCL epoch in nodes + edges", 1, growth["GraphCL, an epoch"]["exponent"]),
         at_most("exponent of a JOAO epoch in nodes + edges", 1, growth["JOAO, an epoch"]["exponent"]),
     ]
-    return markdown(["", "asked", "found", ""], lines)
+    return markdown(["", "target", "measured", ""], lines)
 
 
 def at_least(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at least {bound:,}", shown(found), "holds" if found >= bound else "misses"]
+    return [what, f"at least {bound:,}", shown(found), "met" if found >= bound else "missed"]
 
 
 def at_most(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at most {bound:.2f}", shown(found), "holds" if found <= bound else "misses"]
+    return [what, f"at most {bound:.2f}", shown(found), "met" if found <= bound else "missed"]
 
 
 def shown(value: float) -> str:
@@ -77,9 +77,9 @@ def page() -> str:
     }
     parts = [
         "# Benchmarks",
-        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../docs/performance.md).",
+        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../performance.md).",
     ]
-    parts += ["## Asked and found", asked_and_found(records)]
+    parts += ["## Targets", targets_table(records)]
     for name, record in records.items():
         parts += [f"## {name}.json", page_table(record)]
         for setting in record["settings"]:

@@ -91,7 +91,7 @@ def page(record: dict[str, Any]) -> str:
     rows = record["rows"]
     names = [name for name in rows[0] if name != "data"]
     lines = [[name, *(_shown(row[name]) for row in rows)] for name in names]
-    cost = ["RDKit's share of the CPU time", *(f"{_share(row):.0%}" for row in rows)]
+    cost = ["RDKit's share of the CPU time", *(f"{rdkit_share(row):.0%}" for row in rows)]
     text = (
         f"Made by `{record['command']}` on {record['machine']['processor']} with {record['jobs']} processes; not to be "
         "edited. Medians of repeats in turn.\n\n"
@@ -104,7 +104,7 @@ def page(record: dict[str, Any]) -> str:
     )
 
 
-def _share(row: dict[str, Any]) -> float:
+def rdkit_share(row: dict[str, Any]) -> float:
     return float(row["graphs, molecules per CPU second"] / row["RDKit alone, molecules per CPU second"])
 
 

@@ -42,7 +42,7 @@ def page(record: dict[str, Any]) -> str:
         f"Made by `python studies/{record['command']}`; not to be edited. JOAO with its defaults, seed 0, 20 epochs, all "
         f"pairs equally likely throughout; joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 "
         "pairs, mean over epochs; beside `nt_xent`: median over the sets.",
-        markdown(["", *SETS, "beside `nt_xent`"], lines),
+        markdown(["", *SETS, "relative to `nt_xent`"], lines),
     ]
     return "\n\n".join(parts) + "\n"
 

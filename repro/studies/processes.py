@@ -238,6 +238,12 @@ def _is_there(pid: int) -> bool:
     return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def speeds(row: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
+    """Return graphs per second of one process and of two, and their ratios, epoch by epoch."""
+    one, two = ([each["graphs per second"] for each in row["epochs"][name]] for name in row["epochs"])
+    return one, two, [b / a for a, b in zip(one, two, strict=True)]
+
+
 def page(record: dict[str, Any]) -> str:
     """The tables of a record."""
     steps = [
@@ -247,17 +253,16 @@ def page(record: dict[str, Any]) -> str:
         for each in row["steps"]
         if each["step"] in SHOWN
     ]
-    speeds = []
+    speed_lines = []
     for row in record["speed"]:
-        one, two = ([each["graphs per second"] for each in row["epochs"][name]] for name in row["epochs"])
-        ratios = [b / a for a, b in zip(one, two, strict=True)]
+        one, two, ratios = speeds(row)
         cells = [f"{np.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})" for values in (one, two)]
         ratio = f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         works = [
             np.median([each["CPU seconds of the first process"] for each in row["epochs"][name]])
             for name in row["epochs"]
         ]
-        speeds.append(
+        speed_lines.append(
             [row["data"], row["encoder"], str(row["batch size"]), *cells, ratio, *(f"{each:.2f}" for each in works)]
         )
     kills = [
@@ -300,7 +305,7 @@ def page(record: dict[str, Any]) -> str:
                         "CPU s, one",
                         "CPU s, first of two",
                     ],
-                    speeds,
+                    speed_lines,
                 ),
                 "## A process is killed",
                 f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "

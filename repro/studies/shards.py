@@ -332,8 +332,8 @@ def evict(folder: Path) -> None:
             os.close(handle)
 
 
-def page(record: dict[str, Any]) -> str:
-    """Tables of the record."""
+def memory_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return header and lines of the table of memory."""
     rows = record["sizes"]
     lines = []
     for row in rows:
@@ -364,6 +364,13 @@ def page(record: dict[str, Any]) -> str:
         "training in memory: anonymous, MB",
         "opening, ms",
     ]
+    return header, lines
+
+
+def page(record: dict[str, Any]) -> str:
+    """Return the page of a record."""
+    header, lines = memory_table(record)
+    rows = record["sizes"]
     whole, speeds, again = record["pass"], record["speed"], record.get("pass and orders")
     passed = [
         f"One pass over {whole['graphs']:,} graphs in the order of an epoch, batches of {record['batch']} made and thrown away: "

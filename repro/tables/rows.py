@@ -18,28 +18,28 @@ from repro.tables.overview import Figure
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
 
 
-def parted(row: str) -> tuple[str, str]:
+def split_variant(row: str) -> tuple[str, str]:
     """The method of a row, and its variant.
 
-    >>> parted("joao-twins")
+    >>> split_variant("joao-twins")
     ('joao', 'twins')
     """
     method, _, variant = row.partition("-")
     return method, variant
 
 
-def name_of(row: str) -> str:
+def row_name(row: str) -> str:
     """What a reader calls a row.
 
-    >>> name_of("joao-twins")
+    >>> row_name("joao-twins")
     'JOAO, twins together'
     """
-    method, variant = parted(row)
+    method, variant = split_variant(row)
     return f"{NAMES.get(method, method)}, {VARIANTS[variant]}" if variant in VARIANTS else NAMES.get(row, row)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class ScoredRow:
     """A method on a data set, beside the paper's figure: what the rows of all tables are.
 
     Attributes:
@@ -56,7 +56,7 @@ class Scored:
 
     @property
     def name(self) -> str:
-        return name_of(self.method)
+        return row_name(self.method)
 
     @property
     def column(self) -> str:
@@ -92,10 +92,12 @@ class Scored:
         return Figure(self.mean, self.std, self.num_seeds, self.paper.mean if self.paper else None)
 
 
-def lines_of(table: Sequence[Scored], methods: Sequence[str], columns: Sequence[str]) -> dict[str, list[Figure | None]]:
+def overview_lines(
+    table: Sequence[ScoredRow], methods: Sequence[str], columns: Sequence[str]
+) -> dict[str, list[Figure | None]]:
     """The lines of an overview: of each method, by its name, the figures of all columns."""
     cells = {(row.method, row.column): row.figure for row in table}
-    return {name_of(method): [cells.get((method, column)) for column in columns] for method in methods}
+    return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
 
 
 def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:

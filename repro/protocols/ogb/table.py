@@ -10,7 +10,7 @@ from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
 from joao.report.paper import ogb
 from repro.tables.overview import Figure, Overview
-from repro.tables.rows import Scored, gain_on_one_split, name_of
+from repro.tables.rows import ScoredRow, gain_on_one_split, row_name
 
 HEADER = [
     *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 %)", "paper"),
@@ -19,7 +19,7 @@ HEADER = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
+class Row(ScoredRow):
     """A method on a data set at a label rate.
 
     Attributes:
@@ -94,7 +94,7 @@ def overview(table: Sequence[Row], columns: Sequence[tuple[str, int]], methods: 
         title="OGB: few labels of the official training part",
         unit="score %",
         columns=[f"{dataset}, {rate} %" for dataset, rate in wanted],
-        lines={name_of(method): [figure(method, *column) for column in wanted] for method in methods},
+        lines={row_name(method): [figure(method, *column) for column in wanted] for method in methods},
         usual_seeds=3,
         notes=SETTING,
     )

@@ -13,7 +13,7 @@ from joao.evaluation.statistics import Gain, gain_over_seeds
 from joao.evaluation.tables import with_interval
 from joao.report.paper import Published, semi_supervised, strength
 from repro.tables.overview import Overview
-from repro.tables.rows import Scored, lines_of
+from repro.tables.rows import ScoredRow, overview_lines
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
@@ -24,7 +24,7 @@ MUST_AGREE = {"split_hash": "folds or labels", "precision": "precisions", "data"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
+class Row(ScoredRow):
     """A method on a data set at a label rate: accuracies."""
 
     precision: str
@@ -105,7 +105,7 @@ def overview(table: Sequence[Row]) -> Overview:
         title="Semi-supervised: accuracy after fine-tuning with few labels",
         unit="accuracy %",
         columns=columns,
-        lines=lines_of(table, list(dict.fromkeys(row.method for row in table)), columns),
+        lines=overview_lines(table, list(dict.fromkeys(row.method for row in table)), columns),
         usual_seeds=NUM_SEEDS,
         notes=SETTING,
     )

@@ -13,7 +13,7 @@ from joao.evaluation.statistics import Gain, sample_std
 from joao.evaluation.tables import with_deviation, with_interval
 from joao.report.paper import transfer
 from repro.tables.overview import Overview, average
-from repro.tables.rows import Scored, gain_on_one_split, lines_of
+from repro.tables.rows import ScoredRow, gain_on_one_split, overview_lines
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
@@ -22,7 +22,7 @@ HEADER = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
+class Row(ScoredRow):
     """A method on a data set: ROC-AUC at the epoch that the validation molecules chose.
 
     Attributes:
@@ -89,7 +89,7 @@ SETTING = (
 def overview(table: Sequence[Row]) -> Overview:
     """One line a method, one column a data set, and the average of the lines that have all."""
     datasets = list(dict.fromkeys(row.dataset for row in table))
-    lines = lines_of(table, list(dict.fromkeys(row.method for row in table)), datasets)
+    lines = overview_lines(table, list(dict.fromkeys(row.method for row in table)), datasets)
     return Overview(
         title="Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split",
         unit="ROC-AUC %",

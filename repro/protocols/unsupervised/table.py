@@ -15,11 +15,11 @@ from joao.report.paper import ROWS, unsupervised, unsupervised_rank
 from repro.protocols.unsupervised.run import Cell
 from repro.tables.names import NAMES
 from repro.tables.overview import Overview, average
-from repro.tables.rows import Scored, lines_of, name_of, parted
+from repro.tables.rows import ScoredRow, overview_lines, row_name, split_variant
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
+class Row(ScoredRow):
     """A method on a data set: accuracies, and gains over untrained encoders."""
 
     gains: Mapping[str, Gain]
@@ -30,7 +30,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
     groups = by_seed(records)
     result = []
     for (dataset, method), scores in groups.items():
-        folds = "-twins" if parted(method)[1].startswith("twins") else ""
+        folds = "-twins" if split_variant(method)[1].startswith("twins") else ""
         result.append(
             Row(
                 dataset=dataset,
@@ -39,7 +39,8 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 gains={
                     name: gain
                     for name in UNTRAINED
-                    if name != parted(method)[0] and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
+                    if name != split_variant(method)[0]
+                    and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
                 },
                 paper=unsupervised(method, dataset),
             )
@@ -120,9 +121,9 @@ def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
     ranks = average_ranks(scores)
     place = {name: number for number, name in enumerate(NAMES)}
     methods = sorted(
-        dict.fromkeys(row.method for row in table), key=lambda method: place.get(parted(method)[0], len(place))
+        dict.fromkeys(row.method for row in table), key=lambda method: place.get(split_variant(method)[0], len(place))
     )
-    lines = lines_of(table, methods, datasets)
+    lines = overview_lines(table, methods, datasets)
     return Overview(
         title="Unsupervised: accuracy of an SVM on frozen embeddings",
         unit="accuracy %",
@@ -131,7 +132,7 @@ def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
         usual_seeds=5,
         last={
             "average": {name: average(line) for name, line in lines.items()},
-            "average rank": {name_of(method): _rank_cell(method, ranks) for method in methods},
+            "average rank": {row_name(method): _rank_cell(method, ranks) for method in methods},
         },
         notes=SETTING,
         left_open=left_open,

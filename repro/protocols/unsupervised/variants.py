@@ -17,7 +17,7 @@ from joao.evaluation.statistics import gain_over_seeds
 from joao.evaluation.tables import markdown, with_interval
 from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, rows
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
-from repro.tables.rows import VARIANTS, name_of, parted
+from repro.tables.rows import VARIANTS, row_name, split_variant
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -34,11 +34,11 @@ Mean over five seeds, or as many as square brackets say, and standard deviation.
 def variants_markdown(records: Records) -> str:
     """Accuracy, gain over the untrained encoder and numbers of twins; empty where all records are of the usual kind."""
     table = {(row.dataset, row.method): row for row in rows(records)}
-    variants = [each for each in VARIANTS if each in {parted(method)[1] for _, method in table}]
+    variants = [each for each in VARIANTS if each in {split_variant(method)[1] for _, method in table}]
     if not variants:
         return ""
     lines, gains = [], []
-    for dataset, method in dict.fromkeys((dataset, parted(row)[0]) for dataset, row in table):
+    for dataset, method in dict.fromkeys((dataset, split_variant(row)[0]) for dataset, row in table):
         found = {variant: table.get((dataset, f"{method}-{variant}")) for variant in variants}
         if not any(found.values()):
             continue
@@ -140,7 +140,7 @@ def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         if "seconds of pre-training" in record:
             groups.setdefault((cell["dataset"], cell["method"], _machine(record["machine"])), []).append(record)
     return [
-        [dataset, name_of(method), f"{_accuracy_text(found):.1f}", _seconds(found), _memory(found), machine]
+        [dataset, row_name(method), f"{_accuracy_text(found):.1f}", _seconds(found), _memory(found), machine]
         for (dataset, method, machine), found in groups.items()
     ]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from joao.data.synthetic import random_graphs
-from repro.benchmarks.fits import fitted
+from repro.benchmarks.fits import fit_power_law
 from repro.benchmarks.scaling import Axis, axes, measure_axis
 
 CPU = torch.device("cpu")
@@ -32,7 +32,7 @@ def test_an_axis_is_measured_and_fitted():
         assert [len(point["wall"]) for point in points] == [2, 2, 2]
         medians = [statistics.median(point["cpu"]) for point in points]
         assert record["medians"][series] == medians
-        assert record["fits"][series] == asdict(fitted(record["sizes"], medians))
+        assert record["fits"][series] == asdict(fit_power_law(record["sizes"], medians))
     expected = {"contrastive loss, forward and backward", "GraphCL, an epoch", "JOAO, an epoch", "subgraph", "backward"}
     assert expected <= record["seconds"].keys()
     for size, point in zip(record["sizes"], record["points"], strict=True):

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from repro.benchmarks.timing import Seconds, Spread, always, interleaved, paired_ratio
+from repro.benchmarks.timing import Seconds, Spread, always, paired_ratio, time_in_turns
 
 
 def test_tasks_take_turns_and_are_made_ready_before_the_clock_is_read():
@@ -22,7 +22,7 @@ def test_tasks_take_turns_and_are_made_ready_before_the_clock_is_read():
         told.append("clock")
         return 0.0
 
-    interleaved({"a": task("a"), "b": task("b")}, 2, warm_ups=0, wall=clock, cpu=lambda: 0.0)
+    time_in_turns({"a": task("a"), "b": task("b")}, 2, warm_ups=0, wall=clock, cpu=lambda: 0.0)
     turn = [f"{what}{name}" for name in "ab" for what in ("prepare ", "clock", "run ", "clock")]
     assert told == [each.removesuffix("a").removesuffix("b") if "clock" in each else each for each in turn] * 2
 
@@ -41,7 +41,7 @@ def test_each_task_gets_its_own_times_without_those_of_warming_up():
         return always(run)
 
     tasks = {"first": lasting([100, 1, 2]), "second": lasting([200, 4, 8])}
-    seconds = interleaved(tasks, 2, warm_ups=1, wall=lambda: now["wall"], cpu=lambda: now["cpu"])
+    seconds = time_in_turns(tasks, 2, warm_ups=1, wall=lambda: now["wall"], cpu=lambda: now["cpu"])
     assert seconds == {"first": Seconds([1, 2], [0.5, 1]), "second": Seconds([4, 8], [2, 4])}
     assert seconds["second"].over(4) == Seconds([1, 2], [0.5, 1])
 

@@ -81,7 +81,7 @@ def test_variants_have_records_and_a_page_of_their_own(repro, short, tmp_path, m
     table = (tmp_path / "records/unsupervised/table.md").read_text()
     assert not (tmp_path / "records/unsupervised/variants.md").exists()
     outcome = repro(*arguments, "--twins-together")
-    assert_mentions(outcome.out, tables.name_of("wl-twins"), "records/unsupervised/variants.md")
+    assert_mentions(outcome.out, tables.row_name("wl-twins"), "records/unsupervised/variants.md")
     assert "| MUTAG | 188 | 24 (12.8 %) | 0 (0.0 %) |" in (tmp_path / "records/unsupervised/variants.md").read_text()
     assert (tmp_path / "records/unsupervised/table.md").read_text() == table
 

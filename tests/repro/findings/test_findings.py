@@ -12,7 +12,7 @@ from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import TableCorrelation
 from repro.findings.evidence import Evidence, Table, read_evidence
 from repro.findings.findings import findings_of
-from repro.findings.verdicts import FAILS, HOLDS, PARTLY, UNTOLD
+from repro.findings.verdicts import FAILS, HOLDS, INCONCLUSIVE, PARTLY
 from repro.protocols.semi_supervised.pairs import Agreement
 from repro.tables.markup import as_html, as_latex, as_markdown
 from repro.tables.pages import write_all
@@ -96,7 +96,7 @@ def test_the_same_records_turned_round():
 def test_without_records_nothing_can_be_told(tmp_path):
     found = findings_of(read_evidence(tmp_path)).findings
     assert len(found) == 6
-    assert {finding.verdict for finding in found} == {UNTOLD}
+    assert {finding.verdict for finding in found} == {INCONCLUSIVE}
     assert len({claim.basis for finding in found for claim in finding.claims}) == 1
 
 

@@ -9,8 +9,8 @@ from repro.findings.evidence import Table
 from repro.findings.verdicts import (
     FAILS,
     HOLDS,
+    INCONCLUSIVE,
     PARTLY,
-    UNTOLD,
     Contrast,
     ahead_somewhere,
     as_well,
@@ -34,17 +34,17 @@ def of(low, high, paper=None, **facts):
     [
         (of(0.1, 2), HOLDS),
         (of(0.1, 0.2, paper=5.0), HOLDS),  # less than the paper's, and yet better
-        (of(-0.1, 2, paper=1.0), UNTOLD),
+        (of(-0.1, 2, paper=1.0), INCONCLUSIVE),
         (of(-0.1, 0.9, paper=1.0), FAILS),
-        (of(-0.1, 0.9), UNTOLD),  # the paper prints no figure
-        (of(-0.1, 0.9, paper=-2.0), UNTOLD),
+        (of(-0.1, 0.9), INCONCLUSIVE),  # the paper prints no figure
+        (of(-0.1, 0.9, paper=-2.0), INCONCLUSIVE),
         (of(-2, -0.1), FAILS),
         (of(-2, -0.1, paper=-3.0), FAILS),
-        (of(0.9, 2, one_pretraining=True), UNTOLD),
+        (of(0.9, 2, one_pretraining=True), INCONCLUSIVE),
         (of(1.1, 2, one_pretraining=True), HOLDS),
         (of(-2, -1.1, one_pretraining=True), FAILS),
-        (of(3, 4, stands_in=True), UNTOLD),
-        (Contrast(None, 1.0), UNTOLD),
+        (of(3, 4, stands_in=True), INCONCLUSIVE),
+        (Contrast(None, 1.0), INCONCLUSIVE),
     ],
 )
 def test_better(found, verdict):
@@ -56,11 +56,11 @@ def test_better(found, verdict):
     [
         (of(-0.9, 0.1), HOLDS),
         (of(0.5, 3), HOLDS),
-        (of(-1.1, 0.1), UNTOLD),
+        (of(-1.1, 0.1), INCONCLUSIVE),
         (of(-0.9, -0.1), FAILS),  # a little worse is worse
         (of(-3, -2), FAILS),
-        (of(0.5, 3, stands_in=True), UNTOLD),
-        (Contrast(None, None), UNTOLD),
+        (of(0.5, 3, stands_in=True), INCONCLUSIVE),
+        (Contrast(None, None), INCONCLUSIVE),
     ],
 )
 def test_as_well(found, verdict):
@@ -71,19 +71,19 @@ def test_favoured_asks_for_more_than_the_uniform_law_and_than_elsewhere():
     above, across, below = Gain(2, 1, 3), Gain(0, -1, 1), Gain(-2, -3, -1)
     assert favoured(above, above) == HOLDS
     assert favoured(above, below) == favoured(below, above) == favoured(across, below) == FAILS
-    assert favoured(above, across) == favoured(across, above) == favoured(above, None) == UNTOLD
+    assert favoured(above, across) == favoured(across, above) == favoured(above, None) == INCONCLUSIVE
 
 
 def test_correlated_asks_for_every_set():
     clear, weak, against = TableCorrelation(0.8, 0.01), TableCorrelation(0.2, 0.3), TableCorrelation(-0.3, 0.01)
     assert correlated([clear, clear]) == HOLDS
-    assert correlated([clear, weak]) == correlated([clear, against]) == correlated([]) == UNTOLD
+    assert correlated([clear, weak]) == correlated([clear, against]) == correlated([]) == INCONCLUSIVE
     assert correlated([weak, against]) == FAILS
 
 
 def test_ahead_somewhere_asks_for_one_set():
     assert ahead_somewhere([Gain(-2, -3, -1), Gain(2, 1, 3)]) == HOLDS
-    assert ahead_somewhere([Gain(-2, -3, -1), Gain(0, -1, 1)]) == ahead_somewhere([]) == UNTOLD
+    assert ahead_somewhere([Gain(-2, -3, -1), Gain(0, -1, 1)]) == ahead_somewhere([]) == INCONCLUSIVE
     assert ahead_somewhere([Gain(-2, -3, -1), Gain(-2, -3, -1)]) == FAILS
 
 
@@ -91,10 +91,10 @@ def test_ahead_somewhere_asks_for_one_set():
     ("parts", "verdict"),
     [
         ([HOLDS, HOLDS], HOLDS),
-        ([HOLDS, FAILS, UNTOLD], PARTLY),
-        ([FAILS, UNTOLD], FAILS),
-        ([UNTOLD, UNTOLD], UNTOLD),
-        ([], UNTOLD),
+        ([HOLDS, FAILS, INCONCLUSIVE], PARTLY),
+        ([FAILS, INCONCLUSIVE], FAILS),
+        ([INCONCLUSIVE, INCONCLUSIVE], INCONCLUSIVE),
+        ([], INCONCLUSIVE),
     ],
 )
 def test_overall(parts, verdict):
@@ -127,7 +127,7 @@ def test_sets_that_the_paper_has_not_stand_in_where_there_are_no_others():
     assert (found.stands_in, found.num_sets, found.gain.mean, found.paper) == (True, 1, 80.5, -1)
     assert found.judged is None
     nothing = contrast(Table({}, PAPER), {"one": 1, "two": -1})
-    assert (nothing.gain, nothing.num_sets, better(nothing)) == (None, 0, UNTOLD)
+    assert (nothing.gain, nothing.num_sets, better(nothing)) == (None, 0, INCONCLUSIVE)
 
 
 def test_a_lead_in_ranks_by_hand():

@@ -32,11 +32,11 @@ def finetuning(classes=CLASSES, fast=False):
     return Finetuning(store, ClassTargets(torch.from_numpy(classes), 3), encoder, how, fast=fast)
 
 
-def share_right(fitted, graphs, classes=CLASSES):
+def share_right(fit_power_law, graphs, classes=CLASSES):
     """One graph after the other."""
     right = 0
     for graph in graphs.tolist():
-        logits = fitted.logits(torch.tensor([graph]))[0].tolist()
+        logits = fit_power_law.logits(torch.tensor([graph]))[0].tolist()
         right += logits.index(max(logits)) == classes[graph]
     return right / len(graphs)
 
