@@ -18,7 +18,7 @@ from typing import Any
 
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from joao.report.embedding_map import KINDS
+from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
 from repro.studies.common import write_page, write_record
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from joao.cli import evaluate, main, quickstart
+from joao.cli import inputs, main
 from joao.cli import output as _output
 from joao.data import names as _download
 from joao.evaluation import svm
@@ -70,7 +70,7 @@ def last_command(outcome):
 
 def make_quick(patch):
     """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
-    for module in (_options, evaluate, quickstart):
+    for module in (_options, inputs):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
     patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)

@@ -170,7 +170,7 @@ def test_outputs_of_finetune(joao, mutag_run, tmp_path, out):
     [
         (["--validation-share", "1.5"], ["validation", "1.5"]),
         (["--validation-share", "0"], ["validation", "0.0"]),
-        (["--learning-rate", "0"], ["learning_rate", "0.0"]),
+        (["--learning-rate", "0"], ["--learning-rate", "0.0"]),
         (["--learning-rate", "1e30"], ["loss", "1e+30"]),
         (["--epochs", "0"], ["'--epochs'"]),
         (["--batch-size", "1"], ["'--batch-size'"]),

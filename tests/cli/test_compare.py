@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from joao.cli import compare
+from joao.cli import inputs
 from joao.comparison import record as recording
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions
@@ -15,7 +15,7 @@ HEAD = ("--folds", 3, "--partitions", 1, "--epochs", 1, "--device", "cpu")
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(compare, "all_cores", lambda: None)
+    monkeypatch.setattr(inputs, "all_cores", lambda: None)
 
 
 def test_table_verdict_record_and_going_on(joao, labelled, tmp_path):
@@ -85,7 +85,8 @@ def test_nonsense_gets_one_line(joao, labelled, unlabelled, tmp_path, arguments,
     assert_refused(outcome, *values)
 
 
-def test_molecules_with_tasks_are_for_another_command(joao, tmp_path):
+def test_molecules_with_tasks_are_for_another_command(joao, tmp_path, monkeypatch):
     pytest.importorskip("rdkit")
+    monkeypatch.setattr(inputs, "all_cores", lambda: 1)
     (tmp_path / "assays.csv").write_text("smiles,toxic\nCCO,1\nCCN,0\n")
     assert_refused(joao("compare", "assays.csv"), "joao: assays: ", "joao finetune --frozen")

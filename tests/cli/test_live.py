@@ -8,9 +8,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from joao.cli import training as _live
+from joao.cli import training as _training
 from joao.cli.output import Output
-from joao.cli.training import TrainingView, live
+from joao.cli.training import TrainingView, show_live
 from joao.training.metrics import EpochMetrics
 from tests.messages import assert_mentions
 
@@ -27,7 +27,7 @@ def epoch(number, seconds=2.0, losses=TABLE):
 def clock(monkeypatch):
     """A clock that stands still unless it is set."""
     now = [100.0]
-    monkeypatch.setattr(_live.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_training.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -49,7 +49,7 @@ def test_before_the_first_epoch_nothing_is_claimed(clock):
 def test_every_field_is_there(clock, width):
     view = TrainingView(20, "graphs", POOL)
     for number, seconds in [(4, 2.0), (5, 50.0), (6, 3.0)]:  # a resumed run begins anywhere
-        view.tell(epoch(number, seconds))
+        view.update(epoch(number, seconds))
     lines = shown(view, width).splitlines()
     assert lines[0].split()[:2] == ["epoch", "6/20"]
     assert "0:00:42" in lines[0]  # 14 more of 3 s, the median
@@ -65,7 +65,7 @@ def test_every_field_is_there(clock, width):
 
 def test_time_goes_on_between_epochs_and_stops_at_nothing(clock):
     view = TrainingView(20, "graphs", POOL)
-    view.tell(epoch(10))
+    view.update(epoch(10))
     clock[0] += 5
     assert view.time_left() == "0:00:15"
     clock[0] += 500
@@ -74,16 +74,16 @@ def test_time_goes_on_between_epochs_and_stops_at_nothing(clock):
 
 def test_pairs_are_shown_only_where_a_policy_learns_them(clock):
     view = TrainingView(20, "graphs", POOL)
-    view.tell(epoch(1, losses=None))
-    assert view.leading(5) == []
+    view.update(epoch(1, losses=None))
+    assert view.top_pairs(5) == []
     assert "pairs" not in shown(view)
 
 
 def test_where_there_is_no_terminal_there_is_a_line_now_and_then(clock, capsys):
-    with live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as tell:
+    with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as on_epoch:
         for number in range(1, 6):
             clock[0] += 6
-            tell(epoch(number, 6.0))
+            on_epoch(epoch(number, 6.0))
     # every ten seconds at most, and not at the end, of which the command tells itself
     lines = capsys.readouterr().err.splitlines()
     for line, done, left in zip(lines, ("2/5", "4/5"), ("0:00:18", "0:00:06"), strict=True):
@@ -93,9 +93,9 @@ def test_where_there_is_no_terminal_there_is_a_line_now_and_then(clock, capsys):
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(quiet=False, as_json=True)])
 def test_quiet_and_json_have_no_lines(clock, capsys, output):
-    with live(output, TrainingView(5, "graphs", POOL)) as tell:
+    with show_live(output, TrainingView(5, "graphs", POOL)) as on_epoch:
         clock[0] += 60
-        tell(epoch(1))
+        on_epoch(epoch(1))
     assert capsys.readouterr().err == ""
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from joao.cli.predict import told
+from joao.cli.finetune import format_scores
 
 
 def areas(*values):
@@ -36,7 +36,7 @@ MANY = {"rmse_in_deviations": 0.83, "rmse_of_mean_in_deviations": 1.02}
 )
 def test_words(scores, expected):
     """The figures, and the tasks that they are of, in their order."""
-    name, figures = told(scores)
+    name, figures = format_scores(scores)
     assert (name, figures and re.findall(r"t?\d+(?:\.\d+)?", figures)) == expected
 
 
@@ -44,5 +44,5 @@ def test_an_older_folder_does_not_know_the_mean():
     scores = errors(*[2.0] * 7)
     for each in scores["tasks"].values():
         del each["rmse_of_mean"]
-    figures = re.findall(r"t?\d+", told(scores).figures)
+    figures = re.findall(r"t?\d+", format_scores(scores)[1])
     assert figures == [*["2", "t0", "2", "t1", "2", "t2", "2", "t3", "2", "t4"], "2"]  # and two more tasks

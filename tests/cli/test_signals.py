@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from joao.cli.training import stoppable
+from joao.cli.training import catch_stop_signals
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
 from tests.cli.conftest import assert_noted
@@ -71,14 +71,14 @@ def test_a_notice_of_a_damaged_checkpoint_reaches_the_user(joao, labelled, tmp_p
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_where_nothing_can_be_kept_the_first_signal_stops(number):
-    told = []
-    with stoppable(told.append, at_once=True) as wish:
+    notices = []
+    with catch_stop_signals(notices.append, at_once=True) as stop:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-        assert (wish.code, told) == (128 + number, [])
+        assert (stop.code, notices) == (128 + number, [])
 
 
 def test_without_signals_nobody_wishes_anything():
-    with stoppable(lambda text: None) as wish:
-        assert not wish
-    assert wish.code == 130
+    with catch_stop_signals(lambda text: None) as stop:
+        assert not stop
+    assert stop.code == 130

@@ -1,107 +1,51 @@
-"""The picture of a learned table."""
+"""Pictures of a report as files."""
 
 import numpy as np
 import pytest
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.image import imread
 
-from joao.core.pair_table import PairTable
-from joao.report.plots import draw_policy, draw_tables
-from tests.messages import refused
-
-NAMES = ["node_drop", "identity"]
-TABLE = PairTable.of(NAMES, [[0.7, 0.1], [0.1, 0.1]])
-OTHER = PairTable.of(NAMES, [[0.1, 0.1], [0.1, 0.7]])
+from joao.report.figures import graph_layout, write_figures
 
 
-def test_two_panels_show_their_own_tables(tmp_path):
-    path = tmp_path / "picture.png"
-    halves = []
-    for table, drawn in ((TABLE, OTHER), (OTHER, OTHER), (TABLE, TABLE)):
-        draw_policy(table, drawn, "Title", path)
-        picture = imread(path)
-        assert picture.shape == (480, 1100, 4)
-        halves.append((picture[:, :500], picture[:, 600:]))
-    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    assert 5_000 < path.stat().st_size < 300_000
-    (left, right), (other_left, same_right), (same_left, other_right) = halves
-    assert np.array_equal(left, same_left)
-    assert np.array_equal(right, same_right)
-    assert not np.array_equal(left, other_left)
-    assert not np.array_equal(right, other_right)
+def kinds(folder):
+    found = {}
+    for path in folder.iterdir():
+        found.setdefault(path.stem, set()).add(path.suffix)
+    return found
 
 
-@pytest.mark.parametrize("title", ["costs $5 or $x_$", "図 😀", "a\nb", ""])
-def test_any_title(title, tmp_path):
-    draw_policy(TABLE, TABLE, title, tmp_path / "picture.png")
-    assert imread(tmp_path / "picture.png").shape == (480, 1100, 4)
+def test_every_picture_in_three_forms(scored_run, open_run, tmp_path):
+    written = write_figures([open_run(scored_run)], tmp_path / "figures")
+    assert written == ["scores", "pairs", "map", "changes", "training"]
+    assert kinds(tmp_path / "figures") == {name: {".pdf", ".svg", ".png"} for name in written}
+    for name in written:
+        svg = (tmp_path / "figures" / f"{name}.svg").read_text()
+        assert "<image" not in svg  # lines and areas alone
+        assert "<text" not in svg  # letters are outlines
+        pdf = (tmp_path / "figures" / f"{name}.pdf").read_bytes()
+        assert pdf.count(b"/FontFile2") >= 1  # TrueType, inside
+        assert b"/Type3" not in pdf
+        assert b"/Subtype /Image" not in pdf
 
 
-def test_a_table_of_zeros_is_drawn(tmp_path):
-    nothing = PairTable.of(NAMES, np.zeros((2, 2)))
-    draw_policy(nothing, nothing, "Nothing", tmp_path / "zeros.png")
-    assert imread(tmp_path / "zeros.png").shape == (480, 1100, 4)
+def test_several_runs_have_pictures_of_their_own(new_run, open_run, mutag_data, tmp_path):
+    infomax = new_run(mutag_data, "infomax", method="infomax")
+    strengths = new_run(mutag_data, "strengths", method="joao_strengths", training={"epochs": 1})
+    runs = [open_run(infomax, name="in fo/max"), open_run(strengths)]
+    written = write_figures(runs, tmp_path / "figures")
+    assert written == ["in-fo-max-map", "strengths-pairs", "strengths-map", "strengths-changes", "training"]
+    assert set(kinds(tmp_path / "figures")) == set(written)
 
 
-def has_colour(picture, *colour):
-    return bool((np.abs(picture[..., :3] - colour).max(-1) < 0.02).any())
+@pytest.mark.parametrize("size", [3, 6, 8])
+def test_a_ring_is_a_regular_polygon(size):
+    places = graph_layout(size, [(i, (i + 1) % size) for i in range(size)])
+    sides = np.linalg.norm(places - np.roll(places, -1, axis=0), axis=1)
+    np.testing.assert_allclose(sides, sides.mean(), rtol=1e-2)
 
 
-def test_differences_have_two_colours_around_white_and_shares_do_not(tmp_path):
-    path = tmp_path / "picture.png"
-    purple, brown = (45 / 255, 0, 75 / 255), (127 / 255, 59 / 255, 8 / 255)  # the ends of the scale
-    for values in ([[1, 0], [0, -1]], [[1, 0], [0, 1]]):  # differences may all be positive
-        for differences, shown in ((["one"], True), ([], False)):
-            draw_tables({"one": PairTable.of(NAMES, values)}, "Title", path, differences=differences)
-            picture = imread(path)
-            assert picture.shape == (480, 550, 4)
-            assert has_colour(picture, *purple) == has_colour(picture, *brown) == shown
-
-
-def contrast(one, other):
-    """How well two colours can be told apart, from 1 to 21 (Web Content Accessibility Guidelines 2.1)."""
-    lights = []
-    for colour in (one, other):
-        linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in to_rgb(colour)]
-        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-    return (max(lights) + 0.05) / (min(lights) + 0.05)
-
-
-@pytest.mark.parametrize(("scale", "lowest"), [("PuOr", -1), ("cividis", 0)])
-def test_numbers_can_be_told_from_the_colour_behind_them(scale, lowest, tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(Axes, "text", lambda self, x, y, text, **how: written.append((x, y, text, how["color"])))
-    values = np.linspace(lowest, 1, 49).reshape(7, 7)
-    table = PairTable.of([f"a{i}" for i in range(7)], values)
-    draw_tables({"one": table}, "Title", tmp_path / "picture.png", differences=["one"] if lowest else [])
-    assert len(written) == 49
-    for x, y, text, colour in written:
-        assert float(text) == pytest.approx(values[y, x], abs=0.0051)
-        assert text.startswith(("+", "-")) == (lowest < 0)
-        behind = colormaps[scale]((values[y, x] - lowest) / (1 - lowest))
-        assert contrast(colour, behind) > 3.5
-
-
-def test_several_tables_are_side_by_side(tmp_path):
-    draw_tables({"one": TABLE, "two": OTHER, "three": TABLE}, "Title", tmp_path / "picture.png")
-    assert imread(tmp_path / "picture.png").shape == (480, 1650, 4)
-
-
-def test_a_place_that_cannot_be_written_to(tmp_path):
-    with refused(tmp_path / "nowhere" / "picture.png"):
-        draw_policy(TABLE, TABLE, "Title", tmp_path / "nowhere" / "picture.png")
-
-
-def test_a_pool_with_strengths_is_summed_and_has_a_third_panel(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(Axes, "text", lambda self, x, y, text, **how: written.append((self.get_title(), x, y, text)))
-    names = ["node_drop(strength=0.1)", "node_drop(strength=0.3)", "identity"]
-    table = PairTable.of(names, [[0.1, 0.2, 0.0], [0.3, 0.1, 0.0], [0.0, 0.0, 0.3]])
-    draw_policy(table, table, "Title", tmp_path / "picture.png")
-    assert imread(tmp_path / "picture.png").shape == (480, 1650, 4)
-    pairs, third = ([each[1:] for each in written if ("views" in each[0]) == is_third] for is_third in (False, True))
-    assert pairs == [(0, 0, "0.70"), (1, 0, "0.00"), (0, 1, "0.00"), (1, 1, "0.30")] * 2
-    # Columns are "-", 0.1 and 0.3; node_drop has nothing in the first, identity nothing in the others.
-    assert third == [(1, 0, "0.35"), (2, 0, "0.35"), (0, 1, "0.30")]
+def test_parts_of_a_graph_do_not_fall_on_one_another():
+    places = graph_layout(7, [(0, 1), (1, 2), (3, 4)])
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + np.eye(7)
+    assert gaps.min() > 0.05 * gaps.max()
+    assert graph_layout(1, []).tolist() == [[0, 0]]
+    assert np.ptp(graph_layout(5, [(0, 1), (1, 2), (2, 3), (3, 4)]), axis=0).argmax() == 0  # across

@@ -1,4 +1,4 @@
-"""The figures of the paper's tables."""
+"""The results published in the paper's tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# How the paper's tables call data sets and methods.
+# The names of data sets and methods in the paper's tables.
 COLUMNS = {
     "NCI1": "NCI1",
     "PROTEINS": "PROTEINS",
@@ -66,7 +66,7 @@ def _results() -> dict[str, Any]:
 
 
 def unsupervised(method: str, dataset: str) -> Published | None:
-    """The cell of the unsupervised table, or None where the paper has none.
+    """A result of the unsupervised table, or None if it has none.
 
     >>> unsupervised("joao", "NCI1")
     Published(mean=78.07, std=0.47)
@@ -75,7 +75,7 @@ def unsupervised(method: str, dataset: str) -> Published | None:
 
 
 def unsupervised_rank(method: str) -> float | None:
-    """The average rank that the paper's unsupervised table prints for a method, or None where it has none.
+    """The average rank of a method in the unsupervised table, or None if it has none.
 
     >>> unsupervised_rank("infograph")
     3.0
@@ -84,7 +84,7 @@ def unsupervised_rank(method: str) -> float | None:
 
 
 def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:
-    """The cell of the semi-supervised table, or None where the paper has none.
+    """A result of the semi-supervised table, or None if it has none.
 
     >>> semi_supervised("joaov2", "COLLAB", 10)
     Published(mean=75.53, std=0.18)
@@ -93,7 +93,7 @@ def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | N
 
 
 def semi_supervised_rank(method: str, label_rate: int) -> float | None:
-    """The average rank that the paper's semi-supervised table prints for a method, or None where it has none.
+    """The average rank of a method in the semi-supervised table, or None if it has none.
 
     >>> semi_supervised_rank("joaov2", 10)
     1.8
@@ -102,7 +102,7 @@ def semi_supervised_rank(method: str, label_rate: int) -> float | None:
 
 
 def transfer(method: str, dataset: str) -> Published | None:
-    """The cell of the transfer table, or None where the paper has none.
+    """A result of the transfer table, or None if it has none.
 
     >>> transfer("joao", "bbbp")
     Published(mean=70.22, std=0.98)
@@ -111,7 +111,7 @@ def transfer(method: str, dataset: str) -> Published | None:
 
 
 def ogb(method: str, dataset: str, label_rate: int) -> Published | None:
-    """The cell of the large-scale table, or None where the paper has none; ogbg-code2 has that of ogbg-code.
+    """A result of the large-scale table, or None if it has none; ogbg-code2 uses that of ogbg-code.
 
     >>> ogb("joaov2", "ogbg-ppa", 10)
     Published(mean=59.32, std=1.11)
@@ -120,7 +120,7 @@ def ogb(method: str, dataset: str, label_rate: int) -> Published | None:
 
 
 def strength(method: str, dataset: str, strength: float) -> Published | None:
-    """The cell of the ablation of strength, or None where the paper has none.
+    """A result of the ablation of augmentation strength, or None if it has none.
 
     >>> strength("joao", "NCI1", 0.25)
     Published(mean=60.95, std=0.55)

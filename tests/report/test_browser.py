@@ -9,7 +9,7 @@ import pytest
 
 from joao.data.validation import make_dataset
 from joao.report.rendering import render
-from tests.reporting.page.chromium import Page, program
+from tests.report.chromium import Page, program
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium on this machine")
 
@@ -22,9 +22,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, scored_run, subject_of):
+def report(tmp_path_factory, scored_run, open_run):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render([subject_of(scored_run)]), encoding="utf-8")
+    path.write_text(render([open_run(scored_run)]), encoding="utf-8")
     return path
 
 
@@ -124,11 +124,11 @@ def test_the_point_under_the_pointer_is_told_and_drawn(page, mutag_data):
     assert page.ask("document.getElementById('tip').hidden")
 
 
-def test_points_stand_where_the_map_has_them(page, scored_run, subject_of):
+def test_points_stand_where_the_map_has_them(page, scored_run, open_run):
     page.click("#tab-map")
     boxes = "[...document.querySelectorAll('.points path')].map(p => p.getBoundingClientRect())"
     seen = np.array(page.ask(f"{boxes}.map(b => [b.left + b.width / 2, b.top + b.height / 2])"))
-    places = subject_of(scored_run).map.places
+    places = open_run(scored_run).map.points
     scale = np.ptp(seen[:, 0]) / np.ptp(places[:, 0])
     expected = (places - places.mean(0)) * [scale, -scale]  # up is up
     np.testing.assert_allclose(seen - seen.mean(0), expected, atol=3)
@@ -205,7 +205,7 @@ def test_a_ring_is_drawn_as_a_regular_polygon(page):
     np.testing.assert_allclose(across / sides.mean(), 2, rtol=0.1)
 
 
-def test_texts_of_data_are_texts(browser, tmp_path, new_run, subject_of):
+def test_texts_of_data_are_texts(browser, tmp_path, new_run, open_run):
     evil = "</script><script>console.error('run')</script><img src=http://localhost/x onerror=console.error(1)>"
     sizes = np.full(12, 4)
     ends = np.concatenate([4 * np.arange(12), 4 * np.arange(12) + 1]), np.concatenate([4 * np.arange(12) + 1] * 2)
@@ -219,7 +219,7 @@ def test_texts_of_data_are_texts(browser, tmp_path, new_run, subject_of):
     dataset = replace(made, graph_names=(evil,) * 12)
     folder = new_run(dataset)
     path = tmp_path / "report.html"
-    path.write_text(render([subject_of(folder, dataset, name=evil)]), encoding="utf-8")
+    path.write_text(render([open_run(folder, dataset, name=evil)]), encoding="utf-8")
     browser.requests.clear()
     browser.complaints.clear()
     browser.open(path)

@@ -7,7 +7,7 @@ import pytest
 
 from joao.data.molecules import make_molecules
 from joao.data.synthetic import random_graphs
-from joao.report.graphs import ALPHABET, MOST_NODES, Drawer, colourings, graph_set
+from joao.report.graphs import ALPHABET, MOST_NODES, GraphCodec, colourings, graph_set
 
 
 def read_back(text, num_nodes):
@@ -22,30 +22,30 @@ def read_back(text, num_nodes):
 @pytest.mark.parametrize("mean_nodes", [10, 90])
 def test_texts_hold_all_of_a_graph(mean_nodes):
     dataset = random_graphs(20, mean_nodes=mean_nodes, num_node_labels=5)
-    drawer = Drawer.of(dataset)
+    codec = GraphCodec.of(dataset)
     for number, graph in enumerate(dataset):
-        codes, edges = read_back(drawer.text(number), graph.num_nodes)
-        assert [drawer.labels[code] for code in codes] == [str(each) for each in graph.node_labels[:, 0]]
+        codes, edges = read_back(codec.encode(number), graph.num_nodes)
+        assert [codec.labels[code] for code in codes] == [str(each) for each in graph.node_labels[:, 0]]
         assert edges == {(u, v) for u, v in zip(graph.source.tolist(), graph.target.tolist(), strict=True) if u < v}
-    counts = np.bincount(drawer.codes)
+    counts = np.bincount(codec.codes)
     assert (np.diff(counts) <= 0).all()  # the most frequent label first
 
 
 def test_more_labels_than_characters_become_other():
     dataset = random_graphs(40, mean_nodes=30, num_node_labels=200)
-    drawer = Drawer.of(dataset)
-    assert len(drawer.labels) == 64
-    assert drawer.labels[-1] == "other"
-    assert drawer.codes.max() == 63
+    codec = GraphCodec.of(dataset)
+    assert len(codec.labels) == 64
+    assert codec.labels[-1] == "other"
+    assert codec.codes.max() == 63
 
 
 def test_molecules_have_symbols_and_bonds():
     pytest.importorskip("rdkit")
     dataset = make_molecules("two", ["CC(=O)N", "C#CBr"])
-    drawer = Drawer.of(dataset)
-    assert [drawer.labels[code] for code in drawer.codes] == ["C", "C", "O", "N", "C", "C", "Br"]
-    assert drawer.text(0)[2] == "010"  # by target: C-C, C=O, C-N
-    assert drawer.text(1)[2] == "20"
+    codec = GraphCodec.of(dataset)
+    assert [codec.labels[code] for code in codec.codes] == ["C", "C", "O", "N", "C", "C", "Br"]
+    assert codec.encode(0)[2] == "010"  # by target: C-C, C=O, C-N
+    assert codec.encode(1)[2] == "20"
 
 
 def test_what_does_not_fit_is_not_drawn():

@@ -9,7 +9,7 @@ from joao.config.recipe import make_recipe
 from joao.data.names import BUNDLED
 from joao.data.sources import read
 from joao.evaluation import svm
-from joao.report.subject import open_subject
+from joao.report.reported_run import open_reported_run
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import evaluate
 from joao.runs.trained import load_run
@@ -46,11 +46,11 @@ def scored_run(tmp_path_factory, mutag_data):
 
 
 @pytest.fixture(scope="session")
-def subject_of(mutag_data):
+def open_run(mutag_data):
     """Opens a run; its graphs are MUTAG's unless others are given."""
 
     def opened(folder, dataset=None, most_graphs=5000, name=None):
-        return open_subject(folder, name or folder.name, lambda run: dataset or mutag_data, most_graphs)
+        return open_reported_run(folder, name or folder.name, lambda run: dataset or mutag_data, most_graphs)
 
     return opened
 

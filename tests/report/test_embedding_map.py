@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from joao.report.embedding_map import check_kind, embedding_map, whole_places
+from joao.report.rendering import to_integers
+from joao.report.reported_run import check_map_kind, embedding_map
 from tests.messages import assert_mentions, refused
 
 
@@ -15,7 +16,7 @@ def test_the_map_is_that_of_another_library_up_to_signs(numbers):
     found = embedding_map(embeddings, "pca")
     standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
     other = PCA(2).fit(standard)
-    np.testing.assert_allclose(abs(found.places), abs(other.transform(standard)), atol=1e-3)
+    np.testing.assert_allclose(abs(found.points), abs(other.transform(standard)), atol=1e-3)
     assert_mentions(found.axes, "PCA", f"{100 * other.explained_variance_ratio_.sum():.0f} %")
 
 
@@ -23,7 +24,7 @@ def test_the_map_is_that_of_another_library_up_to_signs(numbers):
 @pytest.mark.parametrize("shape", [(1, 4), (2, 1), (6, 3), (5, 1)])
 def test_few_or_equal_embeddings_have_places(kind, shape, numbers):
     for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
-        places = embedding_map(embeddings, kind).places
+        places = embedding_map(embeddings, kind).points
         assert places.shape == (shape[0], 2)
         assert np.isfinite(places).all()
 
@@ -32,7 +33,7 @@ def test_clusters_stay_apart_with_tsne(numbers):
     embeddings = np.repeat([[0.0] * 5, [9.0] * 5], 20, axis=0) + numbers.standard_normal((40, 5))
     found = embedding_map(embeddings.astype(np.float32), "tsne")
     assert found.axes == "t-SNE, perplexity 13"
-    gaps = np.linalg.norm(found.places[:, None] - found.places[None], axis=2)
+    gaps = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
     np.fill_diagonal(gaps, np.inf)
     assert ((gaps.argmin(1) < 20) == (np.arange(40) < 20)).all()
 
@@ -43,8 +44,8 @@ def test_umap_has_places_for_few_and_equal_embeddings(shape, numbers):
     pytest.importorskip("umap")
     for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
         found = embedding_map(embeddings, "umap")
-        assert found.places.shape == (shape[0], 2)
-        assert np.isfinite(found.places).all()
+        assert found.points.shape == (shape[0], 2)
+        assert np.isfinite(found.points).all()
         assert found.axes == f"UMAP, {min(15, shape[0] - 1)} neighbours"
 
 
@@ -54,24 +55,24 @@ def test_what_lies_far_out_is_drawn_at_the_edge(numbers):
     embeddings[7] = [1000, 0]
     found = embedding_map(embeddings, "pca")
     assert "; 1 " in found.axes
-    middle = np.delete(found.places, 7, axis=0)
+    middle = np.delete(found.points, 7, axis=0)
     extent = np.ptp(middle, axis=0).max()
-    reached = abs(found.places[7] - middle.mean(0)).max()
+    reached = abs(found.points[7] - middle.mean(0)).max()
     assert reached == pytest.approx(extent, rel=0.1)  # half of it to the edge of the others, and half of it behind
     few = embedding_map(embeddings[:100], "pca")
-    assert abs(few.places).max() > 5 * np.quantile(abs(few.places), 0.9)
+    assert abs(few.points).max() > 5 * np.quantile(abs(few.points), 0.9)
 
 
 def test_whole_places_keep_one_scale():
-    whole = whole_places(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
-    assert whole.tolist() == [[0, 0], [1000, 250], [500, 0]]
-    assert whole_places(np.zeros((3, 2))).tolist() == [[0, 0]] * 3
+    found = to_integers(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
+    assert found.tolist() == [[0, 0], [1000, 250], [500, 0]]
+    assert to_integers(np.zeros((3, 2))).tolist() == [[0, 0]] * 3
 
 
 def test_unknown_kinds_and_missing_packages_are_told(monkeypatch):
-    check_kind("tsne")
+    check_map_kind("tsne")
     with refused("--map tnse", "'tsne'"):
-        check_kind("tnse")
+        check_map_kind("tnse")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with refused("--map umap", "pip install umap-learn", "tsne"):
-        check_kind("umap")
+        check_map_kind("umap")

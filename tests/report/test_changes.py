@@ -8,7 +8,7 @@ import torch
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, EdgePerturb, Identity, NodeDrop, Subgraph
 from joao.data.synthetic import random_graphs
-from joao.report.graphs import change, chosen, examples
+from joao.report.graphs import choose_examples, examples, find_change
 
 
 @pytest.mark.parametrize("shape", ["complete", "disconnected", "star", "cycle", "path"])
@@ -16,15 +16,15 @@ def test_kinds_of_change(make_batch, shapes, generator, shape):
     graph = make_batch([shapes[shape]])
     nodes, edges = shapes[shape][0], {(min(e), max(e)) for e in shapes[shape][1]}
     for augmentation in (NodeDrop(0.3), Subgraph(0.3)):
-        found = change(graph, augmentation, generator(1))
+        found = find_change(graph, augmentation, generator(1))
         assert len(found.lost) == int(0.3 * nodes)
         assert (found.masked, found.cut, found.added) == ((), (), ())
-    found = change(graph, EdgePerturb(0.4), generator(1))
+    found = find_change(graph, EdgePerturb(0.4), generator(1))
     assert (found.lost, found.masked) == ((), ())
     assert set(found.cut) <= edges
     assert not set(found.added) & edges
     assert len(found.cut) <= int(0.4 * len(edges))
-    assert change(graph, Identity(), generator(1)) == change(graph, NodeDrop(0), generator(1))
+    assert find_change(graph, Identity(), generator(1)) == find_change(graph, NodeDrop(0), generator(1))
 
 
 @pytest.mark.parametrize("fill", ["noise", "mean", "token"])
@@ -34,7 +34,7 @@ def test_masked_nodes_are_found_whatever_fills_them(make_batch, shapes, generato
     if features == "constant":
         graph = replace(graph, x=torch.ones(graph.num_nodes, 1))
     for seed in range(20):
-        found = change(graph, AttributeMask(0.5, fill=fill), generator(seed))
+        found = find_change(graph, AttributeMask(0.5, fill=fill), generator(seed))
         assert len(found.masked) == 4
         assert (found.lost, found.cut, found.added) == ((), (), ())
     assert set(found.masked) <= set(range(9))
@@ -42,35 +42,35 @@ def test_masked_nodes_are_found_whatever_fills_them(make_batch, shapes, generato
 
 def test_the_nodes_that_left_are_those_that_are_not_there(make_batch, shapes, generator):
     graph = make_batch([shapes["cycle"]])
-    found = change(graph, NodeDrop(0.4), generator(3))
+    found = find_change(graph, NodeDrop(0.4), generator(3))
     after = NodeDrop(0.4)(graph, generator(3))
     assert set(after.x[:, 0].long().tolist()) == set(range(10)) - set(found.lost)
 
 
-def test_every_augmentation_of_a_run_has_its_drawings(scored_run, subject_of, mutag_data):
-    subject = subject_of(scored_run)
-    found = examples(subject)
+def test_every_augmentation_of_a_run_has_its_drawings(scored_run, open_run, mutag_data):
+    run = open_run(scored_run)
+    found = examples(run)
     assert [mutag_data.classes[each["graph"]] for each in found] == [0, 1]
     for example in found:
-        assert [member["name"] for member in example["members"]] == list(subject.run.info.pool)
+        assert [member["name"] for member in example["members"]] == list(run.run.info.pool)
         assert all(len(member["draws"]) == 3 for member in example["members"])
-    assert examples(subject) == found  # no chance in it
+    assert examples(run) == found  # no chance in it
 
 
 def test_which_graphs_are_drawn_large():
     dataset = random_graphs(50, mean_nodes=12, num_classes=7)
-    found = chosen(dataset)
+    found = choose_examples(dataset)
     assert dataset.classes[found].tolist() == [0, 1, 2, 3]
     sizes = np.diff(dataset.first_node)
     assert all(4 <= sizes[each] <= 40 for each in found)
-    unlabelled = chosen(random_graphs(50, mean_nodes=12, num_classes=0))
+    unlabelled = choose_examples(random_graphs(50, mean_nodes=12, num_classes=0))
     assert len(unlabelled) == 3
-    assert chosen(random_graphs(3, mean_nodes=900)[1:]) == []
-    assert len(chosen(random_graphs(1))) == 1
+    assert choose_examples(random_graphs(3, mean_nodes=900)[1:]) == []
+    assert len(choose_examples(random_graphs(1))) == 1
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_augmentation_shows(make_batch, shapes, generator, name):
     options = {} if name == "identity" else {"strength": 0.5}
-    found = change(make_batch([shapes["star"]]), AUGMENTATIONS[name](**options), generator())
+    found = find_change(make_batch([shapes["star"]]), AUGMENTATIONS[name](**options), generator())
     assert any(vars(found).values()) == (name != "identity")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from joao.data.synthetic import molecule_like_graphs
-from joao.report.embedding_map import embedding_map
-from joao.report.rendering import as_script, render
+from joao.report.rendering import json_for_script, render
+from joao.report.reported_run import embedding_map
 from joao.training.metrics import EpochMetrics
 
 
@@ -31,9 +31,9 @@ class Parts(HTMLParser):
         self.texts.append(data)
 
 
-def test_a_page_is_complete_and_asks_for_nothing(scored_run, subject_of):
-    subject = subject_of(scored_run)
-    text = render([subject])
+def test_a_page_is_complete_and_asks_for_nothing(scored_run, open_run):
+    run = open_run(scored_run)
+    text = render([run])
     parts = Parts(text)
     assert not {"img", "iframe", "object", "embed", "audio", "video"} & set(parts.tags)
     links = [value for name, value in parts.attributes if name in ("src", "href", "srcset", "action", "data")]
@@ -48,9 +48,9 @@ def test_a_page_is_complete_and_asks_for_nothing(scored_run, subject_of):
         value = score[key] if key == "chance" else score[key]["mean"]
         assert f"{100 * value:.2f}" in said
     assert "87.35" in said  # the paper's
-    assert subject.run.info.fingerprint in said
-    assert " ".join(subject.run.recipe.toml().split()) in said
-    assert all(version in said for version in subject.run.info.versions.values())
+    assert run.run.info.fingerprint in said
+    assert " ".join(run.run.recipe.toml().split()) in said
+    assert all(version in said for version in run.run.info.versions.values())
 
 
 def test_no_script_makes_markup_of_texts():
@@ -65,15 +65,15 @@ def test_no_script_makes_markup_of_texts():
 
 def test_data_cannot_end_their_script():
     value = {"a": "</script><!-- <script> & ]]>", "b": [1, None, "é"]}
-    text = as_script(value)
+    text = json_for_script(value)
     assert not set("<>&") & set(text)
     assert json.loads(text) == value
 
 
-def test_two_runs_are_compared(scored_run, subject_of, new_run, score, mutag_data):
+def test_two_runs_are_compared(scored_run, open_run, new_run, score, mutag_data):
     other = new_run(mutag_data, "other", method="joaov2")
     score(other, mutag_data)
-    text = render([subject_of(scored_run), subject_of(other)])
+    text = render([open_run(scored_run), open_run(other)])
     said = " ".join(" ".join(Parts(text).texts).split())
     assert "95 %" in said
     first, second = (json.loads((run / "evaluation.json").read_text())["run"]["mean"] for run in (scored_run, other))
@@ -83,7 +83,7 @@ def test_two_runs_are_compared(scored_run, subject_of, new_run, score, mutag_dat
 
 
 @pytest.mark.parametrize("names", [(), tuple(f"molecule-{number:08d}" for number in range(4000))], ids=["", "named"])
-def test_four_thousand_graphs_and_a_hundred_epochs_stay_below_a_megabyte(scored_run, subject_of, numbers, names):
+def test_four_thousand_graphs_and_a_hundred_epochs_stay_below_a_megabyte(scored_run, open_run, numbers, names):
     made = molecule_like_graphs(4000, mean_nodes=30)
     dataset = replace(made, classes=np.arange(4000) % 2, class_names=("a", "b"), graph_names=names)
     size = 13
@@ -92,18 +92,18 @@ def test_four_thousand_graphs_and_a_hundred_epochs_stay_below_a_megabyte(scored_
         EpochMetrics(i + 1, 2.5 / (i + 1), tables[i], tables[i], [[9] * size] * size, 1.0, 1.0) for i in range(100)
     ]
     pool = tuple(f"{'abcde'[i // 3]}(strength=0.{i % 3})" for i in range(size))
-    subject = subject_of(scored_run)
-    info = replace(subject.run.info, pool=pool, num_graphs=4000, own={"augmentations": "made up"})
-    subject = replace(
-        subject,
-        run=replace(subject.run, info=info),
+    run = open_run(scored_run)
+    info = replace(run.run.info, pool=pool, num_graphs=4000, own={"augmentations": "made up"})
+    run = replace(
+        run,
+        run=replace(run.run, info=info),
         metrics=metrics,
         dataset=dataset,
         numbers=np.arange(4000),
     )
     started = time.perf_counter()
     found = embedding_map(numbers.standard_normal((4000, 96)).astype(np.float32), "pca")
-    text = render([replace(subject, map=found)])
+    text = render([replace(run, map=found)])
     assert time.perf_counter() - started < 20  # about 1 s where nothing else runs
     assert 500_000 < len(text.encode()) < 1_000_000
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
