@@ -89,7 +89,7 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
 
 
 def _with_option_names(message: str) -> str:
-    """Replace Python parameter names by command-line options; keys of recipes stay.
+    """Replace Python parameter names by command-line options; keys of recipes and files (in quotes) stay.
 
     >>> _with_option_names("num_nodes: 2 requested, but SLURM started 4.")
     '--num-nodes: 2 requested, but SLURM started 4.'
@@ -99,7 +99,7 @@ def _with_option_names(message: str) -> str:
     names = r"num_nodes|validation_share|test_share|checkpoint_every"
     if "training: " not in message:
         names += "|learning_rate|batch_size"
-    message = re.sub(rf"\b({names})\b", lambda name: f"--{name[0].replace('_', '-')}", message)
+    message = re.sub(rf"(?<!['\w])({names})(?!['\w])", lambda name: f"--{name[0].replace('_', '-')}", message)
     return re.sub(r"^(device|devices|precision|log)(?=: )", r"--\1", message)
 
 
