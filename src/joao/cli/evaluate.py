@@ -163,11 +163,11 @@ def compare(
     with output.progress("comparing", missing, in_lines=False) as bar:
 
         def on_done(done: Outcome) -> None:
-            if done.piece is None:
+            if done.score is None:
                 output.log(f"failed: {done.method}")
                 return
-            bar.advance(f"{done.method}, seed {done.piece['seed']}: {100 * done.piece['mean']:.1f} %")
-            output.log(f"done: {done.method}, seed {done.piece['seed']}")
+            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
+            output.log(f"done: {done.method}, seed {done.score['seed']}")
 
         try:
             record = compute(dataset, plan, out, on_done)

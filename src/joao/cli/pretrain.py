@@ -217,7 +217,7 @@ def quickstart(
     """
     from joao.config.recipe import make_recipe
     from joao.core.files import write_file
-    from joao.data.sources import BUNDLED
+    from joao.data.names import BUNDLED
     from joao.runs.folder import check_new_folder
     from joao.runs.pretraining import pretrain
     from joao.runs.result_files import embeddings_npz
