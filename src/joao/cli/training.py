@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from joao.cli.output import Output, quantity
 from joao.core.errors import Interrupted, JoaoNotice, ProcessLost
-from joao.training.distributed.place import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -182,7 +182,7 @@ def train(
     from joao.report.plots import draw_policy
 
     process = process or ProcessLayout()
-    several = f" in {process.size} processes" if process.size > 1 else ""
+    several = f" in {process.world_size} processes" if process.world_size > 1 else ""
     epochs = recipe.training.epochs
     amount = f"{quantity(len(dataset), dataset.kind)}, {quantity(epochs, 'epochs')}"
     output.say(f"Pre-training on {dataset.name}{several}: {amount}, without labels.")
@@ -260,8 +260,8 @@ def _notices_and_signals(process: ProcessLayout, output: Output) -> Iterator[Sto
 
         warnings.showwarning = print_notice  # type: ignore[assignment]
         warnings.simplefilter("always", JoaoNotice)
-        if process.size > 1 and process.started:
+        if process.world_size > 1 and process.is_worker:
             yield StopRequest(output.notice)
         else:
-            with catch_stop_signals(output.notice, at_once=process.size > 1) as stop:
+            with catch_stop_signals(output.notice, at_once=process.world_size > 1) as stop:
                 yield stop
