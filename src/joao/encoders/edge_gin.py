@@ -28,9 +28,6 @@ class EdgeGin(MeanEncoder):
     1, as published, :math:`W_0` is their common initial vector.
 
     Edge vectors are summed before the linear map: :math:`\sum_u (W e_{uv} + b) = W \sum_u e_{uv} + b \deg v`.
-
-    Args:
-        dropout: dropout probability after every layer.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def sum_lists(x: Tensor, nodes: Tensor, first: Tensor) -> Tensor:
 
 def _neighbour_lists(batch: GraphBatch) -> NeighbourLists:
     # List v holds the sources of the edges to v and then v itself. Edges are sorted by target, so edge e belongs at
-    # e + target(e): behind all earlier edges and the own entries of all earlier nodes.
+    # e + target(e): after all earlier edges and after the own entries of all earlier nodes.
     numbers = np.arange(max(batch.num_edges, batch.num_nodes + 1))
     first = batch.first_edge.numpy() + numbers[: batch.num_nodes + 1]
     nodes = np.empty(batch.num_nodes + batch.num_edges, dtype=np.int32)

@@ -105,9 +105,6 @@ class OgbGin(MeanEncoder):
     The first node vectors are :math:`W_0 x_v`; if all nodes have the input 1, as published, this is one common vector.
     The edge columns of :class:`OgbLayers` are the attributes of the edge and 1. The embedding of a graph is the mean
     over its nodes.
-
-    Args:
-        dropout: dropout probability after every layer.
     """
 
     def __init__(
@@ -133,9 +130,6 @@ class OgbMoleculeGin(MeanEncoder):
     An atom starts with the sum of the vectors of its nine features (:mod:`joao.core.codes`). The edge columns of
     :class:`OgbLayers` are one-hot bond features, so that :math:`W c_{uv}` sums their vectors. The embedding of a graph
     is the mean over its atoms. Atoms with the features -1 get the vectors of the mask token.
-
-    Args:
-        dropout: dropout probability after every layer.
     """
 
     codes = "ogb_atoms"

@@ -139,7 +139,7 @@ def rank_within_groups(values: Tensor, group_of_item: Tensor, first: Tensor, mos
 def plain_rank_within_groups(values: Tensor, group_of_item: Tensor, first: Tensor) -> Tensor:
     """Plain form of :func:`rank_within_groups`: two stable sorts, by value and then by group."""
     position = torch.arange(values.numel(), device=values.device)
-    is_padding = position >= first[-1]  # sorted behind the last group, as a group of its own
+    is_padding = position >= first[-1]  # sorted after the last group, as a separate group
     order = torch.argsort(values, stable=True)
     order = take_rows(order, torch.argsort(take_rows(group_of_item + is_padding, order), stable=True))
     return torch.empty_like(position).index_copy_(0, order, position - take_rows(first, group_of_item))

@@ -29,8 +29,8 @@ class ContextPrediction(NodeObjective):
     r"""Match neighbourhoods with their surroundings (Hu et al., 2020).
 
     In every graph a centre c is drawn uniformly. With :math:`d` the distance from it in steps, the neighbourhood is the
-    subgraph of the nodes with :math:`d \le \text{hops}`, the context that of :math:`\text{inner} \le d \le
-    \text{outer}`, and the anchors :math:`A` in both have :math:`\text{inner} \le d \le \text{hops}`. One encoder sees
+    subgraph of the nodes with :math:`d \le \text{hops}`, the context that of the nodes with
+    :math:`\text{inner} \le d \le \text{outer}`, and the anchors :math:`A` are the nodes in both. One encoder sees
     neighbourhoods, another one contexts: :math:`n_g` is the first one's vector of the centre, :math:`k_g` the mean of
     the second one's vectors of the anchors. Over the C graphs that have a context
 

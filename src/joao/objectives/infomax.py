@@ -47,7 +47,7 @@ class Infomax(NodeObjective):
     >>> matrix.weight.data = torch.eye(2)
     >>> for vectors in (torch.zeros(4, 2), torch.tensor([[9.0, -9.0], [9.0, -9.0], [-9.0, 9.0], [-9.0, 9.0]])):
     ...     loss = Infomax()(lambda batch: vectors, matrix, batch, torch.Generator())
-    ...     print(f"{loss:.2f}")  # nodes that tell nothing: 2 log 2; nodes that tell their graph: 0
+    ...     print(f"{loss:.2f}")  # uninformative nodes: 2 log 2; informative nodes: 0
     1.39
     0.00
     """
@@ -95,7 +95,7 @@ class InfoGraph(NodeObjective):
     >>> parts = nn.ModuleDict({"nodes": nn.Identity(), "graphs": nn.Identity()})  # in place of f and f'
     >>> for vectors in (torch.zeros(4, 1), torch.tensor([[3.0], [3.0], [-3.0], [-3.0]])):
     ...     loss = InfoGraph()(lambda batch: vectors, parts, batch, torch.Generator())
-    ...     print(f"{loss:.2f}")  # nodes that tell nothing: 2 log 2; nodes that tell their graph: 0
+    ...     print(f"{loss:.2f}")  # uninformative nodes: 2 log 2; informative nodes: 0
     1.39
     0.00
     """
@@ -121,10 +121,10 @@ class InfoGraph(NodeObjective):
 class MultiView(NodeObjective):
     r"""Contrast sums over neighbours with diffusion: MVGRL (Hassani and Khasahmadi, 2020), for graphs.
 
-    The encoder sums over neighbours. A second encoder, a copy with its own weights, uses the diffusion :math:`S =
-    \alpha (I - (1 - \alpha) \hat A)^{-1}` instead (personalised PageRank), where :math:`\hat A` is the adjacency matrix
-    with self-loops, normalised by the square roots of the degrees. The nodes of each view are matched with the graphs
-    of the other view: with :math:`L` the loss of :class:`InfoGraph`,
+    The encoder sums over neighbours. A second encoder, a copy with its own weights, uses the diffusion
+    :math:`S = \alpha (I - (1 - \alpha) \hat A)^{-1}` instead (personalised PageRank), where :math:`\hat A` is the
+    adjacency matrix with self-loops, normalised by the square roots of the degrees. The nodes of each view are matched
+    with the graphs of the other view: with :math:`L` the loss of :class:`InfoGraph`,
 
     .. math::
         \ell = L(n, s') + L(n', s)

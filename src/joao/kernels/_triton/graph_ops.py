@@ -68,7 +68,7 @@ def copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: Tensor
 def _copy_graphs(
     packed, offsets, batch, marks, graphs, sizes, ITEMS: tl.constexpr, SHARES: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """One program per graph and share of its items; programs behind the last graph fill the padding."""
+    """One program per graph and share of its items; the programs after the last graph fill the padding."""
     from_x, from_source, from_target, from_reverse = packed
     from_first_node, from_first_edge, edge_of_node = offsets
     x, source, target, reverse = batch
@@ -134,7 +134,7 @@ def _rank_within_groups(values, group_of_item, first, counted, num_items, ITEMS:
     group = tl.load(group_of_item + item, mask=inside, other=0)
     begin = tl.load(first + group, mask=inside, other=2**62)
     end = tl.load(first + group + 1, mask=inside, other=0)
-    is_padding = item >= end  # behind the last group: ranked by position
+    is_padding = item >= end  # after the last group: ranked by position
     count = tl.where(is_padding, item - begin, 0)
     for other_first in range(tl.min(begin, 0), tl.max(end, 0), ITEMS):
         other = other_first + tl.arange(0, ITEMS)

@@ -68,7 +68,7 @@ def tile_columns(block, width, COLUMNS: tl.constexpr):
 
 @triton.jit
 def part_rows(part, rows_of_part, num_rows):
-    """The first row of a part and the row behind its last."""
+    """The first row of a part and the end of its rows."""
     begin = part * rows_of_part
     return begin, tl.minimum(begin + rows_of_part, num_rows)
 
