@@ -11,8 +11,17 @@ import pytest
 
 from joao.augmentations import AUGMENTATIONS
 from joao.config.overrides import apply_overrides
-from joao.config.recipe import CATALOGUES, METHODS, POOL, Recipe, make_recipe, pool_name, read_recipe, read_toml
-from joao.config.schedule import Schedule
+from joao.config.recipe import (
+    CATALOGUES,
+    METHODS,
+    POOL,
+    Recipe,
+    Schedule,
+    make_recipe,
+    pool_name,
+    read_recipe,
+    read_toml,
+)
 from joao.data.features import RULES
 from joao.data.synthetic import random_graphs
 from joao.objectives import OBJECTIVES, NodeObjective
@@ -148,7 +157,7 @@ def test_every_cell_takes_a_step(dataset, method):
 )
 def test_the_nearest_name_is_told(table, values):
     with refused(*values) as caught:
-        make_recipe(table, place="here")
+        make_recipe(table, source="here")
     assert str(caught.value).startswith("here: ")
 
 

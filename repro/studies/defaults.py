@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from joao.config.builder import Method, build_method, build_pool
-from joao.config.recipe import Recipe, make_recipe
-from joao.config.schedule import Schedule
+from joao.config.recipe import Recipe, Schedule, make_recipe
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.processes import run_tasks
 from joao.core.randomness import numpy_generator, temporary_seed, torch_generator

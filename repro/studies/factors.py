@@ -126,7 +126,7 @@ def level_recipe(cell: Cell) -> Recipe:
             change = {**table[key], **change}
         table[key] = change
     table["training"] = {**table["training"], "seed": cell.seed + level.later}
-    return make_recipe(table, place=f"{cell.method} on {cell.dataset}")
+    return make_recipe(table, source=f"{cell.method} on {cell.dataset}")
 
 
 @limit_threads()

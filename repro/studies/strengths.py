@@ -108,7 +108,7 @@ WAYS = {**COMPARED, **CANDIDATES}
 def one_run(dataset: Dataset, way: str, seed: int) -> dict[str, Any]:
     table, adjust = WAYS[way]
     settings = {**grid()["recipe"], **table, "features": "labels"}
-    recipe = make_recipe({**settings, "training": {**grid()["recipe"]["training"], "seed": seed}}, place=way)
+    recipe = make_recipe({**settings, "training": {**grid()["recipe"]["training"], "seed": seed}}, source=way)
     store = make_store(dataset, Features.from_dataset(dataset, recipe.features))
     method = build_method(recipe, store)
     if adjust:

@@ -4,7 +4,7 @@ import pytest
 
 from joao.augmentations import AUGMENTATIONS
 from joao.config.builder import Method
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs

@@ -5,7 +5,7 @@ import torch
 from lightning_fabric import Fabric
 
 from joao.augmentations import AUGMENTATIONS, Augmentation, Identity, NodeDrop
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform

@@ -111,7 +111,7 @@ def cell_recipe(dataset: str, method: str) -> Recipe:
     merged = {**grid()["recipe"], **shared, **given, "data": dataset}
     if given["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": family["pool"]}
-    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
 
 
 def finetuning_of(dataset: str) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     merged = {**shared, **given, "data": dataset, "max_degree": of_data["max_degree"], "training": training}
     if given.get("method") == "graphcl" and method not in PAIRS:
         merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
-    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
 
 
 PROTOCOL = {

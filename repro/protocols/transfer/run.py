@@ -80,7 +80,9 @@ def cell_recipe(method: str) -> Recipe:
     shared = dict(grid()["recipe"])
     if "policy" not in given:  # an objective of nodes: molecules as they are
         del shared["objective"], shared["augmentations"]
-    return make_recipe({**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, place=f"reproduce: {method}")
+    return make_recipe(
+        {**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, source=f"reproduce: {method}"
+    )
 
 
 def is_forest(method: str) -> bool:

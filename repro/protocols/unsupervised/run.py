@@ -132,7 +132,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
     merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
-    return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
+    return make_recipe({**merged, "training": training}, source=f"reproduce: {cell.method} on {cell.dataset}")
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:

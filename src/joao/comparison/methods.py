@@ -112,7 +112,7 @@ def method_recipe(name: str, kind: str, *, seed: int = 0, epochs: int | None = N
     """Make the recipe of a method with an encoder, with the defaults of ``joao pretrain`` for this kind of data."""
     training = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     method = "joao" if name == UNTRAINED else name
-    return make_recipe({"method": method, "training": training}, place=f"compare: {name}", kind=kind)
+    return make_recipe({"method": method, "training": training}, source=f"compare: {name}", kind=kind)
 
 
 def method_settings(name: str, kind: str, epochs: int | None = None) -> dict[str, Any]:

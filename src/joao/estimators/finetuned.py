@@ -237,7 +237,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
 
 def _default(seed: int, kind: str) -> Recipe:
-    return make_recipe({"training": {"seed": seed}}, place="JOAO", kind=kind)
+    return make_recipe({"training": {"seed": seed}}, source="JOAO", kind=kind)
 
 
 def select_rows(dataset: Dataset, y: Any) -> Any:

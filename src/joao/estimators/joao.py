@@ -67,7 +67,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         epochs: passes over all graphs.
         batch_size: graphs in a batch; None is 128, or 256 for molecules.
         learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
-        training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
+        training: further settings of the training by name, see :class:`joao.config.recipe.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
         max_degree: where the features of rule ``degree`` are capped.
         random_state: seed of everything random; None draws one.
@@ -274,7 +274,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                 "max_degree": self.max_degree,
                 "training": {**(self.training or {}), **training, "seed": seed},
             },
-            place="JOAO",
+            source="JOAO",
             kind=kind,
         )
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from joao.config.builder import Method
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.errors import UserError
 from joao.core.graphs import Store
 from joao.core.randomness import set_global_rng_state, temporary_seed, torch_generator
