@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -312,3 +313,61 @@ def _reorder_targets(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.flo
     if dataset.targets is not None:
         targets[:, [names.index(name) for name in dataset.target_names]] = dataset.targets
     return targets
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Of a column of node attributes: how many, mean and deviation in double precision, range, and whether all are
+    zeros and ones."""
+
+    count: int
+    mean: float
+    deviation: float
+    least: float
+    most: float
+    binary: bool
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
+        binary = bool(np.isin(values, (0.0, 1.0)).all())
+        mean, deviation = float(values.mean()), float(values.std())
+        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
+
+    def merge(self, other: ColumnFacts) -> ColumnFacts:
+        r"""Of both columns under one another.
+
+        .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
+        """
+        count = self.count + other.count
+        share = other.count / count
+        mean = self.mean + (other.mean - self.mean) * share
+        variance = (1 - share) * self.deviation**2 + share * other.deviation**2
+        variance += share * (1 - share) * (other.mean - self.mean) ** 2
+        return ColumnFacts(
+            count=count,
+            mean=mean,
+            deviation=math.sqrt(variance),
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
+            binary=self.binary and other.binary,
+        )
+
+    @property
+    def shift_and_scale(self) -> tuple[float, float]:
+        """What brings the column to mean 0 and deviation 1; one of zeros and ones stays as it is."""
+        if self.binary:
+            return 0.0, 1.0
+        # A constant's deviation may come out as 1e-17, not 0.
+        return self.mean, 1.0 if self.least == self.most else self.deviation
+
+
+def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
+    """The values of each column of node labels, ascending; None without labels."""
+    labels = dataset.node_labels
+    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
+
+
+def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
+    """Of each column of node attributes; None without any."""
+    attributes = dataset.node_attributes
+    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.data.dataset import Dataset
-from joao.data.shards.index import attribute_facts, label_values
+from joao.data.dataset import Dataset, attribute_facts, label_values
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 

@@ -114,7 +114,7 @@ def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[
 def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
     """Read a file or folder of any known format."""
     try:
-        if is_shard_store(path):
+        if path.is_dir() and is_shard_store(path):
             return Shards(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.{suggest_file(path)}")
@@ -251,7 +251,7 @@ def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
 
 def as_shards(X: Any) -> Shards | None:
     """Open ``X`` if it is a store of shards or the path of one."""
-    is_store = isinstance(X, str | os.PathLike) and is_shard_store(Path(X))
+    is_store = isinstance(X, str | os.PathLike) and Path(X).is_dir() and is_shard_store(Path(X))
     found = read(X) if is_store else X
     return found if isinstance(found, Shards) else None
 

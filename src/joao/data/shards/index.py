@@ -5,64 +5,16 @@ What a store of shards says of itself: ``index.json``."""
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import user_error_on_os_error
-from joao.data.dataset import Dataset
+from joao.data.dataset import ColumnFacts, Dataset, attribute_facts, label_values
 from joao.data.validation import KINDS
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """Of a column of node attributes: how many, mean and deviation in double precision, range, and whether all are
-    zeros and ones."""
-
-    count: int
-    mean: float
-    deviation: float
-    least: float
-    most: float
-    binary: bool
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
-        binary = bool(np.isin(values, (0.0, 1.0)).all())
-        mean, deviation = float(values.mean()), float(values.std())
-        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
-
-    def merge(self, other: ColumnFacts) -> ColumnFacts:
-        r"""Of both columns under one another.
-
-        .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
-        """
-        count = self.count + other.count
-        share = other.count / count
-        mean = self.mean + (other.mean - self.mean) * share
-        variance = (1 - share) * self.deviation**2 + share * other.deviation**2
-        variance += share * (1 - share) * (other.mean - self.mean) ** 2
-        return ColumnFacts(
-            count=count,
-            mean=mean,
-            deviation=math.sqrt(variance),
-            least=min(self.least, other.least),
-            most=max(self.most, other.most),
-            binary=self.binary and other.binary,
-        )
-
-    @property
-    def shift_and_scale(self) -> tuple[float, float]:
-        """What brings the column to mean 0 and deviation 1; one of zeros and ones stays as it is."""
-        if self.binary:
-            return 0.0, 1.0
-        # A constant's deviation may come out as 1e-17, not 0.
-        return self.mean, 1.0 if self.least == self.most else self.deviation
 
 
 @dataclass(frozen=True)
@@ -167,18 +119,6 @@ class Facts:
                 "target_names": tuple(fields["target_names"]),
             }
         )
-
-
-def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
-    """The values of each column of node labels, ascending; None without labels."""
-    labels = dataset.node_labels
-    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
-
-
-def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
-    """Of each column of node attributes; None without any."""
-    attributes = dataset.node_attributes
-    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))
 
 
 _DESCRIBED = ("kind", "node labels", "node attributes", "edge attributes")
