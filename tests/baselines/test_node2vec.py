@@ -8,7 +8,7 @@ import pytest
 from joao.baselines import Node2vec
 from joao.baselines.node2vec import _Walks
 from joao.baselines.walks import find_neighbours
-from joao.baselines.word2vec import WordOptions, gensim_seed, word_vectors
+from joao.baselines.word2vec import gensim_seed, word_vectors
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 
@@ -46,7 +46,7 @@ def test_word_vectors_match_plain_gensim():
     plain = Word2Vec(
         named, sg=1, vector_size=5, window=2, epochs=3, min_count=1, workers=1, seed=gensim_seed(4, "words")
     )
-    found = word_vectors(texts, counts, len(sentences), WordOptions(5, 2, 3), seed=4)
+    found = word_vectors(texts, counts, len(sentences), 4, vector_size=5, window=2, epochs=3)
     np.testing.assert_array_equal(found, [plain.wv[f"word {word}"] for word in range(15)])
 
 

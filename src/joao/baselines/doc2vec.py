@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self, final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,37 +20,20 @@ from joao.data.refinement import refine_labels
 Document = Sequence[str]
 
 
-class ParagraphOptions(NamedTuple):
-    """Options of paragraph vectors (Le and Mikolov, 2014).
-
-    Attributes:
-        bag: PV-DBOW, in which the vector of a document predicts its words; otherwise PV-DM, in which it predicts a word
-            together with the vectors of the words around it.
-        window: largest distance of these words.
-        min_count: rarer words are ignored.
-        sample: threshold for randomly dropping frequent words; 0 drops none.
-    """
-
-    dimensions: int
-    epochs: int
-    bag: bool
-    window: int = 1
-    min_count: int = 1
-    sample: float = 0.0
-
-
 class ParagraphVectors(Baseline):
-    """Base class: the row of a graph is the paragraph vector of its document.
+    """Base class: the row of a graph is the paragraph vector (Le and Mikolov, 2014) of its document.
 
     :meth:`transform` returns the learned vectors for the graphs it was fitted on. For other graphs it infers them:
     starting from zero, each document by itself, with the rest of the model fixed; unknown words are ignored.
 
     Attributes:
-        options, seed: of the model; set by subclasses.
+        options: arguments of gensim's ``Doc2Vec``. PV-DBOW (``dm=0``): the vector of a document predicts its words;
+            PV-DM (``dm=1``): it predicts a word together with the vectors of the words around it.
+        seed: of the model.
     """
 
     needs: ClassVar[str | None] = "gensim"
-    options: ParagraphOptions
+    options: Mapping[str, Any]
     seed: int
 
     @abstractmethod
@@ -61,17 +44,7 @@ class ParagraphVectors(Baseline):
         require_gensim()
         from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-        dimensions, epochs, bag, window, min_count, sample = self.options
-        model = Doc2Vec(
-            dm=0 if bag else 1,
-            vector_size=dimensions,
-            epochs=epochs,
-            window=window,
-            min_count=min_count,
-            sample=sample,
-            workers=1,
-            seed=gensim_seed(self.seed, "documents"),
-        )
+        model = Doc2Vec(**self.options, workers=1, seed=gensim_seed(self.seed, "documents"))
         documents = self.documents(graphs)
         tagged = [
             TaggedDocument(piece, [number])
@@ -80,8 +53,8 @@ class ParagraphVectors(Baseline):
         ]
         model.build_vocab(tagged)
         if not len(model.wv):
-            raise UserError(f"{graphs.name}: no word occurs {min_count} times. Use a smaller min_count.")
-        model.train(tagged, total_examples=model.corpus_count, epochs=epochs)
+            raise UserError(f"{graphs.name}: no word occurs {model.min_count} times. Use a smaller min_count.")
+        model.train(tagged, total_examples=model.corpus_count, epochs=model.epochs)
         self._model, self._fitted_on = model, graphs.fingerprint
         return self
 
@@ -89,7 +62,7 @@ class ParagraphVectors(Baseline):
         if graphs.fingerprint == self._fitted_on:
             learned: NDArray[np.float64] = self._model.dv.vectors.astype(np.float64)
             return learned
-        rows = np.zeros((len(graphs), self.options.dimensions), dtype=np.float32)
+        rows = np.zeros((len(graphs), self._model.vector_size), dtype=np.float32)
         for row, document in zip(rows, self.documents(graphs), strict=True):
             self._infer(row, _split_document(document))
         return rows.astype(np.float64)
@@ -98,7 +71,7 @@ class ParagraphVectors(Baseline):
         """Infer a vector like gensim's ``infer_vector``, which starts from a hash that differs between processes."""
         from gensim.models.doc2vec import train_document_dbow, train_document_dm
 
-        learn = train_document_dbow if self.options.bag else train_document_dm
+        learn = train_document_dbow if self.options["dm"] == 0 else train_document_dm
         model, everywhere = self._model, np.ones(1, dtype=np.float32)
         model.random.seed(gensim_seed(self.seed, "inference"))
         for rate in np.linspace(model.alpha, model.min_alpha, model.epochs).tolist():
@@ -143,7 +116,14 @@ class Graph2vec(ParagraphVectors):
         check_minimum("Graph2vec", 1, dimensions=dimensions, epochs=epochs, min_count=min_count)
         check_minimum("Graph2vec", 0, iterations=iterations)
         self.iterations, self.seed = iterations, seed
-        self.options = ParagraphOptions(dimensions, epochs, bag=True, min_count=min_count)
+        self.options = {
+            "dm": 0,
+            "vector_size": dimensions,
+            "epochs": epochs,
+            "window": 1,
+            "min_count": min_count,
+            "sample": 0.0,
+        }
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         if graphs.node_labels is None:  # all labels are equal at first; the first refinement gives degrees
@@ -201,7 +181,14 @@ class Sub2vec(ParagraphVectors):
         if not 1 <= walk_length <= MAX_WORDS:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {MAX_WORDS}, got {walk_length}.")
         self.property, self.walk_length, self.seed = property, walk_length, seed
-        self.options = ParagraphOptions(dimensions, epochs, bag=False, window=window, sample=1e-3)
+        self.options = {
+            "dm": 1,
+            "vector_size": dimensions,
+            "epochs": epochs,
+            "window": window,
+            "min_count": 1,
+            "sample": 1e-3,
+        }
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         random = numpy_generator(self.seed, "walks")

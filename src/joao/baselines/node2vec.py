@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline, check_minimum
 from joao.baselines.walks import NO_NODE, Neighbours, find_neighbours, random_walks
-from joao.baselines.word2vec import WordOptions, require_gensim, to_words, word_vectors
+from joao.baselines.word2vec import require_gensim, to_words, word_vectors
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
@@ -56,7 +56,7 @@ class Node2vec(Baseline):
         for name, weight in {"p": p, "q": q}.items():
             if not weight > 0:
                 raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")
-        self.options = WordOptions(dimensions, window, epochs)
+        self.options = {"vector_size": dimensions, "window": window, "epochs": epochs}
         self.walks_per_node, self.walk_length = walks_per_node, walk_length
         self.p, self.q, self.seed = p, q, seed
 
@@ -72,7 +72,7 @@ class Node2vec(Baseline):
         require_gensim()
         walks = _Walks(find_neighbours(graphs), self)
         num_walks = graphs.num_nodes * self.walks_per_node
-        return word_vectors(walks, walks.counts(), num_walks, self.options, self.seed)
+        return word_vectors(walks, walks.counts(), num_walks, self.seed, **self.options)
 
 
 class _Walks:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
 from joao.baselines.base import Baseline, check_minimum
-from joao.baselines.word2vec import MAX_WORDS, WordOptions, reading_order, require_gensim, word_vectors
+from joao.baselines.word2vec import MAX_WORDS, reading_order, require_gensim, word_vectors
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
@@ -86,14 +86,15 @@ class DGK(Baseline):
         check_minimum("DGK", 0, iterations=iterations)
         check_minimum("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
         self.counts = WL(iterations=iterations)
-        self.options, self.seed = WordOptions(dimensions, window, epochs), seed
+        self.options, self.seed = {"vector_size": dimensions, "window": window, "epochs": epochs}, seed
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
         require_gensim()
         occurrences = self.counts.fit_transform(graphs).sum(axis=0).astype(np.int64)
         in_order = list(self._sentences(graphs))
         sentences = [in_order[number] for number in reading_order(len(in_order), self.seed)]
-        self.vectors = word_vectors(sentences, occurrences, len(sentences), self.options, self.seed).astype(np.float64)
+        vectors = word_vectors(sentences, occurrences, len(sentences), self.seed, **self.options)
+        self.vectors = vectors.astype(np.float64)
         return self
 
     def transform(self, graphs: Dataset) -> NDArray[np.float64]:

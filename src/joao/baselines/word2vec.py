@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +42,8 @@ def to_words(numbers: NDArray[np.integer]) -> NDArray[np.object_]:
     return np.array([str(value) for value in values.tolist()], dtype=np.object_)[place].reshape(numbers.shape)
 
 
-class WordOptions(NamedTuple):
-    """Options of skip-gram with negative sampling."""
-
-    dimensions: int
-    window: int
-    epochs: int
-
-
 def word_vectors(
-    sentences: Iterable[Sequence[str]], counts: NDArray[np.int64], num_sentences: int, options: WordOptions, seed: int
+    sentences: Iterable[Sequence[str]], counts: NDArray[np.int64], num_sentences: int, seed: int, **options: int
 ) -> NDArray[np.float32]:
     """Learn a vector of each of the words ``"0"`` to ``"N - 1"`` with skip-gram, ``(N, d)``.
 
@@ -60,23 +51,15 @@ def word_vectors(
         sentences: must be iterable once per epoch.
         counts: ``(N,)`` number of occurrences of each word, at least 1.
         num_sentences: number of sentences.
-        options: of the model.
         seed: of the initial weights and the negative samples.
+        options: ``vector_size``, ``window`` and ``epochs`` of gensim's ``Word2Vec``.
     """
     from gensim.models import Word2Vec
 
-    model = Word2Vec(
-        sg=1,
-        vector_size=options.dimensions,
-        window=options.window,
-        epochs=options.epochs,
-        min_count=1,
-        workers=1,
-        seed=gensim_seed(seed, "words"),
-    )
+    model = Word2Vec(sg=1, min_count=1, workers=1, seed=gensim_seed(seed, "words"), **options)
     frequencies = {str(word): count for word, count in enumerate(counts.tolist())}
     model.build_vocab_from_freq(frequencies, corpus_count=num_sentences)
-    model.train(sentences, total_examples=num_sentences, epochs=options.epochs)
+    model.train(sentences, total_examples=num_sentences, epochs=model.epochs)
     vectors: NDArray[np.float32] = np.empty_like(model.wv.vectors)
     vectors[np.array(model.wv.index_to_key, dtype=np.int64)] = model.wv.vectors
     return vectors
