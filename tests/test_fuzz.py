@@ -13,7 +13,7 @@ from joao.data import sources
 from joao.data.formats import FileFormat
 
 ROOT = Path(__file__).parents[1]
-RUNS = json.loads((ROOT / "results/fuzzing.json").read_text(encoding="utf-8"))
+RUNS = json.loads((ROOT / "repro/records/fuzzing.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -1,4 +1,4 @@
-"""What the records of all protocols say, in the one form that the paper's findings are judged by."""
+"""Scores and shares from the records of all protocols, in the form in which the findings use them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Shares = Mapping[str, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Table:
-    """The scores of a table of the paper, ours and its own, in percent.
+    """Our scores and the paper's for one of its tables, in percent.
 
     Attributes:
         scores: by column, method and seed.
         paper: by column and method, for every column of the paper.
-        paper_ranks: the average ranks that it prints, by method.
+        paper_ranks: the paper's average ranks, by method.
         one_pretraining: whether the seeds of a method share one pre-training.
     """
 
@@ -42,14 +42,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All there is.
+    """All figures that the findings need.
 
     Attributes:
-        unsupervised, transfer, ogb: a column is a data set, or "data set, rate %".
+        unsupervised, transfer, ogb: columns are data sets, or "data set, rate %".
         few_labels: by label rate.
-        strength: the ablation of strength; a column is "data set, rate %".
-        shares: by protocol and data set, of each seed of JOAO the share of views made by each augmentation.
-        agreements: by data set, the gain of each pair beside the share that JOAO gave it.
+        strength: ablation of the strength; columns are "data set, rate %".
+        shares: by protocol and data set, for each seed of JOAO the share of views of each augmentation.
+        agreements: by data set, the gain of each pair and its share of JOAO's draws.
     """
 
     unsupervised: Table
@@ -65,7 +65,7 @@ RATES = (1, 10)
 
 
 def read_evidence(results: Path) -> Evidence:
-    """That of a folder of the folders of 'joao reproduce'; what is not there is empty."""
+    """Read the records of a folder. Tables without records are empty."""
     found = {protocol: read_records(protocol, results) for protocol in FILES}
     frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
     few = found["semi-supervised"]
@@ -91,33 +91,33 @@ def read_evidence(results: Path) -> Evidence:
 
 
 def dataset_column(cell: Mapping[str, Any]) -> str:
-    """A column that is a data set."""
+    """Return the column of a cell: its data set."""
     return str(cell["dataset"])
 
 
 def rate_column(cell: Mapping[str, Any]) -> str:
-    """A column that is a data set at a label rate."""
+    """Return the column of a cell: its data set and label rate."""
     return f"{cell['dataset']}, {cell['label_rate']} %"
 
 
 def _scores(records: Iterable[Mapping[str, Any]], column: Callable[[Mapping[str, Any]], str]) -> Scores:
-    """By column, method and seed, in percent; the scores of a seed must be of one split."""
+    """Return scores by column, method and seed, in percent. All methods must use the same split for a seed."""
     scores: Scores = {}
     splits: dict[tuple[str, int], str] = {}
     for record in records:
-        place, method = column(record["cell"]), record["cell"]["method"]
+        name, method = column(record["cell"]), record["cell"]["method"]
         for seed, score, split in _by_seed(record):
-            if splits.setdefault((place, seed), split) != split:
+            if splits.setdefault((name, seed), split) != split:
                 raise UserError(
-                    f"records: those of {method} on {place}, seed {seed}, have another split than other methods'. "
-                    "Remove the older and compute it again."
+                    f"records: {method} on {name}, seed {seed}: the split differs from that of other methods. "
+                    "Remove the older record and compute it again."
                 )
-            scores.setdefault(place, {}).setdefault(method, {})[seed] = 100 * float(score)
+            scores.setdefault(name, {}).setdefault(method, {})[seed] = 100 * float(score)
     return scores
 
 
 def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
-    """Seed, score and hash of the split: of a record of all seeds, or of one, with the mean over its folds."""
+    """Return seed, score and hash of the split, for records of one seed (mean over folds) or of all seeds."""
     scores = record["scores"]
     if "test" in scores:
         return [(seed, score, record["split_hash"]) for seed, score in zip(scores["seed"], scores["test"], strict=True)]
@@ -138,7 +138,7 @@ def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
 
 
 def _papers(cell: Callable[[str, str], paper.Published | None]) -> dict[str, dict[str, float]]:
-    """The paper's figures by data set and method; data sets without any are left out."""
+    """Return the paper's figures by data set and method."""
     found = {
         dataset: {method: figure.mean for method in paper.ROWS if (figure := cell(method, dataset))}
         for dataset in paper.COLUMNS

@@ -1,7 +1,7 @@
-"""The paper's Figure 2: training curves of JOAO for several gamma.
+"""The paper's Figure 2: training curves of JOAO for several values of gamma.
 
-Every record is one pre-training by the recipe of the unsupervised table with another ``gamma``: the weight of the
-prior. Nothing is scored, so no labels are looked at.
+Each record is one pre-training with the recipe of the unsupervised table and another ``gamma``, the weight of the
+prior. Nothing is scored and no labels are used.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class Cell:
 
 
 def cells(datasets: Sequence[str] = ()) -> list[Cell]:
-    """The cells of the figure, or those of other data sets of the unsupervised table."""
+    """Return the cells of the figure, or those of other data sets of the unsupervised table."""
     check_known("data set", datasets, list(unsupervised.grid()["datasets"]))
     return [Cell(name, gamma, seed) for name in datasets or DATASETS for gamma in GAMMAS for seed in SEEDS]
 
 
 def cell_recipe(cell: Cell) -> Recipe:
-    """JOAO's recipe of the unsupervised table, but for gamma."""
+    """Return JOAO's recipe of the unsupervised table with another gamma."""
     recipe = unsupervised.cell_recipe(unsupervised.Cell(cell.dataset, "joao", cell.seed))
     assert recipe is not None  # JOAO has an encoder
     return dataclasses.replace(recipe, policy=Part(recipe.policy.name, {**recipe.policy.options, "gamma": cell.gamma}))
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
-    """The record of a cell: what every epoch showed."""
+    """Pre-train and return the record of a cell, with losses and probabilities of every epoch."""
     trained = pretrain(cell_recipe(cell), dataset, device=device)
     return {
         "cell": dataclasses.asdict(cell),
@@ -102,7 +102,7 @@ def is_done(cell: Cell, records: Path) -> bool:
 
 
 def draw_figure_2(records: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Loss by epoch for several gamma, a panel a data set: means over seeds, with the least and the most.
+    """Draw the loss by epoch for several gamma, one panel per data set: means over seeds, with minimum and maximum.
 
     Args:
         records: the records of the figure.
@@ -131,9 +131,9 @@ def draw_figure_2(records: Sequence[Mapping[str, Any]], stem: Path) -> list[Path
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
-    """What the curves end in and how far the table moves, as Markdown: means over seeds.
+    """Return the page: last loss, and how much the probabilities change between epochs, as means over seeds.
 
-    A table moves by half the sum of the differences of its probabilities: 0 is not at all, 1 is to other pairs.
+    A change is the total variation distance, from 0 (no change) to 1 (entirely different pairs).
     """
     groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
     for record in records:
@@ -148,6 +148,17 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         ]
         loss, pairs, one, two = (float(np.mean(values)) for values in figures)
         lines.append([dataset, f"{gamma:g}", str(len(own)), f"{loss:.3f}", f"{pairs:.1f}", f"{one:.2f}", f"{two:.2f}"])
-    header = ["data", "gamma", "seeds", "last loss", "pairs in effect at the end", "moved in an epoch", "in two epochs"]
-    heading = "# JOAO for several gamma\n\nMade from records by `joao reproduce figure-2`; not to be edited.\n\n"
+    header = [
+        "data",
+        "gamma",
+        "seeds",
+        "last loss",
+        "effective pairs at the end",
+        "change per epoch",
+        "change per two epochs",
+    ]
+    heading = (
+        "# JOAO for several values of gamma\n\nGenerated from `repro/records` by `python -m repro docs`. Do not edit.\n"
+        "Compute: `python -m repro figure-2`. Changes are total variation distances.\n\n"
+    )
     return heading + markdown(header, lines) + "\n"

@@ -35,17 +35,16 @@ from repro.record_files import RECORDS
 from repro.studies.common import PAGES
 
 ROOT = Path(__file__).parents[2]
-# Files, and the tests that shall notice, beside the examples of each.
-TARGETS = {
-    "src/joao/policies": "tests/policies",
-    "src/joao/objectives": "tests/objectives",
-    "src/joao/evaluation/folds.py": "tests/evaluation/test_folds.py",
-    "src/joao/evaluation/labels.py": "tests/evaluation/test_labels.py",
-    "src/joao/evaluation/splits.py": "tests/evaluation/test_splits.py",
-    "src/joao/augmentations": "tests/augmentations",
-    "src/joao/training/checkpoint.py": "tests/training/test_checkpoint.py",
-    "src/joao/keeping.py": "tests/test_keeping.py",
-    "src/joao/tensor_files.py": "tests/test_tensor_files.py",
+# Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "src/joao/policies": ("tests/policies",),
+    "src/joao/objectives": ("tests/objectives",),
+    "src/joao/evaluation/folds.py": ("tests/evaluation/test_folds.py",),
+    "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_labels.py"),
+    "src/joao/augmentations": ("tests/augmentations",),
+    "src/joao/training/checkpoint.py": ("tests/training/test_checkpoint.py",),
+    "src/joao/runs/pretraining.py": ("tests/test_keeping.py",),
+    "src/joao/runs/folder.py": ("tests/runs/test_folder.py", "tests/runs/test_tensor_files.py"),
 }
 REASONS = ROOT / "repro/studies/mutants.toml"
 RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"
@@ -201,7 +200,9 @@ class Trial:
 
     def run_all(self) -> None:
         """Tries all mutants of all files."""
-        tests = [tests for target, tests in TARGETS.items() if any(file.startswith(target) for file in self.files)]
+        tests = [
+            each for target, tests in TARGETS.items() for each in tests if any(f.startswith(target) for f in self.files)
+        ]
         with TemporaryDirectory() as place:
             options = ["-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--basetemp", f"{place}/tests"]
             status = pytest.main([*options, *(str(ROOT / each) for each in [*tests, *self.files])], plugins=[self])

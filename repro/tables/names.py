@@ -18,7 +18,7 @@ _ROWS = {
     "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
     **dict.fromkeys(("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp", "mvgrl", "infograph", "histogram")),
     **dict.fromkeys(("untrained_initial", "untrained", "graphcl", "uniform", "joao", "joaov2")),
-    "joao_default": "JOAO() as it comes",
+    "joao_default": "JOAO(), default settings",
     "joao_strengths": None,
     "joaov2_joao_budget": "JOAOv2, JOAO's budget",
     **{

@@ -39,27 +39,28 @@ from repro.tables.overview import Overview
 from repro.tables.records import FILES, read_records
 
 Record = Mapping[str, Any]
+GENERATED = "Generated from `repro/records` by `python -m repro docs`. Do not edit."
 
 
 @dataclass(frozen=True)
 class Times:
-    """A line for each table and kind of machine; a section of a page (:mod:`repro.tables.markup`)."""
+    """One line per table and kind of device; a section of a page (:mod:`repro.tables.markup`)."""
 
     records: Mapping[str, Sequence[Record]]
-    title: str = "What the tables took"
-    left_open: Sequence[str] = ()
+    title: str = "Computing times"
+    empty_cells: Sequence[str] = ()
     paragraphs: Sequence[str] = field(default=())
 
     def about(self) -> str:
-        """How to read it."""
+        """Return how to read the table."""
         return (
-            "Hours of all records added up, on a GPU or on one thread of a CPU, scoring included. A pre-training that "
-            "several records share counts once. Most ran side by side with others, on one card or on the cores of one "
-            "machine: less time than this went by, and each took longer than it would alone."
+            "Hours summed over all records, on a GPU or on one CPU thread, including scoring. A pre-training that "
+            "several records share is counted once. Most jobs ran in parallel on one GPU or on the cores of one "
+            "machine, so the elapsed time was shorter, and each job took longer than it would alone."
         )
 
     def header(self) -> list[str]:
-        return ["table", "on", "records", "hours"]
+        return ["table", "device", "records", "hours"]
 
     def cells(self) -> list[list[str]]:
         lines = []
@@ -81,7 +82,7 @@ class Times:
 
 
 def _parts(record: Record) -> Iterator[tuple[str, Hashable, float]]:
-    """Kind of machine, a name for what other records have part in, and seconds."""
+    """Yield kind of device, an identifier of work that records share (or None), and seconds."""
     kind, cell = _kind(record), record["cell"]
     if "seconds" in record:
         yield kind, None, record["seconds"]
@@ -102,12 +103,12 @@ SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
     "strength": "Ablation of strength: JOAO and JOAOv2 at 0.2 and 0.25",
     "prior": "Ablation of the prior: JOAO with gamma = 0",
-    "pairs": "Every pair of augmentations by itself",
+    "pairs": "Single pairs of augmentations",
 }
 DRAWN = "Augmentation pairs drawn in training"
 COSTS = (
-    "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
-    "the largest of the seeds. Other work ran beside.\n\n"
+    "Time and memory for computing the embeddings, including pre-training but not reading and scoring: median time and "
+    "largest memory over seeds. Other jobs ran at the same time.\n\n"
 )
 
 
@@ -128,8 +129,7 @@ class Pages:
     def add(self, name: str, title: str, command: str, text: str) -> None:
         """Add a page, unless its text is empty."""
         if text:
-            made = f"Made from the records in this folder by `joao reproduce {command}`; not to be edited."
-            self.texts[name] = f"# {title}\n\n{made}\n\n{text}"
+            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.\n\n{text}"
 
     def add_table(self, protocol: str, summary: Overview, table: str) -> None:
         """Add the overview and the full table."""
@@ -143,22 +143,22 @@ def unsupervised_pages(records: Path) -> Pages:
     pages = Pages()
     names = [*grid()["datasets"], *REFERENCES, *grid()["methods"]]
     found = _in_order("unsupervised", records, names, ("dataset", "method"))
-    title = "The unsupervised table under stricter protocols"
+    title = "Unsupervised table under stricter protocols"
     pages.add("variants.md", title, "unsupervised", variants_markdown(found))
     found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
-    summary = overview(of_paper, _left_open())
+    summary = overview(of_paper, _empty_cells())
     pages.add_table("unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
     text = COSTS + markdown(COSTS_HEADER, cost_lines(found)) + "\n"
-    pages.add("costs.md", "What the rows of the unsupervised table cost", "unsupervised", text)
+    pages.add("costs.md", "Time and memory of the unsupervised table", "unsupervised", text)
     compared = objective_lines(found)
     if any(line[1] != OBJECTIVE_NAMES["nt_xent"] for line in compared):
         text = markdown(OBJECTIVES_HEADER, compared) + "\n"
-        pages.add("objectives.md", "Objectives of two views, without and with JOAO", "objectives", text)
+        pages.add("objectives.md", "Contrastive losses with uniform pairs and with JOAO", "objectives", text)
     if learned := strength_lines(found):
         text = markdown(STRENGTHS_HEADER, learned) + "\n"
-        pages.add("strengths.md", "Strengths that are learned, beside 0.2", "unsupervised", text)
+        pages.add("strengths.md", "Learned strengths compared with 0.2", "unsupervised", text)
     pages.add("learned.md", DRAWN, "unsupervised", learned_markdown(found))
     return pages
 
@@ -241,8 +241,7 @@ def combined_sections(records: Path) -> dict[str, Section]:
 
 def combined_page(section: Section) -> str:
     """Return a section as a page."""
-    made = "Made from the records in the folders beside it by `joao results`; not to be edited."
-    return f"# {section.title}\n\n{made}\n\n{body(section)}"
+    return f"# {section.title}\n\n{GENERATED}\n\n{body(section)}"
 
 
 def write_all(records: Path, folder: Path, page: Path | None = None) -> list[Section]:
@@ -279,7 +278,7 @@ def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence
     return sorted(read_records(protocol, records), key=positions)
 
 
-def _left_open() -> list[str]:
+def _empty_cells() -> list[str]:
     """Return the reasons why cells of the unsupervised table are empty."""
     return [
         f"{NAMES[method]} on {dataset}: {reason}"

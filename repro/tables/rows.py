@@ -1,4 +1,4 @@
-"""What the tables of all protocols share: names of methods, a row, and how figures are written."""
+"""Rows of tables: names of methods, scores next to the paper's, and gains."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from joao.report.paper import Published
 from repro.tables.names import NAMES
 from repro.tables.overview import Figure
 
-# What is not as usual in a protocol (`Cell.variant`), in words.
+# Variants of the protocol (`Cell.variant`).
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
 
 
 def split_variant(row: str) -> tuple[str, str]:
-    """The method of a row, and its variant.
+    """Split a row into method and variant.
 
     >>> split_variant("joao-twins")
     ('joao', 'twins')
@@ -29,7 +29,7 @@ def split_variant(row: str) -> tuple[str, str]:
 
 
 def row_name(row: str) -> str:
-    """What a reader calls a row.
+    """Return the display name of a row.
 
     >>> row_name("joao-twins")
     'JOAO, twins together'
@@ -40,12 +40,12 @@ def row_name(row: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredRow:
-    """A method on a data set, beside the paper's figure: what the rows of all tables are.
+    """The scores of a method on a data set, next to the paper's figure.
 
     Attributes:
-        label_rate: in percent, where there are several.
-        scores: in percent, one for each seed.
-        paper: None where it has none.
+        label_rate: in percent, for tables with several.
+        scores: in percent, one per seed.
+        paper: None if the paper has no figure.
     """
 
     dataset: str
@@ -76,32 +76,32 @@ class ScoredRow:
 
     @property
     def score(self) -> str:
-        """Mean and deviation."""
+        """Mean and standard deviation."""
         return with_deviation(self.mean, self.std)
 
     @property
-    def beside(self) -> list[str]:
-        """The paper's figure, and ours less it."""
+    def paper_cells(self) -> list[str]:
+        """The paper's figure, and the difference (ours - paper)."""
         if self.paper is None:
             return ["", ""]
         return [with_deviation(self.paper.mean, self.paper.std), f"{self.mean - self.paper.mean:+.2f}"]
 
     @property
     def figure(self) -> Figure:
-        """Its cell of an overview."""
+        """The cell of an overview."""
         return Figure(self.mean, self.std, self.num_seeds, self.paper.mean if self.paper else None)
 
 
 def overview_lines(
     table: Sequence[ScoredRow], methods: Sequence[str], columns: Sequence[str]
 ) -> dict[str, list[Figure | None]]:
-    """The lines of an overview: of each method, by its name, the figures of all columns."""
+    """Return the lines of an overview: display name of the method to the figures of all columns."""
     cells = {(row.method, row.column): row.figure for row in table}
     return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
 
 
 def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:
-    """Of records of all seeds: over the seeds of both, on the same split; None with fewer than two, or without one."""
+    """Return the gain over the seeds that both records have. None if the splits differ or fewer than two are shared."""
     if baseline is None or ours["split_hash"] != baseline["split_hash"]:
         return None
     first, second = (

@@ -102,14 +102,14 @@ def test_without_records_nothing_can_be_told(tmp_path):
 
 def test_what_the_paper_does_not_claim_is_not_counted():
     found = findings_of(evidence()).findings[2]
-    (beside,) = [claim for claim in found.claims if claim.beside]
+    (beside,) = [claim for claim in found.claims if claim.extra]
     assert beside in found.claims
     assert re.findall(r"\d+", found.counts()) == ["6", "6", "0", "0"]
     worse = evidence()
     for scores in worse.unsupervised.scores.values():
         scores["joaov2_joao_budget"] = dict.fromkeys(range(3), 10.0)
     turned = findings_of(worse).findings[2]
-    assert (turned.verdict, [claim.verdict for claim in turned.claims if claim.beside]) == (HOLDS, [FAILS])
+    assert (turned.verdict, [claim.verdict for claim in turned.claims if claim.extra]) == (HOLDS, [FAILS])
 
 
 def test_a_part_that_fails_leaves_the_rest_in_part():

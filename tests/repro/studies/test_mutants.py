@@ -48,7 +48,7 @@ RUN = """import sys
 sys.path[:0] = ["src", {root!r}]
 from pathlib import Path
 from repro.studies import mutants
-mutants.ROOT, mutants.TARGETS = Path.cwd(), {{"src/subject.py": "tests/test_subject.py"}}
+mutants.ROOT, mutants.TARGETS = Path.cwd(), {{"src/subject.py": ("tests/test_subject.py",)}}
 mutants.RECORD, mutants.PAGE = Path("record.json"), Path("page.md")
 mutants.main()
 """

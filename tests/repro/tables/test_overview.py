@@ -21,7 +21,7 @@ TABLE = Overview(
     usual_seeds=5,
     last={"rank": {"one": "1.0"}},
     notes="Noted.",
-    left_open=["<three> on b: 100 % too long"],
+    empty_cells=["<three> on b: 100 % too long"],
 )
 
 
