@@ -1,4 +1,4 @@
-"""Runs the command line in this process, and gives every test a folder of its own to run it in."""
+"""Run the command line in this process, each test in its own folder."""
 
 import contextlib
 import io
@@ -62,14 +62,14 @@ def assert_noted(outcome, *values):
 
 
 def last_command(outcome):
-    """The command that the last line of the output names, as words after ``joao``."""
+    """The words after ``joao`` in the last line of the output."""
     _, found, command = outcome.out.splitlines()[-1].rpartition("joao ")
     assert found
     return shlex.split(command)
 
 
 def make_quick(patch):
-    """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
+    """One process, two values of C instead of seven, and no progress lines."""
     for module in (_options, inputs):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
@@ -82,7 +82,7 @@ def make_quick(patch):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
-    """Quick, in an empty folder, and without the network, the user's cache or the data of the machine."""
+    """Run quickly in an empty folder, without network, user cache and local data."""
     make_quick(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
@@ -97,7 +97,7 @@ def joao():
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory):
-    """What ``joao quickstart`` said, and the folder it wrote."""
+    """The output of ``joao quickstart``, and its folder."""
     folder = tmp_path_factory.mktemp("quickstart") / "run"
     with pytest.MonkeyPatch.context() as patch:
         make_quick(patch)
@@ -137,7 +137,7 @@ def unlabelled(tmp_path):
 
 @pytest.fixture(scope="session")
 def tuned(mutag_run, tmp_path_factory):
-    """What ``joao finetune`` said of the quickstart's run, and the folder it wrote."""
+    """The output of ``joao finetune`` on the run of the quickstart, and its folder."""
     folder = tmp_path_factory.mktemp("finetune") / "tuned"
     with pytest.MonkeyPatch.context() as patch:
         make_quick(patch)
@@ -146,5 +146,5 @@ def tuned(mutag_run, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mutag_tuned(tuned):
-    """The folder of the fine-tuning."""
+    """The folder of the fine-tuned run."""
     return tuned[1]

@@ -1,4 +1,4 @@
-"""``joao report`` and the figures of the paper, as commands."""
+"""``joao report``."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from tests.cli.conftest import assert_noted, assert_refused
 from tests.messages import assert_mentions
 
 
-def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
+def test_report_of_the_quickstart(joao, mutag_run, tmp_path):
     outcome = joao("report", mutag_run)
     assert (outcome.code, outcome.err) == (0, "")
     assert_mentions(outcome.out, "report.html")
@@ -19,7 +19,7 @@ def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
     assert (tmp_path / "report.html").read_bytes() == before  # no chance, no date
 
 
-def test_only_a_page_is_replaced(joao, labelled, tmp_path):
+def test_only_reports_are_replaced(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     (tmp_path / "notes.html").write_text("<p>precious</p>")
     refused = joao("report", "run", "--out", "notes.html")
@@ -28,7 +28,7 @@ def test_only_a_page_is_replaced(joao, labelled, tmp_path):
     assert (tmp_path / "notes.html").read_text() == "<p>precious</p>"
 
 
-def test_pictures(joao, labelled, tmp_path):
+def test_figures(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2, "--method", "infomax")
     outcome = joao("report", "run", "--figures", "figures", "--map", "tsne")
     assert (outcome.code, outcome.err) == (0, "")
@@ -39,7 +39,7 @@ def test_pictures(joao, labelled, tmp_path):
     assert "t-SNE, perplexity 8" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_graphs_that_are_not_at_hand_are_told_and_the_page_is_written(joao, labelled, tmp_path):
+def test_missing_graphs_give_a_notice(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     (tmp_path / labelled).unlink()
     outcome = joao("report", "run", "--out", "page.html")
@@ -47,7 +47,7 @@ def test_graphs_that_are_not_at_hand_are_told_and_the_page_is_written(joao, labe
     assert_mentions((tmp_path / "page.html").read_text(encoding="utf-8"), "labelled.jsonl: ")
 
 
-def test_a_run_that_was_exported(joao, labelled, tmp_path):
+def test_report_of_exports(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2)
     joao("export", "run", "--out", "model.safetensors")
     outcome = joao("report", "model.safetensors", "run")
@@ -55,7 +55,7 @@ def test_a_run_that_was_exported(joao, labelled, tmp_path):
     assert "2 runs" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
+def test_report_of_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
     outcome = joao("report", mutag_tuned)
     assert (outcome.code, outcome.err) == (0, "")
     accuracy = json.loads((mutag_tuned / "finetune.json").read_text())["scores"]["validation"]["accuracy"]
@@ -75,7 +75,7 @@ def test_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
         (["DAMAGED"], ["joao: DAMAGED/evaluation.json: ", "joao evaluate"]),
     ],
 )
-def test_wrong_input_is_one_line(joao, mutag_run, tmp_path, arguments, values):
+def test_invalid_input(joao, mutag_run, tmp_path, arguments, values):
     if "DAMAGED" in arguments:
         shutil.copytree(mutag_run, tmp_path / "DAMAGED")
         (tmp_path / "DAMAGED" / "evaluation.json").write_text("{}")

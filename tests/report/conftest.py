@@ -1,4 +1,4 @@
-"""Runs to report on: one of MUTAG with a score, and whatever graphs a test has."""
+"""Runs to report on."""
 
 import json
 
@@ -24,7 +24,7 @@ def trained_run(folder, dataset, **table):
 
 
 def add_score(folder, dataset, name="evaluation.json", **options):
-    """Scores a run on two partitions into three folds."""
+    """Score a run on two partitions into three folds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(svm, "C_GRID", (1.0,))
         record = evaluate(load_run(folder), dataset, partitions=range(2), num_folds=3, device="cpu", **options)
@@ -47,7 +47,7 @@ def scored_run(tmp_path_factory, mutag_data):
 
 @pytest.fixture(scope="session")
 def open_run(mutag_data):
-    """Opens a run; its graphs are MUTAG's unless others are given."""
+    """Open a run on MUTAG or on other graphs."""
 
     def opened(folder, dataset=None, most_graphs=5000, name=None):
         return open_reported_run(folder, name or folder.name, lambda run: dataset or mutag_data, most_graphs)

@@ -1,4 +1,4 @@
-"""The report of a real run in headless Chromium: every control, no complaint, nothing asked of the network."""
+"""The report of a real run in headless Chromium: every control, no console error, no network request."""
 
 import json
 import time
@@ -66,7 +66,7 @@ def test_the_slider_shows_the_table_of_its_epoch(page, scored_run):
     np.testing.assert_allclose(drawn, np.ravel(lines[1]["drawn"]) / 188, atol=0.0051)
 
 
-def test_an_address_opens_its_part(page):
+def test_the_address_selects_a_tab(page):
     page.click("#tab-training")
     assert page.ask("location.hash") == "#training"
     page.ask("location.hash = '#map'")
@@ -80,7 +80,7 @@ def test_an_address_opens_its_part(page):
     page.requests[:] = [address.partition("#")[0] for address in page.requests]
 
 
-def test_all_tabs_are_in_view_on_a_telephone(page):
+def test_all_tabs_are_visible_on_a_phone(page):
     page.size(400, 800)
     rights = page.ask("[...document.getElementById('tabs').children].map(tab => tab.getBoundingClientRect().right)")
     assert max(rights) <= 400
@@ -99,7 +99,7 @@ def test_tabs_by_mouse_and_keyboard(page):
     assert page.ask("document.activeElement.id") == "tab-changes"
 
 
-def test_the_point_under_the_pointer_is_told_and_drawn(page, mutag_data):
+def test_the_point_under_the_pointer_is_described_and_drawn(page, mutag_data):
     page.click("#tab-map")
     place = "(() => { const b = document.querySelectorAll('.points path')[NUMBER].getBoundingClientRect(); "
     x, y = page.ask((place + "return [b.left + b.width / 2, b.top + b.height / 2]; })()").replace("NUMBER", "7"))
@@ -124,7 +124,7 @@ def test_the_point_under_the_pointer_is_told_and_drawn(page, mutag_data):
     assert page.ask("document.getElementById('tip').hidden")
 
 
-def test_points_stand_where_the_map_has_them(page, scored_run, open_run):
+def test_positions_of_points(page, scored_run, open_run):
     page.click("#tab-map")
     boxes = "[...document.querySelectorAll('.points path')].map(p => p.getBoundingClientRect())"
     seen = np.array(page.ask(f"{boxes}.map(b => [b.left + b.width / 2, b.top + b.height / 2])"))
@@ -134,7 +134,7 @@ def test_points_stand_where_the_map_has_them(page, scored_run, open_run):
     np.testing.assert_allclose(seen - seen.mean(0), expected, atol=3)
 
 
-def test_a_class_alone(page, mutag_data):
+def test_show_only_one_class(page, mutag_data):
     page.click("#tab-map")
     page.click(".legend button")
     dim = page.ask("document.querySelectorAll('.points .dim').length")
@@ -165,7 +165,7 @@ def test_the_colour_scheme_follows_the_system_and_the_switch(page):
     )
 
 
-def test_another_draw_changes_the_drawings(page):
+def test_draw_again_changes_the_drawings(page):
     page.click("#tab-changes")
     assert page.ask("document.querySelectorAll('#changes figure').length") == 6
     script = "document.querySelectorAll('#changes figure')[1].innerHTML"
@@ -182,7 +182,7 @@ def test_nothing_is_wider_than_the_screen(page, width):
         assert page.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), name
 
 
-def test_graphs_are_read_as_they_were_written(page, mutag_data):
+def test_graphs_are_decoded_as_encoded(page, mutag_data):
     script = (
         "Object.values(report.sets)[0].drawings.map((texts, i) => { const g = readGraph(report.sets[report.runs[0].set]"
         ".nodes[i], texts); return [g.codes.map(c => report.sets[report.runs[0].set].labels[c]), g.edges]; })"
@@ -205,7 +205,7 @@ def test_a_ring_is_drawn_as_a_regular_polygon(page):
     np.testing.assert_allclose(across / sides.mean(), 2, rtol=0.1)
 
 
-def test_texts_of_data_are_texts(browser, tmp_path, new_run, open_run):
+def test_markup_in_data_is_shown_as_text(browser, tmp_path, new_run, open_run):
     evil = "</script><script>console.error('run')</script><img src=http://localhost/x onerror=console.error(1)>"
     sizes = np.full(12, 4)
     ends = np.concatenate([4 * np.arange(12), 4 * np.arange(12) + 1]), np.concatenate([4 * np.arange(12) + 1] * 2)

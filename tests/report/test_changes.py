@@ -1,4 +1,4 @@
-"""What augmentations change, found by plain comparison."""
+"""The changes that augmentations make to a graph."""
 
 from dataclasses import replace
 
@@ -40,14 +40,14 @@ def test_masked_nodes_are_found_whatever_fills_them(make_batch, shapes, generato
     assert set(found.masked) <= set(range(9))
 
 
-def test_the_nodes_that_left_are_those_that_are_not_there(make_batch, shapes, generator):
+def test_lost_nodes_are_the_missing_ones(make_batch, shapes, generator):
     graph = make_batch([shapes["cycle"]])
     found = find_change(graph, NodeDrop(0.4), generator(3))
     after = NodeDrop(0.4)(graph, generator(3))
     assert set(after.x[:, 0].long().tolist()) == set(range(10)) - set(found.lost)
 
 
-def test_every_augmentation_of_a_run_has_its_drawings(scored_run, open_run, mutag_data):
+def test_examples_contain_every_augmentation(scored_run, open_run, mutag_data):
     run = open_run(scored_run)
     found = examples(run)
     assert [mutag_data.classes[each["graph"]] for each in found] == [0, 1]
@@ -57,7 +57,7 @@ def test_every_augmentation_of_a_run_has_its_drawings(scored_run, open_run, muta
     assert examples(run) == found  # no chance in it
 
 
-def test_which_graphs_are_drawn_large():
+def test_choice_of_examples():
     dataset = random_graphs(50, mean_nodes=12, num_classes=7)
     found = choose_examples(dataset)
     assert dataset.classes[found].tolist() == [0, 1, 2, 3]
@@ -70,7 +70,7 @@ def test_which_graphs_are_drawn_large():
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_every_augmentation_shows(make_batch, shapes, generator, name):
+def test_every_augmentation_changes_something(make_batch, shapes, generator, name):
     options = {} if name == "identity" else {"strength": 0.5}
     found = find_change(make_batch([shapes["star"]]), AUGMENTATIONS[name](**options), generator())
     assert any(vars(found).values()) == (name != "identity")

@@ -11,7 +11,7 @@ from joao.report.reported_run import check_map_kind, embedding_map
 from tests.messages import assert_mentions, refused
 
 
-def test_the_map_is_that_of_another_library_up_to_signs(numbers):
+def test_pca_equals_scikit_learn_up_to_signs(numbers):
     embeddings = (numbers.standard_normal((50, 6)) * [1, 5, 2, 1, 1, 9] + 3).astype(np.float32)
     found = embedding_map(embeddings, "pca")
     standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
@@ -22,7 +22,7 @@ def test_the_map_is_that_of_another_library_up_to_signs(numbers):
 
 @pytest.mark.parametrize("kind", ["pca", "tsne"])
 @pytest.mark.parametrize("shape", [(1, 4), (2, 1), (6, 3), (5, 1)])
-def test_few_or_equal_embeddings_have_places(kind, shape, numbers):
+def test_few_or_equal_embeddings(kind, shape, numbers):
     for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
         places = embedding_map(embeddings, kind).points
         assert places.shape == (shape[0], 2)
@@ -40,7 +40,7 @@ def test_clusters_stay_apart_with_tsne(numbers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(6, 3), (5, 1), (40, 5)])
-def test_umap_has_places_for_few_and_equal_embeddings(shape, numbers):
+def test_umap_of_few_or_equal_embeddings(shape, numbers):
     pytest.importorskip("umap")
     for embeddings in (np.ones(shape, np.float32), numbers.standard_normal(shape).astype(np.float32)):
         found = embedding_map(embeddings, "umap")
@@ -49,7 +49,7 @@ def test_umap_has_places_for_few_and_equal_embeddings(shape, numbers):
         assert found.axes == f"UMAP, {min(15, shape[0] - 1)} neighbours"
 
 
-def test_what_lies_far_out_is_drawn_at_the_edge(numbers):
+def test_outliers_are_drawn_at_the_edge(numbers):
     embeddings = numbers.uniform(-1, 1, (400, 2)).astype(np.float32)
     assert ";" not in embedding_map(embeddings, "pca").axes
     embeddings[7] = [1000, 0]
@@ -63,13 +63,13 @@ def test_what_lies_far_out_is_drawn_at_the_edge(numbers):
     assert abs(few.points).max() > 5 * np.quantile(abs(few.points), 0.9)
 
 
-def test_whole_places_keep_one_scale():
+def test_integer_points_keep_one_scale():
     found = to_integers(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
     assert found.tolist() == [[0, 0], [1000, 250], [500, 0]]
     assert to_integers(np.zeros((3, 2))).tolist() == [[0, 0]] * 3
 
 
-def test_unknown_kinds_and_missing_packages_are_told(monkeypatch):
+def test_unknown_projections_and_missing_packages(monkeypatch):
     check_map_kind("tsne")
     with refused("--map tnse", "'tsne'"):
         check_map_kind("tnse")

@@ -1,4 +1,4 @@
-"""Pictures of a report as files."""
+"""The figures of a report as files."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def kinds(folder):
     return found
 
 
-def test_every_picture_in_three_forms(scored_run, open_run, tmp_path):
+def test_every_figure_in_three_formats(scored_run, open_run, tmp_path):
     written = write_figures([open_run(scored_run)], tmp_path / "figures")
     assert written == ["scores", "pairs", "map", "changes", "training"]
     assert kinds(tmp_path / "figures") == {name: {".pdf", ".svg", ".png"} for name in written}
@@ -27,7 +27,7 @@ def test_every_picture_in_three_forms(scored_run, open_run, tmp_path):
         assert b"/Subtype /Image" not in pdf
 
 
-def test_several_runs_have_pictures_of_their_own(new_run, open_run, mutag_data, tmp_path):
+def test_figures_of_several_runs(new_run, open_run, mutag_data, tmp_path):
     infomax = new_run(mutag_data, "infomax", method="infomax")
     strengths = new_run(mutag_data, "strengths", method="joao_strengths", training={"epochs": 1})
     runs = [open_run(infomax, name="in fo/max"), open_run(strengths)]
@@ -43,7 +43,7 @@ def test_a_ring_is_a_regular_polygon(size):
     np.testing.assert_allclose(sides, sides.mean(), rtol=1e-2)
 
 
-def test_parts_of_a_graph_do_not_fall_on_one_another():
+def test_components_do_not_overlap():
     places = graph_layout(7, [(0, 1), (1, 2), (3, 4)])
     gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + np.eye(7)
     assert gaps.min() > 0.05 * gaps.max()

@@ -1,4 +1,4 @@
-"""Graphs as short texts, read back by plain code."""
+"""Graphs encoded as short texts. Oracle: an independent decoder."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def read_back(text, num_nodes):
 
 
 @pytest.mark.parametrize("mean_nodes", [10, 90])
-def test_texts_hold_all_of_a_graph(mean_nodes):
+def test_graphs_can_be_decoded(mean_nodes):
     dataset = random_graphs(20, mean_nodes=mean_nodes, num_node_labels=5)
     codec = GraphCodec.of(dataset)
     for number, graph in enumerate(dataset):
@@ -48,7 +48,7 @@ def test_molecules_have_symbols_and_bonds():
     assert codec.encode(1)[2] == "20"
 
 
-def test_what_does_not_fit_is_not_drawn():
+def test_size_limits_of_drawings():
     dataset = random_graphs(60, mean_nodes=12)
     everything = graph_set(dataset, range(60), 60, 10**6)
     assert everything["drawn"] == 60

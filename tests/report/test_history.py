@@ -1,4 +1,4 @@
-"""Epochs in few characters."""
+"""The history of epochs on the page."""
 
 import json
 
@@ -21,7 +21,7 @@ def epochs(count, numbers, learns=True):
     return found
 
 
-def test_all_epochs_where_there_is_room(numbers):
+def test_history_of_all_epochs(numbers):
     metrics = epochs(7, numbers)
     found = history(metrics, POOL, 10_000)
     assert found["epochs"] == found["tables"]["epochs"] == list(range(1, 8))
@@ -36,7 +36,7 @@ def test_all_epochs_where_there_is_room(numbers):
         assert drawn == np.ravel(each.drawn).tolist()
 
 
-def test_of_many_epochs_some_have_tables_and_no_draw_is_lost(numbers):
+def test_history_of_many_epochs_keeps_all_draws(numbers):
     metrics = epochs(100, numbers)
     found = history(metrics, POOL, 270)
     shown = found["tables"]["epochs"]
@@ -48,14 +48,14 @@ def test_of_many_epochs_some_have_tables_and_no_draw_is_lost(numbers):
     assert len(found["loss"]) == 100
 
 
-def test_what_does_not_learn_has_no_losses_and_no_epochs_have_no_tables(numbers):
+def test_history_without_losses_or_epochs(numbers):
     assert history(epochs(2, numbers, learns=False), POOL, 100)["tables"]["losses"] is None
     nothing = history([], POOL, 100)
     assert (nothing["epochs"], nothing["tables"]["epochs"], nothing["tables"]["drawn"]) == ([], [], [])
     json.dumps(nothing)
 
 
-def test_pairs_in_effect():
+def test_effective_pairs():
     assert effective_pairs(np.full((5, 5), 1 / 25)) == pytest.approx(25)
     assert effective_pairs([[1.0, 0.0], [0.0, 0.0]]) == 1
     # Two at 0.25, one at 0.5: entropy 1.5 log 2.

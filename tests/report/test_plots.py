@@ -35,7 +35,7 @@ def test_two_panels_show_their_own_tables(tmp_path):
 
 
 @pytest.mark.parametrize("title", ["costs $5 or $x_$", "図 😀", "a\nb", ""])
-def test_any_title(title, tmp_path):
+def test_titles_with_special_characters(title, tmp_path):
     draw_policy(TABLE, TABLE, title, tmp_path / "picture.png")
     assert imread(tmp_path / "picture.png").shape == (480, 1100, 4)
 
@@ -50,7 +50,7 @@ def has_colour(picture, *colour):
     return bool((np.abs(picture[..., :3] - colour).max(-1) < 0.02).any())
 
 
-def test_differences_have_two_colours_around_white_and_shares_do_not(tmp_path):
+def test_colours_of_differences_and_shares(tmp_path):
     path = tmp_path / "picture.png"
     purple, brown = (45 / 255, 0, 75 / 255), (127 / 255, 59 / 255, 8 / 255)  # the ends of the scale
     for values in ([[1, 0], [0, -1]], [[1, 0], [0, 1]]):  # differences may all be positive
@@ -71,7 +71,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize(("scale", "lowest"), [("PuOr", -1), ("cividis", 0)])
-def test_numbers_can_be_told_from_the_colour_behind_them(scale, lowest, tmp_path, monkeypatch):
+def test_numbers_have_contrast(scale, lowest, tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(Axes, "text", lambda self, x, y, text, **how: written.append((x, y, text, how["color"])))
     values = np.linspace(lowest, 1, 49).reshape(7, 7)
@@ -90,7 +90,7 @@ def test_several_tables_are_side_by_side(tmp_path):
     assert imread(tmp_path / "picture.png").shape == (480, 1650, 4)
 
 
-def test_a_place_that_cannot_be_written_to(tmp_path):
+def test_unwritable_path(tmp_path):
     with refused(tmp_path / "nowhere" / "picture.png"):
         draw_policy(TABLE, TABLE, "Title", tmp_path / "nowhere" / "picture.png")
 
@@ -116,7 +116,7 @@ def draw(stem):
         return write_picture(figure, stem)
 
 
-def test_the_same_figure_gives_the_same_bytes_and_leaves_the_settings_alone(tmp_path):
+def test_figures_are_reproducible_and_leave_settings_unchanged(tmp_path):
     before = dict(matplotlib.rcParams)
     one, other = draw(tmp_path / "a.b"), draw(tmp_path / "other")
     assert dict(matplotlib.rcParams) == before

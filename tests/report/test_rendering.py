@@ -1,4 +1,4 @@
-"""The page as text: complete, small and quickly made."""
+"""The page as text: self-contained, small and quickly rendered."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class Parts(HTMLParser):
         self.texts.append(data)
 
 
-def test_a_page_is_complete_and_asks_for_nothing(scored_run, open_run):
+def test_the_page_is_self_contained(scored_run, open_run):
     run = open_run(scored_run)
     text = render([run])
     parts = Parts(text)
@@ -53,7 +53,7 @@ def test_a_page_is_complete_and_asks_for_nothing(scored_run, open_run):
     assert all(version in said for version in run.run.info.versions.values())
 
 
-def test_no_script_makes_markup_of_texts():
+def test_scripts_do_not_create_markup_from_text():
     from importlib.resources import files
 
     folder = files("joao.report")
@@ -63,7 +63,7 @@ def test_no_script_makes_markup_of_texts():
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", file.read_text())
 
 
-def test_data_cannot_end_their_script():
+def test_data_cannot_end_the_script_element():
     value = {"a": "</script><!-- <script> & ]]>", "b": [1, None, "é"]}
     text = json_for_script(value)
     assert not set("<>&") & set(text)
@@ -83,7 +83,7 @@ def test_two_runs_are_compared(scored_run, open_run, new_run, score, mutag_data)
 
 
 @pytest.mark.parametrize("names", [(), tuple(f"molecule-{number:08d}" for number in range(4000))], ids=["", "named"])
-def test_four_thousand_graphs_and_a_hundred_epochs_stay_below_a_megabyte(scored_run, open_run, numbers, names):
+def test_large_pages_stay_below_a_megabyte(scored_run, open_run, numbers, names):
     made = molecule_like_graphs(4000, mean_nodes=30)
     dataset = replace(made, classes=np.arange(4000) % 2, class_names=("a", "b"), graph_names=names)
     size = 13

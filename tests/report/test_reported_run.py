@@ -1,4 +1,4 @@
-"""What is at hand of a run, and what is said where something is not."""
+"""Runs with and without graphs, scores and encoder."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def unfinished(folder, run, lines):
     return folder
 
 
-def test_every_method_is_known_by_its_parts():
+def test_method_of_a_recipe():
     for name in METHODS:
         found = method_of(make_recipe({"method": name}))
         assert METHODS[found] == METHODS[name]
@@ -51,7 +51,7 @@ def test_a_scored_run(scored_run, open_run):
     assert (run.why_not_dataset, run.why_not_trained) == ("", "")
 
 
-def test_a_run_without_its_graphs_has_neither_map_nor_drawings(scored_run):
+def test_missing_graphs_leave_out_map_and_drawings(scored_run):
     run = open_reported_run(scored_run, "run", nowhere, 100)
     assert "MUTAG: nowhere." in run.why_not_dataset
     (data,) = page_data([run])
@@ -61,14 +61,14 @@ def test_a_run_without_its_graphs_has_neither_map_nor_drawings(scored_run):
     assert describe(run).score is not None
 
 
-def test_other_graphs_than_those_of_the_run_are_not_taken_for_them(scored_run, open_run):
+def test_changed_graphs_are_not_used(scored_run, open_run):
     run = open_run(scored_run, random_graphs(10))
     assert run.dataset is None
     assert "synthetic" in run.why_not_dataset
 
 
 @pytest.mark.parametrize("rest", ["", '{"epoch": 3, "lo'])
-def test_an_unfinished_run_shows_its_whole_epochs(scored_run, open_run, tmp_path, rest):
+def test_unfinished_runs(scored_run, open_run, tmp_path, rest):
     lines = (scored_run / "metrics.jsonl").read_text().splitlines()
     folder = unfinished(tmp_path / "half", scored_run, "\n".join(lines[:2]) + "\n" + rest)
     run = open_run(folder)
@@ -82,14 +82,14 @@ def test_an_unfinished_run_shows_its_whole_epochs(scored_run, open_run, tmp_path
     assert page_data([open_run(unfinished(tmp_path / "new", scored_run, ""))])[0]["epochs"] == []
 
 
-def test_a_sample_of_many_graphs(scored_run, open_run, mutag_data):
+def test_large_data_sets_are_sampled(scored_run, open_run, mutag_data):
     run = open_run(scored_run, most_graphs=50)
     assert len(run.dataset) == len(run.numbers) == len(set(run.numbers.tolist())) == 50
     assert run.dataset.classes.tolist() == mutag_data.classes[run.numbers].tolist()
     assert len(page_data([run])[0]["map"]["x"]) == 50
 
 
-def test_methods_that_do_not_choose(new_run, open_run, mutag_data):
+def test_methods_without_learned_pairs(new_run, open_run, mutag_data):
     infomax = open_run(new_run(mutag_data, "infomax", method="infomax"))
     assert (describe(infomax).method, infomax.run.info.pool) == ("Infomax", ("identity",))
     assert not re.search(r"\d", describe(infomax).pairs)  # nothing was chosen
@@ -109,7 +109,7 @@ def test_learned_strengths(new_run, open_run, mutag_data):
     assert describe(run).method == NAMES["joao_strengths"]
 
 
-def test_parts_of_their_owner(tmp_path, open_run, mutag_data):
+def test_custom_parts(tmp_path, open_run, mutag_data):
     folder = tmp_path / "own"
     JOAO(augmentations=[NodeDrop(), Identity()], epochs=1).fit(mutag_data).save(folder)
     path = folder / "recipe.toml"
@@ -132,7 +132,7 @@ def test_graphs_without_classes(new_run, open_run):
     assert text.bars == ()
 
 
-def test_names():
+def test_display_names():
     assert display_names([Path("a/x"), Path("b/y")]) == ["x", "y"]
     with refused(Path("a/x")):
         display_names([Path("a/x"), Path("a/x")])

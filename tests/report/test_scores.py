@@ -1,4 +1,4 @@
-"""Scores on the page, against plain formulas."""
+"""Scores on the page."""
 
 import json
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ ONE = record([[0.5, 0.7], [0.6, 0.8]])
 TWO = record([[0.4, 0.7], [0.6, 0.5]])
 
 
-def test_a_difference_is_the_paired_gain_in_points():
+def test_differences_are_paired_gains():
     (found,) = differences({"one": ONE, "none": None, "two": TWO})
     assert (found.one, found.other) == ("one", "two")
     assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]], num_train_per_test=1)
@@ -46,13 +46,13 @@ def test_a_difference_is_the_paired_gain_in_points():
         (record([[0.4, 0.7]], hashes="a"), "folds"),
     ],
 )
-def test_what_cannot_be_compared_is_told(other, why):
+def test_incomparable_scores(other, why):
     (found,) = differences({"one": ONE, "two": other})
     assert found.gain is None
     assert why in found.why_not
 
 
-def test_every_two_of_three():
+def test_all_pairs_of_runs_are_compared():
     assert [(each.one, each.other) for each in differences({"a": ONE, "b": TWO, "c": ONE})] == [
         ("a", "b"),
         ("a", "c"),
@@ -60,7 +60,7 @@ def test_every_two_of_three():
     ]
 
 
-def test_bars_end_with_the_papers_figure_where_there_is_one():
+def test_bars_end_with_the_published_accuracy():
     names = [bar.name for bar in bars(ONE, "joao", "MUTAG")]
     assert names[0] == CHANCE
     assert names[-2:] == [OURS, PAPER]
@@ -75,7 +75,7 @@ def written(folder, **files):
     return SimpleNamespace(folder=folder, info=SimpleNamespace(fingerprint="f"))
 
 
-def test_the_last_record_of_true_labels_counts_and_one_on_the_runs_own_graphs_first(tmp_path):
+def test_which_record_is_used(tmp_path):
     shuffled, other = record([[1.0]], "a", labels="shuffled"), record([[0.9]], "a", fingerprint="g")
     second = record([[0.2]], "a")
     assert find_score(written(tmp_path)) is None
@@ -85,7 +85,7 @@ def test_the_last_record_of_true_labels_counts_and_one_on_the_runs_own_graphs_fi
     assert find_score(written(tmp_path, evaluation_10=second, evaluation_11=shuffled, evaluation_12=other)) == second
 
 
-def test_a_record_that_is_none_is_named(tmp_path):
+def test_invalid_records(tmp_path):
     of_text = [
         {**ONE, "run": {**ONE["run"], key: value}} for key in ("mean", "std") for value in ("0.5", [1], {"a": 1})
     ]

@@ -1,4 +1,4 @@
-"""What a pre-training shows while it runs, in a terminal and elsewhere."""
+"""The progress of a pre-training, with and without a terminal."""
 
 import os
 import pty
@@ -25,7 +25,7 @@ def epoch(number, seconds=2.0, losses=TABLE):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still unless it is set."""
+    """A clock that only moves when it is set."""
     now = [100.0]
     monkeypatch.setattr(_training.time, "monotonic", lambda: now[0])
     return now
@@ -38,7 +38,7 @@ def shown(view, width=100):
     return console.export_text()
 
 
-def test_before_the_first_epoch_nothing_is_claimed(clock):
+def test_before_the_first_epoch(clock):
     text = shown(TrainingView(20, "graphs", POOL))
     assert "0/20" in text
     assert "-:--:--" in text
@@ -46,7 +46,7 @@ def test_before_the_first_epoch_nothing_is_claimed(clock):
 
 
 @pytest.mark.parametrize("width", [60, 100])
-def test_every_field_is_there(clock, width):
+def test_all_fields_are_shown(clock, width):
     view = TrainingView(20, "graphs", POOL)
     for number, seconds in [(4, 2.0), (5, 50.0), (6, 3.0)]:  # a resumed run begins anywhere
         view.update(epoch(number, seconds))
@@ -63,7 +63,7 @@ def test_every_field_is_there(clock, width):
     ]
 
 
-def test_time_goes_on_between_epochs_and_stops_at_nothing(clock):
+def test_time_left_decreases_to_zero(clock):
     view = TrainingView(20, "graphs", POOL)
     view.update(epoch(10))
     clock[0] += 5
@@ -72,14 +72,14 @@ def test_time_goes_on_between_epochs_and_stops_at_nothing(clock):
     assert view.time_left() == "0:00:00"
 
 
-def test_pairs_are_shown_only_where_a_policy_learns_them(clock):
+def test_pairs_are_shown_only_if_the_policy_learns(clock):
     view = TrainingView(20, "graphs", POOL)
     view.update(epoch(1, losses=None))
     assert view.top_pairs(5) == []
     assert "pairs" not in shown(view)
 
 
-def test_where_there_is_no_terminal_there_is_a_line_now_and_then(clock, capsys):
+def test_lines_without_a_terminal(clock, capsys):
     with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as on_epoch:
         for number in range(1, 6):
             clock[0] += 6
@@ -92,7 +92,7 @@ def test_where_there_is_no_terminal_there_is_a_line_now_and_then(clock, capsys):
 
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(quiet=False, as_json=True)])
-def test_quiet_and_json_have_no_lines(clock, capsys, output):
+def test_quiet_and_json_print_no_lines(clock, capsys, output):
     with show_live(output, TrainingView(5, "graphs", POOL)) as on_epoch:
         clock[0] += 60
         on_epoch(epoch(1))
@@ -100,7 +100,7 @@ def test_quiet_and_json_have_no_lines(clock, capsys, output):
 
 
 @pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_in_a_terminal_it_is_live(labelled, quiet):
+def test_live_view_in_a_terminal(labelled, quiet):
     """The command itself, with a terminal of 80 columns as standard error."""
     here, there = pty.openpty()
     words = ["pretrain", labelled, "--out", "run", "--epochs", "3", *(["--quiet"] if quiet else [])]

@@ -1,4 +1,4 @@
-"""Several processes may read, keep, train and report from the same places at once."""
+"""Several processes read, cache, train and report on the same files at the same time."""
 
 import json
 import multiprocessing
@@ -16,7 +16,7 @@ OPTIONS = ("--epochs", 3, "--device", "cpu", "--set", "encoder.width=4", "--json
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    """A file of graphs that is large enough to be kept, and a place to keep it in."""
+    """A file of graphs that is large enough for the cache."""
     lines = [
         json.dumps({"edges": [[0, 1 + number % 7]], "num_nodes": 2 + number % 7, "label": number % 2})
         for number in range(400)
@@ -28,7 +28,7 @@ def source(tmp_path, monkeypatch):
 
 
 def at_once(work, count, tmp_path):
-    """Forks processes that do ``work(number)`` at the same moment; what each returned."""
+    """Run ``work(number)`` in forked processes at the same time; returns their results."""
     context = multiprocessing.get_context("fork")
     gate, told = context.Barrier(count), context.Queue()
 
@@ -48,7 +48,7 @@ def at_once(work, count, tmp_path):
     return [answers[number] for number in range(count)]
 
 
-def test_one_file_of_the_cache_is_written_by_all(source, tmp_path):
+def test_processes_share_one_cache_file(source, tmp_path):
     def keep(number):
         found = set()
         for _ in range(5):  # as often as one has written it, another one finds it gone and writes it again
@@ -65,7 +65,7 @@ def test_one_file_of_the_cache_is_written_by_all(source, tmp_path):
 
 
 @pytest.mark.slow
-def test_trainings_and_a_report_from_the_same_data(source, tmp_path):
+def test_concurrent_trainings_and_a_report(source, tmp_path):
     assert run_joao("pretrain", source, "--out", "done", *OPTIONS).code == 0
     cache.clear()
 

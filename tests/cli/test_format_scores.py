@@ -1,4 +1,4 @@
-"""Scores in words."""
+"""Scores of fine-tuned models as text."""
 
 import re
 
@@ -34,13 +34,13 @@ MANY = {"rmse_in_deviations": 0.83, "rmse_of_mean_in_deviations": 1.02}
         (errors(*[1.0] * 6, None, **MANY), ("RMSE", ["0.83", "1.02", "6", "7"])),
     ],
 )
-def test_words(scores, expected):
-    """The figures, and the tasks that they are of, in their order."""
+def test_formatted_scores(scores, expected):
+    """The values and their tasks, in order."""
     name, figures = format_scores(scores)
     assert (name, figures and re.findall(r"t?\d+(?:\.\d+)?", figures)) == expected
 
 
-def test_an_older_folder_does_not_know_the_mean():
+def test_scores_of_older_folders():
     scores = errors(*[2.0] * 7)
     for each in scores["tasks"].values():
         del each["rmse_of_mean"]
