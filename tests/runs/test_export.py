@@ -174,7 +174,7 @@ def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
     np.testing.assert_array_equal(loaded.predict(UNSEEN), joao.load(tuned, device="cpu").predict(UNSEEN))
     card = file.with_suffix(".md").read_text()
     accuracy = before.scores["validation"]["accuracy"]
-    assert_mentions(card, "synthetic", "class (0, 1)", "16 graphs", "4 others", f"accuracy {accuracy:.4g}")
+    assert_mentions(card, "synthetic", "class (0, 1)", "16 graphs", "4 for validation", f"accuracy {accuracy:.4g}")
     assert "model.predict(" in card
 
 

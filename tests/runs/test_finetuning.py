@@ -141,7 +141,7 @@ def test_from_scratch_is_told_apart_from_pre_trained(trained, tmp_path):
     assert not loaded.info.pretrained
     assert list(loaded.metrics) == []
     for use in (lambda: loaded.policy, lambda: loaded.drawn):
-        with refused("augmentations"):
+        with refused("augmentation"):
             use()
     assert not tuned(trained).info.from_scratch
     assert tuned(tuned(trained).trained, UNSEEN).trained.info.finetuned_on == (GRAPHS.fingerprint, UNSEEN.fingerprint)
@@ -268,7 +268,7 @@ def test_an_encoder_of_ones_own(tmp_path):
     trained = pretrain(RECIPE, GRAPHS, custom=own, device="cpu")
     found = tuned(trained)
     found.save(tmp_path / "tuned")
-    with refused(tmp_path / "tuned", "JOAO.load(folder, encoder=...)"):
+    with refused(tmp_path / "tuned", "JOAOClassifier.load", "encoder=..."):
         load_finetuned(tmp_path / "tuned", device="cpu")
     loaded = load_finetuned(tmp_path / "tuned", device="cpu", encoder=NodeSum())
     assert torch.equal(loaded.predict_logits(UNSEEN), found.predict_logits(UNSEEN))
@@ -285,7 +285,7 @@ def test_the_fast_path_is_taken_where_it_is_asked_for(trained):
     [
         (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, ["synthetic", "label"]),
         (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, ["synthetic", "class", 12]),
-        (GRAPHS.subset(np.arange(3)), {}, ["3 classes", "epoch"]),
+        (GRAPHS.subset(np.arange(3)), {}, ["3 classes", "validation"]),
         (GRAPHS, {"validation_share": 1.5}, ["validation", 1.5]),
         (random_graphs(12, num_node_labels=0), {}, ["synthetic", 0, "node labels", 1]),
         (GRAPHS, {"precision": "8"}, ["precision", "32-true", "bf16-mixed", "'8'"]),

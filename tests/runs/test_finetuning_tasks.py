@@ -168,7 +168,7 @@ def test_what_is_saved_is_loaded(found, tmp_path):
     found.save(tmp_path / "tuned")
     loaded = load_finetuned(tmp_path / "tuned", device="cpu")
     assert torch.equal(loaded.predict(UNSEEN), found.predict(UNSEEN))
-    for name in ("kind", "tasks", "classes", "how", "fit", "scores"):
+    for name in ("kind", "tasks", "classes", "settings", "fit", "scores"):
         assert getattr(loaded, name) == getattr(found, name)
     assert loaded.info == found.info
     assert loaded.score(loaded.predict(UNSEEN), UNSEEN) == found.score(found.predict(UNSEEN), UNSEEN)
@@ -241,11 +241,14 @@ def test_a_kind_of_a_later_version_is_told(trained, tmp_path):
         ({"tasks": ["odd"], "dataset": dataclasses.replace(GRAPHS, targets=GRAPHS.targets * NAN)}, ["label", "odd"]),
         ({"dataset": dataclasses.replace(GRAPHS, targets=None, target_names=())}, ["synthetic", "label"]),
         ({"tasks": ["odd"], "split": "scaffold"}, ["scaffold", "molecules"]),
-        ({"tasks": ["odd"], "dataset": GRAPHS.subset(np.arange(2))}, ["synthetic", "1 labelled"]),
-        ({"tasks": ["odd"], "how": dataclasses.replace(HOW, choose_by="accuracy")}, ["accuracy", "'score'", "'loss'"]),
+        ({"tasks": ["odd"], "dataset": GRAPHS.subset(np.arange(2))}, ["synthetic", "labelled"]),
+        (
+            {"tasks": ["odd"], "settings": dataclasses.replace(HOW, choose_by="accuracy")},
+            ["accuracy", "'score'", "'loss'"],
+        ),
     ],
 )
 def test_what_cannot_be_learned_is_told(trained, options, values):
-    given = {"dataset": GRAPHS, "how": HOW, **options}
+    given = {"dataset": GRAPHS, "settings": HOW, **options}
     with refused(*values):
         finetune(trained, device="cpu", **given)

@@ -1,10 +1,8 @@
-"""The models that come with the package.
+"""Export a finished run as one file, with a model card.
 
-A trained encoder as one file, to be passed on: ``joao export`` writes it, :func:`load` reads it.
-
-The file is safetensors: tensors and text, nothing that runs. It has the weights that embed or predict, and the
-texts of the run's other files as metadata (:mod:`joao.runs.folder`), so that it is taken wherever the folder of a run is. Its
-model card is in it as ``card.md``, and beside it.
+The file is in the safetensors format: tensors and text, no code. It contains the weights that are needed to embed or
+predict, and the text of the run's other files as metadata (:mod:`joao.runs.folder`). It can be used wherever a run
+folder can. The model card is stored in it as ``card.md``, and next to it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from joao.config.recipe import Part, toml_value
-from joao.core.errors import UserError, escape_control
+from joao.core.errors import UserError, escape_control, short_repr
 from joao.core.files import check_new_file, write_file
 from joao.core.graphs import GraphStore
 from joao.core.provenance import strip_absolute_path
@@ -42,13 +40,13 @@ HALF_CHANGE = "half_change"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The result of :func:`export`.
 
     Attributes:
         file, card: the two files.
-        num_bytes: of the first.
-        half_change: by how much half precision changes an embedding at most; None where it is not used.
-        trained: what was exported.
+        num_bytes: size of ``file``.
+        half_change: largest relative change of an embedding by half precision; None without half precision.
+        trained: the encoder.
     """
 
     file: Path
@@ -59,17 +57,17 @@ class Exported:
 
 
 def export(run: Path, out: Path, *, half: bool = False) -> Exported:
-    """Makes one file of a finished run, and a model card beside it.
+    """Write a finished run as one file, and a model card next to it.
 
     Args:
-        run: its folder, or a file made earlier.
-        out: to be written, ``.safetensors``; the card has the same name and ``.md``.
-        half: whether to keep the encoder's matrices in half precision, as those of a file made so are in any case.
-            Vectors, of which there are few numbers, stay as they are: the variances among them may be too small or too
-            large for it. So does the linear layer that predicts, whose numbers have the unit of the labels.
+        run: run folder, or an exported file.
+        out: file to write, ``.safetensors``; the card has the same name with ``.md``.
+        half: whether to store the encoder's matrices in half precision; always so if ``run`` is a file with half
+            precision. Vectors keep single precision: they are small, and variances may exceed the range of half
+            precision. So does the output layer, which has the units of the labels.
     """
     if out.suffix != ".safetensors":
-        raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors.")
+        raise UserError(f"{out}: unknown file type '{out.suffix}'. Use .safetensors.")
     for path in (out, out.with_suffix(".md")):
         check_new_file(path)
     opened = Run.open(run)
@@ -96,7 +94,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
 
 
 def _sort_metadata(content: bytes) -> bytes:
-    """The same file with its metadata in the order of their names: safetensors writes them in any order."""
+    """Sort the metadata of a safetensors file by name, because safetensors writes it in random order."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     metadata = dict(sorted(header.pop("__metadata__").items()))
@@ -104,19 +102,18 @@ def _sort_metadata(content: bytes) -> bytes:
 
 
 def _stored_half_change(run: Path) -> float | None:
-    """Of a file made with half precision, by how much that changed an embedding at most."""
+    """Read the largest relative change from a file with half precision."""
     text = read_text(run, HALF_CHANGE) if run.is_file() else None
     try:
         return None if text is None else float(text)
     except ValueError as error:
-        raise UserError(f"{run}: is damaged ({HALF_CHANGE}: {error}).") from error
+        raise UserError(f"{run}: is damaged ({HALF_CHANGE}: expected a number, got {short_repr(text)}).") from error
 
 
 def _to_half(value: Tensor) -> Tensor:
-    r"""A matrix in half precision, if that changes no row and no column by more than :math:`2^{-11}` of its length.
+    r"""Convert a matrix to half precision if no row and no column changes by more than :math:`2^{-11}` of its length.
 
-    This is the most that rounding changes a number, unless it is beyond the range of half precision or so near 0 that
-    fewer digits are left.
+    Rounding changes a number by at most this share, unless it is outside the normal range of half precision.
     """
     if value.dtype != torch.float32 or value.dim() < 2:
         return value
@@ -128,7 +125,7 @@ def _to_half(value: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _measure_half_change(trained: TrainedEncoder, weights: Mapping[str, Tensor]) -> float:
-    r"""The largest :math:`\lVert z' - z \rVert / \lVert z \rVert`, over made graphs, of embeddings with ``weights``."""
+    r"""Compute the largest :math:`\lVert z' - z \rVert / \lVert z \rVert` by ``weights``, over random graphs."""
     encoder = copy.deepcopy(trained.encoder)
     encoder.load_state_dict({name: weights[f"encoder.{name}"] for name in encoder.state_dict()})
     store = _random_graphs(trained)
@@ -138,7 +135,7 @@ def _measure_half_change(trained: TrainedEncoder, weights: Mapping[str, Tensor])
 
 
 def _random_graphs(trained: TrainedEncoder) -> GraphStore:
-    """64 random graphs with the columns that the encoder takes: one-hot, or codes of common atoms and bonds."""
+    """Make 64 random graphs with the columns of the encoder: one-hot, or codes of common atoms and bonds."""
     info = trained.info
     random = numpy_generator(0, "made graphs")
     graphs = random_graphs(64, num_node_labels=0, num_classes=0)
@@ -157,45 +154,45 @@ def _random_graphs(trained: TrainedEncoder) -> GraphStore:
     return replace(store, x=torch.from_numpy(x.astype(np.uint8)), edge_attr=of_edges)
 
 
-_KINDS = {"classes": "a class", "binary": "yes or no in tasks", "numbers": "numbers"}
-_PARTS = {"validation": ", which chose the epoch and are therefore no test"}
+_KINDS = {"classes": "a class", "binary": "binary tasks", "numbers": "numbers"}
+_PARTS = {"validation": ", which chose the epoch and are therefore not a test"}
 _MOLECULES = (
-    "An atom is its element and chirality, a bond its type and direction. Charges, isotopes, numbers of hydrogens and "
-    "positions in space are not seen.",
-    "An element that the pre-training data do not have keeps the vector it began with.",
+    "Atoms are described by element and chirality, bonds by type and direction. Charges, isotopes, hydrogen counts and "
+    "3D coordinates are not used.",
+    "Elements that do not occur in the pre-training data keep their initial vector.",
 )
 
 
 def model_card(
     name: str, trained: TrainedEncoder, *, finetuned: FinetunedModel | None = None, half_change: float | None = None
 ) -> str:
-    """The page as Markdown, from facts alone.
+    """Write the model card in Markdown: what the model is, its training data, its use, its limits.
 
     Args:
-        name: of the file.
-        trained: what is in it.
-        finetuned: of a fine-tuned one, what predicts.
-        half_change: where matrices are kept in half precision, by how much that changes embeddings at most.
+        name: name of the exported file.
+        trained: the encoder.
+        finetuned: the fine-tuned model, if it is one.
+        half_change: largest relative change of embeddings by half precision.
     """
-    parts = [f"# {name}", _what(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
+    parts = [f"# {name}", _summary(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
     text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
-    # Names come from elsewhere: Markdown takes HTML, and a terminal what controls it.
+    # Names are untrusted: Markdown would render HTML, and a terminal would obey control characters.
     return escape_control(text).replace("<", "&lt;")
 
 
-def _what(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
+def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     info = trained.info
     graphs = "molecules" if info.codes else "graphs"
-    learned = "pre-trained without labels" if info.pretrained else "with initial weights, calibrated"
+    learned = "pre-trained without labels" if info.pretrained else "with calibrated initial weights"
     lines = [f"An encoder of {graphs}, {learned} on {info.num_graphs:,} {graphs} ({info.data})."]
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         lines.append(
-            f"It was then fine-tuned on labels of {facts.data} and predicts {_KINDS[finetuned.kind]} ({shown}): "
-            f"{facts.num_train:,} {graphs} to learn from, {facts.num_validation:,} others to choose the epoch"
-            + (f", {facts.num_test:,} others to test ({facts.split} split)." if facts.num_test else ".")
+            f"It was then fine-tuned on labels of {facts.data} and predicts {_KINDS[finetuned.kind]} ({shown}). "
+            f"{facts.split.capitalize()} split: {facts.num_train:,} {graphs} for training, {facts.num_validation:,} "
+            "for validation" + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )
     return " ".join(lines)
 
@@ -205,16 +202,16 @@ def _facts(trained: TrainedEncoder) -> str:
     schedule = recipe.training
     num_parameters = sum(each.numel() for each in trained.encoder.parameters())
     rows = [
-        ["encoder", f"{_shown(recipe.encoder)}: {num_parameters:,} parameters"],
+        ["encoder", f"{_describe_part(recipe.encoder)}: {num_parameters:,} parameters"],
         ["embedding", f"{trained.encoder.num_dimensions} dimensions"],
         ["node features", info.features.rule],
         ["data", f"{info.data}, {info.num_graphs:,} graphs, fingerprint {info.fingerprint}"],
     ]
     if info.pretrained:
         rows += [
-            ["objective", _shown(recipe.objective)],
-            ["policy", _shown(recipe.policy)],
-            ["heads", f"{_shown(recipe.heads)}, left out here"],
+            ["objective", _describe_part(recipe.objective)],
+            ["policy", _describe_part(recipe.policy)],
+            ["heads", f"{_describe_part(recipe.heads)}, not included"],
             [
                 "training",
                 f"{schedule.epochs} epochs, batches of {schedule.batch_size}, learning rate {schedule.learning_rate}, "
@@ -237,13 +234,13 @@ def _use(name: str, trained: TrainedEncoder, finetuned: FinetunedModel | None) -
 
 def _augmentations(trained: TrainedEncoder) -> str:
     if not trained.metrics:
-        return "None: it was not pre-trained."
+        return "None: the encoder was not pre-trained."
     if len(trained.info.pool) == 1:
-        return f"Every graph was shown under {trained.info.pool[0]}."
+        return f"Every graph was augmented by {trained.info.pool[0]}."
     policy, drawn = trained.policy, trained.drawn
     rows = [[f"{first} + {second}", f"{p:.3f}", f"{drawn[first, second]:.3f}"] for first, second, p in policy.top(5)]
     table = markdown(["pair", "probability", "share of training"], rows)
-    return f"The leading pairs at the end of training.\n\n{table}"
+    return f"The most probable pairs at the end of training.\n\n{table}"
 
 
 def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_change: float | None) -> str:
@@ -251,23 +248,23 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
     limits = []
     if finetuned is None or not finetuned.scores.get("test"):
         limits.append(
-            f"How useful it is was not measured on graphs that it had not seen, neither of {info.data} nor of another "
-            "kind. Compare with a simple baseline on data of your own."
+            f"The model was not evaluated on unseen graphs, neither of {info.data} nor of other data. Compare it with "
+            "a simple baseline on your data."
         )
     limits += _MOLECULES if info.codes else ()
     for part, figures in ({} if finetuned is None else finetuned.scores).items():
         limits.append(f"Score on the {part} graphs{_PARTS.get(part, '')}: {_figures(figures)}.")
     if half_change is not None:
         limits.append(
-            "Matrices of the encoder are kept in half precision. On 64 random graphs this changes embeddings by up to "
-            f"{half_change:.2g} of their length."
+            "The matrices of the encoder are stored in half precision. On 64 random graphs this changes embeddings by "
+            f"up to {half_change:.2g} of their length."
         )
-    limits.append(f"Licence of the data ({info.data}): to be filled in by whoever passes this file on.")
+    limits.append(f"Licence of the data ({info.data}): not recorded. State it when you distribute this file.")
     return "\n".join(f"- {line}" for line in limits)
 
 
 def _figures(figures: Mapping[str, Any] | None) -> str:
-    """The means of a score, without those of single tasks."""
+    """Format the mean metrics of a score, without those of single tasks."""
     means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}
     return ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
 
@@ -279,6 +276,6 @@ def _origin(trained: TrainedEncoder) -> str:
     return f"Command: `{info.command}`  \nVersions: {versions}  \nMachine: {machine}"
 
 
-def _shown(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     options = ", ".join(f"{name} = {toml_value(value)}" for name, value in part.options.items() if value is not None)
     return f"{part.name} ({options})" if options else part.name

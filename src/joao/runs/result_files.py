@@ -1,10 +1,4 @@
-"""What files of embeddings and of predictions share: a row for each row of the source.
-
-Embeddings as files.
-
-Predictions as files: of the class of each graph, or of several tasks.
-
-Rows that gave no graph, as a table."""
+"""Embeddings, predictions and failed rows as NPZ or CSV, with one row per row of the source."""
 
 from __future__ import annotations
 
@@ -22,13 +16,13 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """A line for each row of the source, in its order: the graph's name or else the row's number, and its ``cells``.
+    """Yield one line per row of the source, in order: name of the graph or number of the row, then its ``cells``.
 
-    A row that gave no graph keeps its name or number, and its cells are empty.
+    The cells of a row that could not be parsed are empty.
 
     Args:
-        dataset: whole, as it was read.
-        cells: of each graph, equally many; taken when their line is.
+        dataset: the whole data set, as it was read.
+        cells: the same number of cells for each graph; read lazily.
     """
     failures = {failure.row: failure.name for failure in dataset.failures}
     names, remaining = iter(dataset.graph_names), iter(cells)
@@ -40,7 +34,7 @@ def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[li
 
 
 def to_npz(arrays: Arrays, dataset: Dataset) -> bytes:
-    """The arrays and, where the data has them, ``graph_names`` and ``row``, the rows of the source that gave graphs."""
+    """Write arrays, ``graph_names`` if known, and ``row`` (rows that could be parsed) if some rows failed."""
     if dataset.graph_names:
         arrays["graph_names"] = np.array(dataset.row_names)
     if dataset.failures and dataset.row_of_graph is not None:
@@ -51,7 +45,7 @@ def to_npz(arrays: Arrays, dataset: Dataset) -> bytes:
 
 
 def to_csv(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of a table."""
+    """Format lines as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
@@ -61,10 +55,10 @@ _ROWS_AT_ONCE = 1024
 
 
 def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
-    """``embeddings`` ``(G, d)``; where the data has them, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``.
+    """Write ``embeddings`` ``(G, d)`` and, if known, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``.
 
-    Where rows of the source gave no graph, ``embeddings`` and ``graph_names`` have a row for each row of the source,
-    NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
+    If rows of the source could not be parsed, ``embeddings`` and ``graph_names`` have one row per row of the source,
+    with NaN for failed rows, and ``row`` ``(G,)`` has the numbers of the other rows, from 0.
     """
     arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
     if dataset.classes is not None:
@@ -73,9 +67,9 @@ def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
 
 
 def embeddings_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
-    """A header, then a line for each row of the source: name or number, class where it has one, embedding or blanks.
+    """Yield CSV: a header, then one line per row of the source: name or number, class if known, embedding.
 
-    In pieces: as text, all of it may be ten times as large as in numbers.
+    It is written in pieces because the text may take ten times the memory of the array.
     """
     own = [] if dataset.classes is None else ["class"]
     header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
@@ -96,10 +90,9 @@ Predicted = NDArray[np.float32]
 
 
 def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> bytes:
-    """``predicted`` ``(G,)`` names of classes, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``, its columns.
+    """Write ``predicted`` ``(G,)`` class names, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``.
 
-    Where the data has them, also ``labels`` ``(G,)``, the names of their own classes, and ``graph_names``. Rows are as
-    those of :func:`tasks_npz`.
+    If known, also ``labels`` ``(G,)``, the true class names, and ``graph_names``. Rows are as in :func:`tasks_npz`.
     """
     names = np.array(class_names)
     rows = dataset.in_rows(probabilities)
@@ -114,7 +107,7 @@ def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: D
 
 
 def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> str:
-    """A header, then a line a graph: name or number, class where it has one, predicted class, all probabilities."""
+    """Write a header, then one line per row: name or number, class if known, predicted class, probabilities."""
     own = [] if dataset.classes is None else ["class"]
     labels = [[label] if own else [] for label in dataset.labels.tolist()]
     cells = [
@@ -124,16 +117,16 @@ def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: D
 
 
 def tasks_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> bytes:
-    """``predicted`` ``(G, T)`` and ``columns`` ``(T,)``, their names.
+    """Write ``predicted`` ``(G, T)``, ``columns`` ``(T,)`` and, if known, ``graph_names`` ``(G,)``.
 
-    Where the data has them, also ``graph_names`` ``(G,)``. Where rows of the source gave no graph, both have a row for
-    each row of the source, NaN in those, and ``row`` ``(G,)`` has the numbers of the others, from 0 on.
+    If rows of the source could not be parsed, there is one row per row of the source, with NaN for failed rows, and
+    ``row`` ``(G,)`` has the numbers of the other rows, from 0.
     """
     return to_npz({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
 
 
 def tasks_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
-    """A header, then a line for each row of the source: name or number, and what is predicted for each task."""
+    """Write a header, then one line per row of the source: name or number, and the prediction for each task."""
     return _csv(columns, [_numbers(row) for row in predicted], dataset)
 
 
@@ -146,6 +139,6 @@ def _numbers(row: Predicted) -> list[str]:
 
 
 def failures_csv(dataset: Dataset) -> str:
-    """A header, then a line a failure: line of the file (or row, where there is no file), name, SMILES and reason."""
+    """Write a header, then one line per failed row: line of the file (or row), name, SMILES and reason."""
     header = ["line" if any(each.line for each in dataset.failures) else "row", "name", "smiles", "reason"]
     return to_csv([header, *([each.line or each.row, each.name, each.text, each.reason] for each in dataset.failures)])
