@@ -147,7 +147,8 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
     if "encoder" in run.info.own and encoder is None:
         raise UserError(
             f"{folder}: was trained with a custom encoder. Pass it when loading in Python: "
-            f"{'JOAOClassifier.load or JOAORegressor.load' if run.info.finetuned_on else 'JOAO.load'}(folder, encoder=...)."
+            f"{'JOAOClassifier.load or JOAORegressor.load' if run.info.finetuned_on else 'JOAO.load'}"
+            "(folder, encoder=...)."
         )
     if encoder is None:
         _check_size(run, weights)
