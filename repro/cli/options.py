@@ -21,6 +21,7 @@ Methods = Annotated[str, typer.Option(help="Methods, separated by commas.", show
 LabelRates = Annotated[str, typer.Option("--label-rate", help="Percentages, separated by commas.", show_default="1,10")]
 Records = Annotated[Path, typer.Option("--out", help="Folder of the records (.jsonl), read and written.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of processes.", show_default="all cores")]
+Encoders = Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")]
 Pictures = Annotated[Path, typer.Option("--figures", help="Folder for PDF, SVG and PNG.")]
 
 # Relative to the working folder, which should be that of the clone.

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import AsJson, DataRoot, Device, Encoders, Precision, Quiet, TwinsTogether
+from joao.cli.inputs import AsJson, DataRoot, Device, Precision, Quiet, TwinsTogether
 from joao.cli.output import Output
 from joao.core.errors import UserError, suggest
 from repro.cli.options import (
     DEFAULT_FIGURES,
     DEFAULT_RECORDS,
+    Encoders,
     Jobs,
     LabelRates,
     Methods,

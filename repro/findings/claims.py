@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from joao.evaluation.tables import with_interval
-from joao.report.paper import ROWS
 from repro.findings.evidence import Shares, Table
 from repro.findings.verdicts import (
     Contrast,
@@ -21,6 +20,7 @@ from repro.findings.verdicts import (
 )
 from repro.protocols.semi_supervised.pairs import Agreement
 from repro.tables.learned import FIGURE_3
+from repro.tables.paper import ROWS
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
-from joao.report import paper
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.unsupervised import run as unsupervised
+from repro.tables import paper
 from repro.tables.records import FILES, read_records
 
 Scores = dict[str, dict[str, dict[int, float]]]

@@ -10,9 +10,9 @@ import numpy as np
 
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
 from joao.evaluation.tables import with_deviation
-from joao.report.paper import Published
 from repro.tables.names import NAMES
 from repro.tables.overview import Figure
+from repro.tables.paper import Published
 
 # Variants of the protocol (`Cell.variant`).
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}

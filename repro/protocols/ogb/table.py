@@ -8,8 +8,8 @@ from typing import Any
 
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
-from joao.report.paper import ogb
 from repro.tables.overview import Figure, Overview
+from repro.tables.paper import ogb
 from repro.tables.rows import ScoredRow, gain_on_one_split, row_name
 
 HEADER = [

@@ -11,8 +11,8 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, sample_std
 from joao.evaluation.tables import with_deviation, with_interval
-from joao.report.paper import transfer
 from repro.tables.overview import Overview, average
+from repro.tables.paper import transfer
 from repro.tables.rows import ScoredRow, gain_on_one_split, overview_lines
 
 HEADER = [

@@ -11,10 +11,10 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, average_ranks, paired_gain
 from joao.evaluation.tables import with_interval
-from joao.report.paper import ROWS, unsupervised, unsupervised_rank
 from repro.protocols.unsupervised.run import Cell
 from repro.tables.names import NAMES
 from repro.tables.overview import Overview, average
+from repro.tables.paper import ROWS, unsupervised, unsupervised_rank
 from repro.tables.rows import ScoredRow, overview_lines, row_name, split_variant
 
 

@@ -41,7 +41,6 @@ Tasks = Annotated[
     typer.Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns)."),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if available), cpu or cuda.")]
-Encoders = Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")]
 Precision = Annotated[str, typer.Option(help=PRECISION_HELP)]
 Fast = Annotated[
     bool | None,

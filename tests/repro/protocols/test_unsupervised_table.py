@@ -3,11 +3,11 @@
 import pytest
 
 from joao.evaluation.statistics import paired_gain
-from joao.report.paper import Published
 from repro.protocols.unsupervised.run import record_file
 from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
 from repro.tables.names import NAMES
 from repro.tables.pages import unsupervised_pages
+from repro.tables.paper import Published
 from repro.tables.rows import VARIANTS
 from tests.messages import refused
 

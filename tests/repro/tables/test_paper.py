@@ -5,11 +5,11 @@ from importlib.resources import files
 
 import pytest
 
-from joao.report.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
 from repro.protocols.ogb import run as ogb
 from repro.protocols.semi_supervised import run as few_labels
 from repro.protocols.transfer import run as transfer
 from repro.protocols.unsupervised.run import grid
+from repro.tables.paper import COLUMNS, ROWS, Published, semi_supervised, strength, unsupervised, unsupervised_rank
 
 PAPER = tomllib.loads((files("joao.report") / "paper_results.toml").read_text(encoding="utf-8"))
 
