@@ -48,7 +48,7 @@ def test_outcomes_follow_the_enumerated_distribution(graph, strength, changed, m
 
 
 def test_new_edges_get_attributes_of_an_edge_of_their_graph(make_batch, generator, edges_of, assert_law):
-    copies = 8000
+    copies = 3000
     batch = make_batch([PATH, (3, [(0, 1)])] * copies, with_attributes=True)
     thinned = dict(edges_of(EdgePerturb(0.25, drop_only=True)(batch, generator(4))))
     view = dict(edges_of(EdgePerturb(0.25)(batch, generator(4))))

@@ -113,7 +113,7 @@ def test_dropped_nodes_are_drawn_uniformly(make_batch, generator, assert_law, pa
 
 
 def test_dropped_and_new_edges_are_drawn_uniformly(make_batch, generator, assert_law, padded):
-    copies = 12000
+    copies = 6000
     path = make_batch([(4, [(0, 1), (1, 2), (2, 3)])] * copies)
     given = {(0, 1), (1, 2), (2, 3)}
     view = EdgePerturb(0.34).padded(padded(path), generator(3)).compact()  # one edge goes, one pair is drawn
@@ -173,7 +173,7 @@ def test_padded_edge_attributes_stay_in_their_graph_and_symmetric(
 
 
 def test_new_edges_get_the_attributes_of_uniform_edges(make_batch, generator, assert_law, padded):
-    copies = 8000
+    copies = 3000
     batch = make_batch([(12, [(0, 1), (1, 2), (2, 3)])] * copies, with_attributes=True)
     given = {(0, 1), (1, 2), (2, 3)}
     view = EdgePerturb(0.34).padded(padded(batch), generator(5)).compact()
@@ -201,7 +201,7 @@ def test_redrawn_existing_edge_keeps_its_attribute(make_batch, generator, padded
 def test_edges_are_perturbed_without_padding(make_batch, generator, assert_law, padded):
     """The first and the last edge of all are no exception, nor a graph at the end that has none."""
     graphs, donors = [(3, [(0, 1), (1, 2)]), (3, [(0, 2), (1, 2)]), (4, [(1, 3), (2, 3)])], []
-    for seed in range(300):
+    for seed in range(120):
         batch = padded(make_batch([graphs[seed % 3], (1, [])][: 1 + seed % 2], with_attributes=True), 0, 0)
         kept = attributes(EdgePerturb(0.5, drop_only=True).padded(batch, generator(seed)).compact())
         assert len(kept) == 2

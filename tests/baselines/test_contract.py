@@ -73,7 +73,7 @@ def test_classes_are_ignored(method, graphs):
 
 def test_another_seed_gives_other_rows(method, graphs):
     if "seed" not in inspect.signature(method).parameters:
-        pytest.skip("without chance")
+        pytest.skip("deterministic")
     assert not np.array_equal(dense(method(seed=1).fit_transform(graphs)), dense(method().fit_transform(graphs)))
 
 
@@ -104,7 +104,7 @@ def renumbered(graphs):
 
 def test_order_of_nodes_does_not_matter(method, graphs):
     if "seed" in inspect.signature(method).parameters and not method.kernel:
-        pytest.skip("its chance goes from node to node")
+        pytest.skip("draws random numbers node by node")
     other = renumbered(graphs)
     assert not np.array_equal(other.source, graphs.source)
     rows = dense(method().fit_transform(graphs))
@@ -131,10 +131,12 @@ def test_options_are_checked(method):
 def in_another_process(names):
     """A line for each method: sums of the rows of graphs it was fitted on and of others."""
     old, new = (random_graphs(12, mean_nodes=6, seed=seed) for seed in (1, 2))
-    fitted = [BASELINES[name]().fit(old) for name in names]
+    kinds = [BASELINES[name] for name in names]
+    fitted = [kind(**({"epochs": 1} if "epochs" in kind.settings() else {})).fit(old) for kind in kinds]
     return [f"{method.transform(old).sum()} {method.transform(new).sum()}" for method in fitted]
 
 
+@pytest.mark.slow
 def test_rows_are_equal_in_another_process():
     """Hashes of strings differ between processes."""
     names = [name for name, method in BASELINES.items() if not method.needs or importlib.util.find_spec(method.needs)]
@@ -157,7 +159,7 @@ def test_rows_are_equal_in_another_process():
 def test_rows_do_not_depend_on_the_position_of_a_graph(method):
     """Data sets are often sorted by class, so rows that depend on the order would leak classes."""
     if "seed" not in inspect.signature(method).parameters:
-        pytest.skip("without chance: makes each row by itself")
+        pytest.skip("deterministic: computes each row by itself")
     graphs = random_graphs(1000, mean_nodes=20, seed=3)
     less_work = {"node2vec": {"walks_per_node": 1}, "dgk": {"epochs": 2}}
     rows = method(**less_work.get(method.__name__.lower(), {})).fit_transform(graphs)

@@ -39,7 +39,8 @@ def batch(request, kind, make_batch, shapes, as_input):
 @pytest.fixture
 def make(kind, batch):
     num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
-    return lambda **options: kind(batch.x.shape[1], num_edge_features, **options).double()
+    # Narrow, because the default widths are up to 300.
+    return lambda **options: kind(batch.x.shape[1], num_edge_features, **{"width": 16, **options}).double()
 
 
 def moved_statistics(encoder, batch):
