@@ -174,7 +174,7 @@ def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
     """A window's worth of graphs, or a tenth of them, with nothing of the store in the page cache at the beginning."""
     store = shard_store(Path(folder))
     if not ahead:
-        setattr(store, "_expect", lambda graphs: None)  # noqa: B010
+        setattr(store, "_prefetch", lambda graphs: None)  # noqa: B010
     evict(Path(folder))
     order = BatchSampler(len(store), BATCH, block)
     count = min(WINDOW, len(store) // 10) // BATCH

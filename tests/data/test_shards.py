@@ -278,7 +278,7 @@ def test_what_is_expected_is_where_the_graphs_are(as_shards, monkeypatch):
         asked.setdefault(path.name, []).extend(content[place : place + size] for place, size in ranges)
 
     monkeypatch.setattr(shard_rows, "_will_need", will_need)
-    shards.expect(5, 9)
+    shards.prefetch(5, 9)
     for number, (first, last) in enumerate(((5, 7), (7, 9))):
         part, inside = dataset[first:last], dataset[7 * number : 7 * number + 7]
         degrees, labels, attributes, source, weights = asked[f"shard-0000{number}.safetensors"]
@@ -290,9 +290,9 @@ def test_what_is_expected_is_where_the_graphs_are(as_shards, monkeypatch):
         for content, offsets in zip(asked[OFFSETS][2 * number :], (inside.first_node, inside.first_edge), strict=False):
             here = offsets[first - 7 * number : last - 7 * number + 1]
             assert np.frombuffer(content, "<u4").tolist() == here.tolist()
-    shards.expect(18, 4096)  # beyond the end
+    shards.prefetch(18, 4096)  # beyond the end
     monkeypatch.undo()
-    shards.expect(0, 20)
+    shards.prefetch(0, 20)
     for path in shards.folder.iterdir():
         path.unlink()
-    shards.expect(0, 20)  # a hint that nobody can follow is no error
+    shards.prefetch(0, 20)  # a hint that nobody can follow is no error

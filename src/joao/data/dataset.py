@@ -317,8 +317,7 @@ def _reorder_targets(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.flo
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """Of a column of node attributes: how many, mean and deviation in double precision, range, and whether all are
-    zeros and ones."""
+    """Statistics of a column of node attributes; ``binary`` if all values are 0 or 1."""
 
     count: int
     mean: float
@@ -334,7 +333,7 @@ class ColumnFacts:
         return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
 
     def merge(self, other: ColumnFacts) -> ColumnFacts:
-        r"""Of both columns under one another.
+        r"""Statistics of the concatenation of both columns.
 
         .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
         """
@@ -354,20 +353,20 @@ class ColumnFacts:
 
     @property
     def shift_and_scale(self) -> tuple[float, float]:
-        """What brings the column to mean 0 and deviation 1; one of zeros and ones stays as it is."""
+        """Shift and scale that standardise the column; a binary column is not changed."""
         if self.binary:
             return 0.0, 1.0
-        # A constant's deviation may come out as 1e-17, not 0.
+        # Rounding may give a constant column a deviation of 1e-17.
         return self.mean, 1.0 if self.least == self.most else self.deviation
 
 
 def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
-    """The values of each column of node labels, ascending; None without labels."""
+    """Sorted values of each column of node labels; None without labels."""
     labels = dataset.node_labels
     return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
 
 
 def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
-    """Of each column of node attributes; None without any."""
+    """Statistics of each column of node attributes; None without attributes."""
     attributes = dataset.node_attributes
     return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))

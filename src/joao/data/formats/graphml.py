@@ -1,15 +1,14 @@
-"""Takes networkx graphs, and reads GraphML files (``.graphml``, or a folder of them in the order of their names).
+"""networkx graphs and GraphML files (``.graphml``, or a folder of them in the order of their names).
 
 =================================== ========================================================================
-node attribute ``label``            node label, a whole number or text
-every other numeric node attribute  a column of node attributes, in the order of the names; ``x`` may be a list
-every numeric edge attribute        a column of edge attributes, in the order of the names
-``graph.graph["y"]`` or ``["label"]``  the class of the graph, a whole number or text
+node attribute ``label``            node label, an integer or text
+other numeric node attributes       columns of node attributes, sorted by name; ``x`` may be a list
+numeric edge attributes             columns of edge attributes, sorted by name
+``graph.graph["y"]`` or ``["label"]``  the class of the graph, an integer or text
 =================================== ========================================================================
 
-A numeric attribute must be on all nodes, or all edges, of all graphs. Parallel edges become one, the first. Edges
-of directed graphs get their missing reverse directions. Other attributes that are text are left out. Both give a
-notice.
+A numeric attribute must be set on all nodes (or edges) of all graphs. Of parallel edges, the first is kept. Directed
+edges get their missing reverse directions, and text attributes are ignored, both with a notice.
 
 >>> import networkx
 >>> path = networkx.path_graph(3)
@@ -37,13 +36,13 @@ from joao.data.validation import make_dataset, parse_label
 
 MAX_TAG_BYTES = 1 << 22  # bytes
 _CHUNK_BYTES = 1 << 18
-# What reading may raise, beside errors of the system and of networkx.
+# Errors raised while reading a damaged file, in addition to those of networkx.
 _UNREADABLE = (ExpatError, ParseError, ValueError, LookupError, TypeError, AttributeError)
-_Row = tuple[str, dict[Any, Any]]  # the place for messages, and the attributes there
+_Row = tuple[str, dict[Any, Any]]  # node or edge for messages, and its attributes
 
 
 def from_networkx(graphs: Sequence[Any], name: str, places: Sequence[str] = ()) -> Dataset:
-    """Packs ``graphs``; messages call the third one ``name[2]``, or ``places[2]`` where places are given."""
+    """Convert networkx graphs; messages call the third one ``name[2]``, or ``places[2]`` if given."""
     places = places or [f"{name}[{index}]" for index in range(len(graphs))]
     nodes: list[_Row] = []
     edge_rows: list[_Row] = []
@@ -76,18 +75,18 @@ def is_graphml(folder: Path) -> bool:
 
 
 def read_graphml(path: Path) -> Dataset:
-    """Reads the graphs of a GraphML file, or of all GraphML files in a folder."""
+    """Read a GraphML file, or all GraphML files of a folder."""
     files = sorted(path.glob("*.graphml")) if path.is_dir() else [path]
     found = [(graph, str(file)) for file in files for graph in _graphml(file)]
     if not found:
-        raise UserError(f"{path}: no graphs in it.")
+        raise UserError(f"{path}: contains no graphs.")
     dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found])
     names = tuple(Path(place).stem for _, place in found)
     return replace(dataset, graph_names=names) if len(set(names)) == len(names) else dataset
 
 
 def _graphml(path: Path) -> list[Any]:
-    """The graphs of one file, with the defaults it declares set on the nodes and edges that leave them out."""
+    """Read one file, and apply its default values to nodes and edges."""
     import networkx
     from networkx.readwrite.graphml import GraphMLReader
 
@@ -95,7 +94,7 @@ def _graphml(path: Path) -> list[Any]:
         _check_markup(path)
         with path.open("rb") as stream:
             graphs = list(GraphMLReader(node_type=str)(path=stream))
-        graphs = graphs or [networkx.read_graphml(path)]  # which also tries without the namespace
+        graphs = graphs or [networkx.read_graphml(path)]  # also tries without the namespace
     except (OSError, networkx.NetworkXException, *_UNREADABLE) as error:
         if isinstance(error, UserError):
             raise
@@ -109,13 +108,10 @@ def _graphml(path: Path) -> list[Any]:
 
 
 def _check_markup(path: Path) -> None:
-    """Refuses what XML can do and GraphML need not.
-
-    With entities a few lines stand for gigabytes of text, and a tag is read anew with every piece of it that comes.
-    """
+    """Refuse XML entities, which can expand to gigabytes, and huge tags, which the parser reads again and again."""
 
     def refuse(*_: object) -> None:
-        raise UserError(f"{path}: declares XML entities, which GraphML does not need. Write them out.")
+        raise UserError(f"{path}: XML entities are not allowed. Replace them by their text.")
 
     parser = ParserCreate()
     parser.EntityDeclHandler = refuse
@@ -123,7 +119,7 @@ def _check_markup(path: Path) -> None:
         while piece := stream.read(_CHUNK_BYTES):
             parser.Parse(piece)
             if stream.tell() - parser.CurrentByteIndex > MAX_TAG_BYTES + _CHUNK_BYTES:
-                raise UserError(f"{path}: has a tag of more than {MAX_TAG_BYTES >> 20} MB.")
+                raise UserError(f"{path}: contains a tag longer than {MAX_TAG_BYTES >> 20} MB.")
         parser.Parse(b"", True)
 
 
@@ -133,12 +129,12 @@ def _node_labels(nodes: list[_Row]) -> Array | None:
     labels: list[int | str] = []
     for place, data in nodes:
         if "label" not in data:
-            raise UserError(f"{place} has no 'label', but other nodes do. Label all nodes or none.")
+            raise UserError(f"{place} has no 'label', but other nodes have one. Label all nodes or none.")
         label = parse_label(data["label"])
         if label is None:
-            raise UserError(f"{place}: 'label' must be a whole number or text, got {short_repr(data['label'])}.")
+            raise UserError(f"{place}: 'label' must be an integer or text, got {short_repr(data['label'])}.")
         if labels and type(label) is not type(labels[0]):
-            raise UserError(f"{place}: label {label!r} is of another type than {labels[0]!r} before it.")
+            raise UserError(f"{place}: label {label!r} and the earlier label {labels[0]!r} have different types.")
         labels.append(label)
     return np.array(labels)
 
@@ -146,13 +142,13 @@ def _node_labels(nodes: list[_Row]) -> Array | None:
 def _attributes(
     rows: list[_Row], name: str, what: str, notices: list[str], skip: str | None = None
 ) -> NDArray[np.float64] | None:
-    """``(rows, columns)`` of all attributes that are numbers somewhere; they must be everywhere."""
+    """Return ``(rows, columns)`` of all attributes that are numeric in any row; they must be so in every row."""
     names = {key for _, data in rows for key in data if key != skip}
     numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
     left_out = sorted(str(key) for key in names - numeric)
     if left_out:
         notices.append(
-            f"{name}: {what} attributes that are not numbers are left out: {' '.join(', '.join(left_out).split())}."
+            f"{name}: {what} attributes that are not numbers are ignored: {' '.join(', '.join(left_out).split())}."
         )
     if not numeric:
         return None
@@ -165,19 +161,19 @@ def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:
     for place, data in rows:
         if key not in data:
             raise UserError(
-                f"{place} has no {short_repr(key)}, but other {what}s do. Set it on all {what}s or on none."
+                f"{place} has no {short_repr(key)}, but other {what}s have it. Set it on all {what}s or on none."
             )
         vector = _vector(data[key], key)
         if not vector:
             raise UserError(f"{place}: {short_repr(key)} must be a number, got {short_repr(data[key])}.")
         if vectors and len(vector) != len(vectors[0]):
-            raise UserError(f"{place}: {short_repr(key)} has {len(vector)} numbers, {len(vectors[0])} before it.")
+            raise UserError(f"{place}: {short_repr(key)} has {len(vector)} numbers, expected {len(vectors[0])}.")
         vectors.append(vector)
     return np.array(vectors, dtype=np.float64)
 
 
 def _vector(value: object, key: object) -> list[float]:
-    """The number, or the numbers of ``x``; nothing where it is neither."""
+    """The number, or the numbers of ``x``; empty for anything else."""
     if isinstance(value, Real | np.bool_):
         return [_float(value)]
     listed = value.tolist() if isinstance(value, np.ndarray) else value
@@ -199,5 +195,5 @@ def _class(graph: Any, place: str) -> int | str | None:
         return None
     label = parse_label(value)
     if label is None:
-        raise UserError(f"{place}: the graph's label must be a whole number or text, got {short_repr(value)}.")
+        raise UserError(f"{place}: the label of the graph must be an integer or text, got {short_repr(value)}.")
     return label

@@ -6,8 +6,8 @@ A ``.csv`` file has commas and a header::
     TOX1,CCO,0,-0.31,A
     TOX2,c1ccccc1,,2.13,B
 
-A ``.smi`` file has one SMILES per line, optionally followed by a space or tab and a name. If its first line is a header,
-its columns are treated like those of a ``.csv`` file.
+A ``.smi`` file has one SMILES per line, optionally followed by a space or tab and a name. If its first line is a
+header, its columns are treated like those of a ``.csv`` file.
 
 Columns are detected as follows:
 

@@ -1,6 +1,4 @@
-"""What is known of the graphs of a store without reading them: counts, and what rules of features are fixed on.
-
-What a store of shards says of itself: ``index.json``."""
+"""The index of a store of shards (``index.json``): its files, and a summary of all graphs."""
 
 from __future__ import annotations
 
@@ -19,19 +17,19 @@ from joao.data.validation import KINDS
 
 @dataclass(frozen=True)
 class Facts:
-    """What graphs have in common, and what they have together.
+    """Summary of the graphs of a data set.
 
     Attributes:
-        kind: as a data set has it, ``graphs``, ``molecules`` and so on.
-        label_values: of each column of node labels, the values there are, ascending; None without labels.
-        attributes: of each column of node attributes; None without any.
-        num_edge_features: columns of edge attributes; of graphs without edges nobody can say, and it is 0.
-        graphs, nodes, edges: how many; edges are undirected.
-        failures: rows that gave no graph.
-        most_nodes, most_edges, most_degree: of a graph, a graph and a node.
-        class_names, target_names: in the order in which they came up.
-        has_names, has_smiles: whether any graphs have names, and SMILES.
-        featuriser: what made molecules.
+        kind: as in :class:`joao.data.Dataset`.
+        label_values: sorted values of each column of node labels; None without labels.
+        attributes: statistics of each column of node attributes; None without attributes.
+        num_edge_features: number of columns of edge attributes; 0 if there are no edges.
+        graphs, nodes, edges: numbers of graphs, nodes and undirected edges.
+        failures: number of rows that are not graphs.
+        most_nodes, most_edges, most_degree: maxima over graphs, graphs and nodes.
+        class_names, target_names: in the order of their first occurrence.
+        has_names, has_smiles: whether any graph has a name, and a SMILES.
+        featuriser: name and version of the code that converted the molecules.
     """
 
     kind: str
@@ -73,12 +71,12 @@ class Facts:
         )
 
     def merge(self, other: Facts) -> Facts:
-        """Of the graphs of both, whose nodes and edges must be described alike."""
+        """Summary of both data sets, which must have the same columns."""
         for what, one, another in zip(_DESCRIBED, self._described(), other._described(), strict=True):
             may_differ = what == "edge attributes" and not (self.edges and other.edges)
             if one != another and not may_differ:
                 raise UserError(
-                    f"graphs from {self.graphs} on differ from those before in {what}: {another}, not {one}"
+                    f"graph {self.graphs} and later ones differ from earlier ones in {what}: {another}, expected {one}"
                 )
         added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
         columns = zip(self.label_values or (), other.label_values or (), strict=True)
@@ -108,7 +106,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Facts:
-        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
+        """The reverse of ``dataclasses.asdict`` after a round trip through JSON."""
         labels, attributes = fields["label_values"], fields["attributes"]
         return cls(
             **fields
@@ -131,7 +129,7 @@ FORMAT_KEY = "joao.shards"
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What the index says of a shard; ``edges`` are directed. It was made of ``rows`` rows of source ``source``."""
+    """Entry of a shard, made from ``rows`` rows of source number ``source``; ``edges`` are directed."""
 
     file: str
     bytes: int
@@ -146,7 +144,7 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class Index:
-    """What stands in ``index.json``; ``origin`` tells of what and how it was packed, for whoever goes on with it."""
+    """Contents of ``index.json``; ``origin`` is a hash of sources and options, needed to continue a store."""
 
     name: str
     complete: bool
@@ -158,7 +156,7 @@ class Index:
 
     @property
     def num_failures(self) -> int:
-        """Rows of the sources that gave no graph, whether they are kept or not."""
+        """Number of failed rows, including those that were not kept."""
         return sum(each.rows - each.graphs for each in self.shards)
 
     @classmethod
@@ -167,33 +165,33 @@ class Index:
         with user_error_on_os_error(path, "cannot be read"):
             content = path.read_bytes()
         with user_error_on_failure(f"{path}: is damaged", "Pack the graphs again."):
-            told = json.loads(content)
-            if int(told[FORMAT_KEY]) > FORMAT:
-                raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")
+            fields = json.loads(content)
+            if int(fields[FORMAT_KEY]) > FORMAT:
+                raise UserError(f"{path}: format {fields[FORMAT_KEY]} is newer than this version of joao. Update joao.")
             index = cls(
-                name=str(told["name"]),
-                origin=str(told["origin"]),
-                complete=told["complete"] is True,
-                facts=None if told["facts"] is None else Facts.from_json(told["facts"]),
-                shards=tuple(ShardInfo(**each) for each in told["shards"]),
-                notices=tuple(map(str, told["notices"])),
-                offsets=str(told["offsets"]),
+                name=str(fields["name"]),
+                origin=str(fields["origin"]),
+                complete=fields["complete"] is True,
+                facts=None if fields["facts"] is None else Facts.from_json(fields["facts"]),
+                shards=tuple(ShardInfo(**each) for each in fields["shards"]),
+                notices=tuple(map(str, fields["notices"])),
+                offsets=str(fields["offsets"]),
             )
             index.check()
         return index
 
     def check(self) -> None:
-        """Counts are counts, names are names of files here, and shards and facts agree."""
+        """Raise ValueError if the entries are invalid or inconsistent."""
         for number, each in enumerate(self.shards):
             counts = each.graphs, each.nodes, each.edges, each.rows, each.bytes, each.source
             if not all(type(count) is int and count >= 0 for count in counts) or not 0 < each.graphs <= each.nodes:
-                raise ValueError(f"shard {number} has an impossible size")
+                raise ValueError(f"shard {number} has an invalid size")
             if each.file != shard_name(number) or max(counts) >= 1 << 32:
-                raise ValueError(f"shard {number} is not called so, or too large")
+                raise ValueError(f"shard {number} has a wrong name or is too large")
         facts = self.facts
-        told = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
-        if told != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
-            raise ValueError("shards and counts do not agree")
+        totals = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
+        if totals != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
+            raise ValueError("the sums over the shards are wrong")
         if facts is not None and facts.kind not in KINDS:
             raise ValueError(f"unknown kind {facts.kind!r}")
 
@@ -206,7 +204,7 @@ def shard_name(number: int) -> str:
 
 
 def is_shard_store(folder: Path) -> bool:
-    """Whether a folder is a store, also one that is not finished."""
+    """Whether a folder is a store of shards, complete or not."""
     try:
         with (folder / INDEX).open("rb") as stream:
             return FORMAT_KEY.encode() in stream.read(200)
@@ -215,5 +213,5 @@ def is_shard_store(folder: Path) -> bool:
 
 
 def damage_error(folder: Path, what: str) -> UserError:
-    """A store that was found to be wrong while it was used."""
-    return UserError(f"{folder}: is damaged ({what}). To find out more: joao data {folder} --check")
+    """Error for a damaged store."""
+    return UserError(f"{folder}: is damaged ({what}). For details: joao data {folder} --check")
