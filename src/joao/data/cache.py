@@ -2,8 +2,8 @@
 
 Each source has one file in the format of :mod:`joao.data.formats.packed`, named after its path and options. Its
 metadata contain a hash of the source, of the code of the readers and of the options, so that a cached file is used
-only if reading again would give the same result. Modification times do not matter. Molecules converted by another version of
-RDKit are converted again if RDKit is installed, and used as they are otherwise.
+only if reading again would give the same result. Modification times do not matter. Molecules converted by another
+version of RDKit are converted again if RDKit is installed, and used as they are otherwise.
 
 Files are stored in ``packed`` in the folder ``JOAO_CACHE`` or else in the user's cache; ``JOAO_CACHE=off`` disables it.
 """
