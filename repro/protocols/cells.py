@@ -13,7 +13,7 @@ import numpy as np
 
 from joao.core.errors import UserError, suggest
 from joao.core.files import make_folder
-from joao.core.processes import Work, run_tasks
+from joao.core.processes import Task, run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.runs.trained import TrainedEncoder
@@ -59,12 +59,12 @@ class RunOptions:
     encoders: Path = Path("runs")
 
 
-Compute = Callable[[Work, RunOptions], Iterable[Record]]
+Compute = Callable[[Task, RunOptions], Iterable[Record]]
 
 
 def compute_and_write(
-    compute: Compute[Work], works: Sequence[Work], options: RunOptions, file: Callable[[Path], RecordFile]
-) -> Iterator[Work]:
+    compute: Compute[Task], works: Sequence[Task], options: RunOptions, file: Callable[[Path], RecordFile]
+) -> Iterator[Task]:
     """Compute pieces of work, write the records of each as soon as it is done, and yield it.
 
     Args:
@@ -77,7 +77,7 @@ def compute_and_write(
     yield from run_tasks(partial(_compute_one, compute, file, options), works, options.jobs)
 
 
-def _compute_one(compute: Compute[Work], file: Callable[[Path], RecordFile], options: RunOptions, work: Work) -> None:
+def _compute_one(compute: Compute[Task], file: Callable[[Path], RecordFile], options: RunOptions, work: Task) -> None:
     file(options.records).write(*compute(work, options))
 
 

@@ -64,8 +64,9 @@ Tensors = TypeVar("Tensors", bound="GraphBatch | GraphStore")
 
 
 def _to_device(value: Tensors, device: torch.device | str) -> Tensors:
-    tensors = {each.name: getattr(value, each.name) for each in fields(value)}
-    return replace(value, **{name: each.to(device) for name, each in tensors.items() if isinstance(each, Tensor)})
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    moved: Any = {name: each.to(device) for name, each in values.items() if isinstance(each, Tensor)}
+    return replace(value, **moved)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Padded batches: tensors whose shapes do not depend on the graphs, so that a GPU can replay work on them.
 
 A batch has capacity for a fixed number of nodes and edges. Nodes that are padding, or that an augmentation removed,
-stay in place and are masked. The last node is always padding: a removed edge starts there, so that it contributes nothing.
+stay in place and are masked. The last node is always padding: removed edges start there and contribute nothing.
 """
 
 from __future__ import annotations

@@ -115,12 +115,12 @@ def _report(
 Task = TypeVar("Task")
 
 
-def run_tasks(compute: Callable[[Task], object], works: Sequence[Task], jobs: int) -> Iterator[Task]:
+def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
     """Run ``compute`` on every task, and yield each task when it is finished.
 
     Args:
         compute: a function that other processes can import.
-        works: the tasks.
+        tasks: the tasks.
         jobs: number of processes, with one thread each; does not affect the result.
     """
     if jobs == 1:
@@ -129,19 +129,19 @@ def run_tasks(compute: Callable[[Task], object], works: Sequence[Task], jobs: in
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # sums over several threads round differently
         try:
-            for work in works:
-                compute(work)
-                yield work
+            for task in tasks:
+                compute(task)
+                yield task
         finally:
             torch.set_num_threads(threads)
         return
     with worker_pool(jobs, _initialize) as pool:
         with block_interrupts():
-            tasks = {pool.submit(compute, work): work for work in works}
+            futures = {pool.submit(compute, task): task for task in tasks}
         try:
-            for task in as_completed(tasks):
-                task.result()
-                yield tasks[task]
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
         except KeyboardInterrupt:
             for child in multiprocessing.active_children():  # unfinished tasks are run again later
                 child.terminate()

@@ -152,7 +152,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (_is_integer(value) and parse_label(value) is not None)
 
 
-_EXPECTED = {_is_label: "an integer or text", _is_number: "a list of numbers"}
+_EXPECTED: dict[Callable[[object], bool], str] = {_is_label: "an integer or text", _is_number: "a list of numbers"}
 
 
 def _short_json(value: object) -> str:

@@ -51,7 +51,7 @@ def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
 
 
 def test_one_that_is_killed_is_told_in_a_line():
-    with refused("1 processes", "jobs=1", "__main__"), worker_pool(1) as pool:
+    with refused("1 worker", "jobs=1", "__main__"), worker_pool(1) as pool:
         pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).result()
 
 

@@ -12,7 +12,7 @@ from joao.core.errors import UserError
 from joao.data import sources
 from joao.data.formats import FileFormat
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RUNS = json.loads((ROOT / "repro/records/fuzzing.json").read_text(encoding="utf-8"))
 
 

@@ -25,8 +25,11 @@ PUBLISHED = {
 }
 
 
+LARGE = ("COLLAB", "REDDIT-BINARY", "REDDIT-MULTI-5K")
+
+
 @needs_data
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in PUBLISHED])
 def test_statistics_are_the_published_ones(name):
     nodes, edges, classes, node_labels, edge_attributes = PUBLISHED[name]
     dataset = read(name, root=ROOT)

@@ -244,9 +244,14 @@ MOLECULENET = {
 }
 
 
+LARGE = ("muv", "toxcast")
+
+
 @needs_data
-@pytest.mark.parametrize("name", MOLECULENET)
-def test_real_tables_have_the_counts_that_are_written_of_them(name):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in MOLECULENET]
+)
+def test_moleculenet_tables_have_the_published_counts(name):
     num, tasks, counts = MOLECULENET[name]
     path = Path(ROOT) / "molecules" / f"{name}.csv.gz"
     table = read_molecule_table(path)
