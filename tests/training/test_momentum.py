@@ -28,7 +28,7 @@ def make(request, make_method, make_training):
     return training
 
 
-def test_the_copy_begins_as_the_network_and_is_another_one(make):
+def test_the_copy_starts_equal_to_the_network(make):
     model = make().model
     assert all(torch.equal(weights(model.copy)[name], value) for name, value in weights(model.network).items())
     assert not {id(each) for each in model.copy.parameters()} & {id(each) for each in model.network.parameters()}
@@ -55,7 +55,7 @@ def test_the_copy_is_the_moving_average_of_the_networks_weights(make, objective,
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_the_gradient_is_that_of_predictions_alone(make, store):
+def test_only_predictions_have_gradients(make, store):
     training = make(batch_size=21)
     model, objective = training.model.module, training.method.objective
     with torch.no_grad():  # otherwise the copy would be the network, and its gradient could hide
@@ -83,7 +83,7 @@ def test_the_gradient_is_that_of_predictions_alone(make, store):
     assert {name.partition(".")[0] for name in learned} == {"network", "predictor"}
 
 
-def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(make, store, pool, generator):
+def test_pair_losses_equal_those_computed_one_by_one(make, store, pool, generator):
     model, pool = make().model, list(pool.values())
     with torch.no_grad():
         for parameter in model.copy.parameters():
@@ -115,7 +115,7 @@ def test_each_network_encodes_each_draw_once(make, store, pool, generator):
     assert [sum(call is each for call in calls) for each in (model.network.encoder, model.copy.encoder)] == [times] * 2
 
 
-def test_the_predictor_is_of_the_seed(make):
+def test_the_predictor_is_seeded(make):
     one, same, other = (weights(make(seed=seed).model.predictor) for seed in (4, 4, 5))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["0.weight"], other["0.weight"])
@@ -139,7 +139,8 @@ def spread(vectors):
     return float(unit.var(dim=0, correction=0).sum().sqrt())
 
 
-def test_nothing_collapses_on_real_molecules(mutag):
+@pytest.mark.slow
+def test_bootstrap_does_not_collapse_on_molecules(mutag):
     """Embeddings, predictions and projections keep apart, which they do not without predictor and momentum."""
 
     def spreads(objective, without_predictor=False):

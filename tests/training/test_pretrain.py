@@ -30,7 +30,7 @@ def same_weights(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training, variant):
+def test_a_seed_determines_the_result_bit_for_bit(make_method, make_training, variant):
     def trained(seed):
         method = make_method(variant["heads"])
         return run(make_training(method, pair_per=variant["pair_per"], seed=seed))
@@ -42,7 +42,7 @@ def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training, varia
     assert not same_weights(weights, different)
 
 
-def test_the_global_generator_has_no_say(make_method, make_training, variant):
+def test_the_global_generator_has_no_effect(make_method, make_training, variant):
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -177,7 +177,7 @@ def test_only_the_heads_of_drawn_pairs_learn(make_method, make_training):
     assert changed == {"node_drop", "subgraph"}
 
 
-def test_a_last_batch_of_one_graph_joins_its_neighbour(make_method, make_training):
+def test_training_merges_a_last_batch_of_one_graph(make_method, make_training):
     sizes = []
     method = make_method(policy=Uniform)
     method.encoder.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
@@ -186,7 +186,7 @@ def test_a_last_batch_of_one_graph_joins_its_neighbour(make_method, make_trainin
 
 
 @pytest.mark.parametrize("update_every", [0, 1])
-def test_a_loss_that_is_no_number_stops_the_training_and_says_so(make_method, make_training, update_every):
+def test_a_loss_that_is_not_finite_stops_the_training(make_method, make_training, update_every):
     method = make_method()
     training = make_training(method, learning_rate=1e30, update_every=update_every)
     with refused("nan", "step", "epoch 1", "learning rate", "1e+30"):

@@ -122,7 +122,7 @@ def test_a_fit_is_scored_at_the_chosen_epoch_and_at_the_last(make, fast, kind):
     differ = 0
     for part, fit in zip(PARTS, fit_all(finetuning, PARTS), strict=True):
         found = []
-        for move in (lambda: None, finetuning.to_last):
+        for move in (lambda: None, finetuning.restore_last_epoch):
             move()
             found.append(finetuning.score(part.validation))
         expected = [fit.epochs[number - 1].validation_score for number in (fit.chosen, 7)]

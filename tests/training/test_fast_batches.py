@@ -22,14 +22,14 @@ def buffers(store):
     return BufferPool(store, 2, CudaGraphRunner(CPU, []))
 
 
-def test_room_is_for_usual_batches_and_never_beyond_the_largest_graphs():
+def test_capacity_fits_usual_batches_and_at_most_the_largest_graphs():
     sizes = torch.tensor([10, 12, 14, 8, 16, 12] * 50)
     assert buffer_capacity(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
     assert buffer_capacity(sizes, 2) == 32
     assert buffer_capacity(torch.tensor([5, 5, 5]), 3) == 15
 
 
-def test_batches_are_loaded_as_they_come_and_fit_if_nodes_and_edges_do(buffers, store, generator):
+def test_batches_fit_if_their_nodes_and_edges_do(buffers, store, generator):
     draw = generator()
     batches = [torch.randperm(21, generator=draw)[:count] for count in (6, 6, 6, 2, 9)]
     sizes = [[int(first[g + 1] - first[g]) for g in range(21)] for first in (store.first_node, store.first_edge)]
@@ -46,7 +46,7 @@ def test_batches_are_loaded_as_they_come_and_fit_if_nodes_and_edges_do(buffers, 
         assert found.fits == (nodes[k] <= there_is[0] and edges[k] <= there_is[1])
 
 
-def test_a_room_holds_the_graphs_it_was_filled_with_last(buffers, store):
+def test_buffers_are_reused_and_refilled(buffers, store):
     first = None
     for graphs in ([3, 17, 5, 0], [1, 2, 20, 9], [4, 4, 4, 8]):
         (loaded,) = buffers.load([torch.tensor(graphs)])
@@ -60,7 +60,7 @@ def test_a_room_holds_the_graphs_it_was_filled_with_last(buffers, store):
         assert filled.graphs.tolist() == graphs
 
 
-def test_each_number_of_graphs_has_a_room_of_its_own(buffers):
+def test_each_number_of_graphs_has_its_own_buffers(buffers):
     loaded = buffers.load([torch.tensor([3, 17, 5]), torch.tensor([2, 1])])
     three, two = (buffers.fill(each.graphs) for each in loaded)
     assert (three.batch.num_graphs, two.batch.num_graphs) == (3, 2)
@@ -68,7 +68,7 @@ def test_each_number_of_graphs_has_a_room_of_its_own(buffers):
     assert buffers.fill(loaded[0].graphs) is three
 
 
-def test_a_view_is_shown_on_its_side_and_on_no_other(buffers, generator):
+def test_a_view_is_written_to_its_side_only(buffers, generator):
     (loaded,) = buffers.load([torch.tensor([6, 17, 5, 8])])
     filled, pool = buffers.fill(loaded.graphs), [NodeDrop(0.5), EdgePerturb(0.5)]
     buffers.draw_view(filled, 0, 0, pool, generator(3))
@@ -82,7 +82,7 @@ def test_a_view_is_shown_on_its_side_and_on_no_other(buffers, generator):
     assert torch.equal(filled.views.graph_of_node, filled.batch.graph_of_node)
 
 
-def test_views_follow_when_the_room_is_filled_again(buffers, store, generator):
+def test_views_change_when_buffers_are_refilled(buffers, store, generator):
     for graphs in ([3, 17, 5], [1, 12, 20]):
         (loaded,) = buffers.load([torch.tensor(graphs)])
         filled = buffers.fill(loaded.graphs)
@@ -111,7 +111,7 @@ def fabric(precision="32-true", scaler=None, world_size=1, device=CPU):
 
 @pytest.mark.parametrize("encoder", [Gin, ResGcn])
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_nothing_stands_in_the_way_of_padded_parts(encoder, precision):
+def test_padded_parts_have_no_obstacle(encoder, precision):
     own = Fabric(accelerator="cpu", devices=1, precision=precision)
     assert find_padding_obstacle(encoder(3), [NodeDrop(), Identity()], own) == ""
 
@@ -125,18 +125,18 @@ def test_nothing_stands_in_the_way_of_padded_parts(encoder, precision):
         ([], fabric(world_size=2), ["processes"]),
     ],
 )
-def test_what_stands_in_the_way_is_told(pool, given, values):
+def test_obstacles_are_named(pool, given, values):
     assert_mentions(find_padding_obstacle(Gin(3), pool, given), *values)
 
 
-def test_without_triton_a_gpu_is_told_the_cure_and_a_cpu_needs_none(monkeypatch):
+def test_a_gpu_needs_triton_and_a_cpu_does_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
     on_gpu = fabric(device=torch.device("cuda"))
     assert_mentions(find_padding_obstacle(Gin(3), [], on_gpu), "pip install triton")
     assert find_padding_obstacle(Gin(3), [], fabric()) == ""
 
 
-def test_an_encoder_without_a_padded_form_is_named_also_where_it_is_wrapped(store):
+def test_encoders_without_a_padded_form_are_named(store):
     assert_mentions(find_padding_obstacle(Convolutions(3), [], fabric()), "encoder Convolutions")
     wrapped = ModuleEncoder(Mine(), store.batch(torch.arange(3)))
     assert_mentions(find_padding_obstacle(wrapped, [], fabric()), "encoder Mine")

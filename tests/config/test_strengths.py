@@ -21,7 +21,7 @@ def members(recipe):
     return [(part.name, part.options["strength"]) for part in recipe.augmentations]
 
 
-def test_every_augmentation_is_there_at_every_strength_and_identity_once():
+def test_the_pool_has_every_augmentation_at_every_strength_and_identity_once():
     expected = [(name, strength) for name in POOL[:-1] for strength in (0.1, 0.2, 0.4)]
     assert members(LEARNED)[:-1] == expected
     assert members(LEARNED)[-1][0] == "identity"
@@ -43,7 +43,7 @@ def _graphs():
     return dataset, Features.from_dataset(dataset)
 
 
-def test_names_tell_strengths_alone_where_members_differ_in_nothing_else():
+def test_pool_names_show_only_the_strength():
     names = [pool_name(part, LEARNED.augmentations) for part in LEARNED.augmentations]
     assert names[9:] == [f"attribute_mask(strength={each})" for each in (0.1, 0.2, 0.4)] + ["identity"]
 
@@ -56,7 +56,7 @@ def test_names_tell_strengths_alone_where_members_differ_in_nothing_else():
         "[strengths]\n0.1 = 2\n0.2 = 4\n0.4 = 10",
     ],
 )
-def test_forms_in_toml(text):
+def test_strengths_as_list_and_table_in_toml(text):
     assert make_recipe({"method": "joao_strengths", **tomllib.loads(text)}) == LEARNED
 
 
@@ -68,7 +68,7 @@ def test_a_written_recipe_is_the_same_again():
     assert make_recipe(tomllib.loads(LEARNED.toml())) == LEARNED
 
 
-def test_the_strengths_take_the_place_of_the_strength():
+def test_strengths_override_strength():
     assert members(make_recipe({"method": "joao_strengths", "strength": 0.7, "strengths": [0.1, 0.2]}))[:2] == [
         ("node_drop", 0.1),
         ("node_drop", 0.2),
@@ -82,7 +82,7 @@ def test_an_augmentation_with_a_strength_of_its_own_keeps_it():
     assert recipe.policy.options["prior"] == [0.25, 0.25, 0.5]
 
 
-def test_a_pool_that_says_all_strengths_and_a_prior_of_ones_own_are_left_alone():
+def test_explicit_strengths_and_priors_are_kept():
     pool = [{"name": "subgraph", "strength": 0.5}, "identity"]
     assert make_recipe({"method": "joao_strengths", "augmentations": pool}).policy.options["prior"] is None
     own = {"name": "kullback_leibler", "prior": [0.3, 0.3, 0.4]}
@@ -91,7 +91,7 @@ def test_a_pool_that_says_all_strengths_and_a_prior_of_ones_own_are_left_alone()
     assert expand_strengths(pool, {0.1: 1.0}) == (pool, None)
 
 
-def test_any_policy_with_a_prior_takes_strengths_and_others_say_no():
+def test_strengths_need_a_policy_with_a_prior():
     assert len(make_recipe({"method": "joao", "strengths": [0.1, 0.2]}).policy.options["prior"]) == 9
     with refused("strengths", "'uniform'", "kullback_leibler", "min_max"):
         make_recipe({"method": "uniform", "strengths": [0.1, 0.2]})
@@ -112,12 +112,12 @@ def test_any_policy_with_a_prior_takes_strengths_and_others_say_no():
         ({0.1: None}, [0.1, None]),
     ],
 )
-def test_bad_strengths_get_one_line(strengths, values):
+def test_invalid_strengths_are_rejected(strengths, values):
     with refused("strengths", *values):
         make_recipe({"method": "joao_strengths", "strengths": strengths})
 
 
-def test_the_method_gives_a_complete_recipe_its_strengths_and_another_takes_them_back():
+def test_switching_the_method_adds_and_removes_strengths():
     before = make_recipe({"augmentations": ["node_drop", {"name": "edge_perturb", "drop_only": True}], "strength": 0.5})
     learning = make_recipe(apply_overrides(before.table(), ["method=joao_strengths"]))
     assert members(learning) == [

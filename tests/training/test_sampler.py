@@ -16,7 +16,7 @@ def batches(order, generator):
 
 @pytest.mark.parametrize("block", [0, 4])
 @pytest.mark.parametrize(("num_graphs", "batch_size"), [(1, 3), (3, 3), (4, 3), (5, 3), (20, 6), (19, 6), (7, 100)])
-def test_up_to_a_window_it_is_the_permutation(num_graphs, batch_size, block, generator):
+def test_up_to_one_window_the_order_is_a_permutation(num_graphs, batch_size, block, generator):
     found = batches(BatchSampler(num_graphs, batch_size, block), generator(5))
     assert torch.cat(found).tolist() == torch.randperm(num_graphs, generator=generator(5)).tolist()
     sizes = [batch.numel() for batch in found]
@@ -28,7 +28,7 @@ def test_up_to_a_window_it_is_the_permutation(num_graphs, batch_size, block, gen
 
 @pytest.mark.parametrize("num_graphs", [41, 48, 64, 65, 66, 129])
 @pytest.mark.parametrize("batch_size", [2, 5, 16, 40])
-def test_every_graph_once_in_batches_of_one_size(num_graphs, batch_size, generator):
+def test_every_graph_comes_once_per_epoch(num_graphs, batch_size, generator):
     order = BatchSampler(num_graphs, batch_size, block=4, window=16)
     found = batches(order, generator(1))
     assert sorted(torch.cat(found).tolist()) == list(range(num_graphs))
@@ -46,7 +46,7 @@ def test_blocks_stay_in_one_window(generator):
     assert (blocks[1:] == blocks[:-1]).sum() < 150
 
 
-def test_every_place_is_equally_likely(generator):
+def test_every_position_is_equally_likely(generator):
     draw = generator(3)
     order, rounds = BatchSampler(24, 6, block=2, window=8), 3000
     shown = torch.stack([torch.cat(batches(order, draw)) for _ in range(rounds)])
@@ -55,7 +55,7 @@ def test_every_place_is_equally_likely(generator):
     assert statistic < chi2.ppf(1 - 1e-6, 23 * 23)
 
 
-def test_the_same_seed_the_same_order_and_another_epoch_another(generator):
+def test_the_order_depends_on_seed_and_epoch(generator):
     order = BatchSampler(100, 8, block=4, window=32)
     draw, again = generator(4), generator(4)
     first, second = (torch.cat(batches(order, draw)).tolist() for _ in range(2))
@@ -77,7 +77,7 @@ def test_memory_does_not_grow_with_the_data(generator):
     ("num_graphs", "batch_size", "sizes"),
     [(12, 4, [4, 4, 4]), (13, 4, [4, 4, 5]), (14, 4, [4, 4, 4, 2]), (3, 2, [3]), (2, 9, [2]), (1, 2, [1])],
 )
-def test_a_last_batch_of_one_joins_its_neighbour(num_graphs, batch_size, sizes, generator):
+def test_a_last_batch_of_one_graph_is_merged(num_graphs, batch_size, sizes, generator):
     (found,) = BatchSampler(num_graphs, batch_size).draw(generator(1))
     assert [len(batch) for batch in found] == sizes
     numbers = torch.randperm(num_graphs, generator=generator(1))

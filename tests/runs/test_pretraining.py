@@ -104,7 +104,7 @@ def test_a_seed_gives_the_same_run_again(method):
 
 
 @pytest.mark.parametrize("objective", [name for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)])
-def test_every_objective_of_pairs_goes_with_or_without_joao_by_one_word(objective):
+def test_every_pair_objective_works_with_joao_and_uniform(objective):
     dataset = read("MUTAG")
     trained = {
         method: pretrain(small(method, {"objective": objective}, epochs=3, batch_size=64), dataset, device="cpu")
@@ -141,7 +141,7 @@ def test_a_resumed_run_stays_on_its_path(tmp_path, started_fast):
     assert same_tensors(resumed.weights, undisturbed.weights)
 
 
-def test_it_does_not_touch_or_depend_on_the_global_generators():
+def test_pretraining_is_independent_of_the_global_generators():
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -152,7 +152,7 @@ def test_it_does_not_touch_or_depend_on_the_global_generators():
     assert same_tensors(first.weights, pretrain(small(), GRAPHS, device="cpu").weights)
 
 
-def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
+def test_dropout_is_seeded_and_resumed_exactly(tmp_path):
     own = CustomParts(encoder=Forgetful(4))
     torch.manual_seed(1)
     undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", custom=own)
@@ -169,7 +169,7 @@ def test_dropout_too_draws_from_the_seed_and_is_resumed_exactly(tmp_path):
     assert same_tensors(resumed.weights, undisturbed.weights)
 
 
-def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
+def test_writing_a_run_does_not_change_the_result(tmp_path):
     told = []
     written = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", on_epoch=told.append)
     alone = pretrain(RECIPE, GRAPHS, device="cpu")
@@ -180,7 +180,7 @@ def test_a_folder_changes_nothing_and_is_told_every_epoch(tmp_path):
 
 @pytest.mark.parametrize("parts", [METHODS["joao"], METHODS["joaov2"], {"objective": "bootstrap"}], ids=str)
 @pytest.mark.parametrize(("interrupted_after", "checkpoint_every"), [(1, 1), (3, 1), (3, 2)])
-def test_a_resumed_run_is_the_undisturbed_one(tmp_path, parts, interrupted_after, checkpoint_every):
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, parts, interrupted_after, checkpoint_every):
     recipe = make_recipe({**RECIPE.table(), **parts})
     undisturbed = pretrain(recipe, GRAPHS, folder=tmp_path / "whole", device="cpu")
     interrupt_after(interrupted_after, tmp_path / "cut", recipe, checkpoint_every=checkpoint_every)
@@ -208,7 +208,7 @@ def test_a_run_may_be_interrupted_twice(tmp_path):
         ({"custom": CustomParts(objective=NtXent())}, "recipe"),
     ],
 )
-def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
+def test_resuming_with_other_settings_or_data_is_rejected(tmp_path, change, value):
     interrupt_after(1, tmp_path / "run", checkpoint_every=1)
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with refused(tmp_path / "run", value):
@@ -216,7 +216,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path, change, value):
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
+def test_resuming_with_other_custom_objects_is_rejected(tmp_path):
     interrupt_after(1, tmp_path / "run", checkpoint_every=1, custom=CustomParts(augmentations={"drop": NodeDrop(0.1)}))
     with refused(tmp_path / "run", "parts"):
         pretrain(
@@ -233,7 +233,7 @@ def test_a_run_is_not_resumed_with_other_objects_of_the_same_kind(tmp_path):
     ("options", "values"),
     [({"resume": True}, ["resume", "folder"]), ({"checkpoint_every": 0}, ["checkpoint_every", 1, 0])],
 )
-def test_impossible_options_are_told(options, values):
+def test_invalid_options_are_rejected(options, values):
     with refused(*values):
         pretrain(RECIPE, GRAPHS, device="cpu", **options)
 
@@ -249,7 +249,7 @@ def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "killed", resume=True, device="cpu")
 
 
-def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing_and_one_that_is_stopped_can_go_on(tmp_path):
+def test_a_failed_run_leaves_nothing_and_an_interrupted_one_resumes(tmp_path):
     diverging = make_recipe({"training": {"epochs": 2, "batch_size": 5, "learning_rate": 1e30}})
     with refused("nan", "step 2", "epoch 1", "learning rate", "1e+30"):
         pretrain(diverging, GRAPHS, folder=tmp_path / "lost", device="cpu")
@@ -260,7 +260,7 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing_and_one_tha
     assert same_tensors(resumed.weights, undisturbed.weights)
 
 
-def test_damaged_weights_do_not_pass_for_embeddings():
+def test_embedding_with_nan_weights_raises():
     trained = pretrain(small(), GRAPHS, device="cpu")
     with torch.no_grad():
         next(trained.encoder.parameters()).fill_(torch.nan)
@@ -268,7 +268,7 @@ def test_damaged_weights_do_not_pass_for_embeddings():
         trained.embed(GRAPHS)
 
 
-def test_training_has_one_thread_unless_told_otherwise(monkeypatch):
+def test_training_uses_one_thread_by_default(monkeypatch):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -300,12 +300,12 @@ def test_labels_never_reach_pretraining():
 
 
 @pytest.mark.parametrize("kind", [GraphStore, GraphBatch])
-def test_what_pretraining_sees_has_no_place_for_labels(kind):
+def test_stores_have_no_field_for_labels(kind):
     names = {each.name for each in dataclasses.fields(kind)}
     assert names <= {"x", "source", "target", "edge_attr", "first_node", "first_edge", "graph_of_node", "num_graphs"}
 
 
-def test_a_loaded_run_embeds_alike(tmp_path):
+def test_a_loaded_run_gives_the_same_embeddings(tmp_path):
     trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     loaded = load_run(tmp_path / "run", device="cpu")
     unseen = random_graphs(5, mean_nodes=6, seed=9)
@@ -317,7 +317,7 @@ def test_a_loaded_run_embeds_alike(tmp_path):
     np.testing.assert_array_equal(loaded.policy.values, trained.metrics[-1].probabilities)
 
 
-def test_saving_writes_what_training_would_have(tmp_path):
+def test_saving_writes_the_same_files_as_training(tmp_path):
     trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     trained.save(tmp_path / "saved")
     for path in (tmp_path / "run").iterdir():
@@ -334,7 +334,7 @@ def test_drawn_is_the_share_over_all_epochs():
     )
 
 
-def test_a_batch_may_have_an_embedding_of_one_graph():
+def test_one_graph_can_be_embedded():
     trained = pretrain(small(), GRAPHS, device="cpu")
     together = trained.embed(GRAPHS)
     for number in (0, 5):
@@ -351,7 +351,7 @@ def test_other_edge_attributes_are_refused(columns):
         trained.embed(other)
 
 
-def test_graphs_without_edges_have_no_edge_attributes_to_miss():
+def test_graphs_without_edges_need_no_edge_attributes():
     encoder = {"name": "convolutions", "convolution": "GATv2Conv", "width": 4, "layers": 1}
     graphs = random_graphs(8, mean_nodes=6, num_edge_attributes=2)
     trained = pretrain(make_recipe({"encoder": encoder, "training": {"epochs": 1}}), graphs, device="cpu")
@@ -361,19 +361,19 @@ def test_graphs_without_edges_have_no_edge_attributes_to_miss():
     torch.testing.assert_close(trained.embed(alone), trained.embed(graphs)[edgeless])
 
 
-def test_an_encoder_without_use_for_edge_attributes_does_not_mind_others():
+def test_encoders_that_ignore_edge_attributes_accept_others():
     graphs = random_graphs(8, mean_nodes=6, num_edge_attributes=1)
     trained = pretrain(small(), graphs, device="cpu")
     assert torch.equal(trained.embed(dataclasses.replace(graphs, edge_attr=None)), trained.embed(graphs))
 
 
-def test_one_graph_has_nothing_to_be_compared_with(tmp_path):
+def test_pretraining_on_one_graph_is_rejected(tmp_path):
     with refused("graphs"):
         pretrain(small(), GRAPHS.subset(np.array([2])), folder=tmp_path / "run", device="cpu")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_that_do_not_fit_the_recipe(tmp_path):
+def test_weights_that_do_not_match_the_recipe_are_rejected(tmp_path):
     pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
     path = tmp_path / "run" / "recipe.toml"
     path.write_text(path.read_text().replace("width = 32", "width = 16"))
@@ -440,7 +440,7 @@ def test_untrained_does_not_depend_on_the_pretraining():
         ({"precision": "16-mixed", "device": "cpu"}, ["precision", "16-mixed", "bf16-mixed", "32-true"]),
     ],
 )
-def test_devices_and_precisions_that_are_not_there(options, values, tmp_path, monkeypatch):
+def test_unavailable_devices_and_precisions_are_rejected(options, values, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with refused(*values):
         pretrain(small(), GRAPHS, folder=tmp_path / "run", **options)
@@ -461,7 +461,7 @@ OWN = CustomParts(
 )
 
 
-def test_own_parts_are_used_and_recorded(tmp_path):
+def test_custom_parts_are_used_and_recorded(tmp_path):
     trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", custom=OWN)
     info = Run.open(tmp_path / "run").info
     assert info.pool == ("mine", "same")
@@ -475,7 +475,7 @@ def test_own_parts_are_used_and_recorded(tmp_path):
     assert trained.metrics[0].loss != pretrain(small(), GRAPHS, device="cpu").metrics[0].loss
 
 
-def test_own_modules_are_copied():
+def test_custom_modules_are_copied():
     module = NodeSum(4)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     trained = pretrain(small(), GRAPHS, device="cpu", custom=CustomParts(encoder=module))
@@ -484,12 +484,12 @@ def test_own_modules_are_copied():
     assert not same_tensors(learned, before)
 
 
-def test_an_encoder_without_vectors_of_nodes_is_refused_where_they_are_needed():
+def test_node_objectives_reject_encoders_without_node_vectors():
     with refused("NodeSum", "gin", "res_gcn", "molecule_gin"):
         pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", custom=CustomParts(encoder=NodeSum(4)))
 
 
-def test_own_encoder_is_needed_at_load(tmp_path):
+def test_loading_needs_the_custom_encoder(tmp_path):
     trained = pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu", custom=OWN)
     with refused(tmp_path / "run", "JOAO.load(folder, encoder=...)"):
         load_run(tmp_path / "run", device="cpu")
@@ -499,7 +499,7 @@ def test_own_encoder_is_needed_at_load(tmp_path):
         load_run(tmp_path / "run", device="cpu", encoder=Gin(4))
 
 
-def test_own_augmentations_are_not_needed_at_load(tmp_path):
+def test_loading_does_not_need_custom_augmentations(tmp_path):
     recipe = make_recipe({**small().table(), "policy": {"name": "fixed", "pair": ["mine", "same"]}})
     own = CustomParts(augmentations=OWN.augmentations)
     trained = pretrain(recipe, GRAPHS, folder=tmp_path / "run", device="cpu", custom=own)
@@ -513,7 +513,7 @@ MASKING = [{"name": "attribute_mask", "fill": "token"}, "node_drop", "edge_pertu
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])  # of node numbers; large molecules need the second
-def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast, dtype):
+def test_molecules_train_with_atoms_and_bonds(fast, dtype):
     ends = {"source": GRAPHS.source.astype(dtype), "target": GRAPHS.target.astype(dtype)}
     molecules = dataclasses.replace(MOLECULES, **ends)
     parts = {"encoder": {"name": "molecule_gin", "width": 8, "layers": 2}, "augmentations": MASKING}
@@ -539,14 +539,14 @@ def test_molecules_are_trained_on_with_their_atoms_and_bonds(fast, dtype):
         (GRAPHS, {"method": "attr_masking"}, ["AttributeMasking", "molecule_gin"]),
     ],
 )
-def test_atoms_and_measurements_are_not_mixed_up(graphs, table, values):
+def test_codes_and_measurements_are_not_mixed(graphs, table, values):
     with refused(*values):
         pretrain(make_recipe({**table, "training": {"epochs": 1}}), graphs, device="cpu")
 
 
 @pytest.mark.parametrize("method", ["joao", "joaov2", "graphcl", "infograph"])
 @pytest.mark.parametrize("pair_per", ["batch", "graph"])
-def test_shards_are_trained_on_as_memory_is(method, pair_per, as_shards):
+def test_shards_and_memory_train_identically(method, pair_per, as_shards):
     shards, recipe = as_shards(GRAPHS, rows=4), small(method, epochs=2, pair_per=pair_per)
     one, other = (pretrain(recipe, graphs, device="cpu") for graphs in (GRAPHS, shards))
     assert untimed(one.metrics) == untimed(other.metrics)
@@ -562,7 +562,7 @@ def in_windows(monkeypatch):
     monkeypatch.setattr(training_module, "BatchSampler", partial(BatchSampler, window=8))
 
 
-def test_a_store_of_several_windows_goes_on_exactly(as_shards, in_windows, tmp_path):
+def test_a_store_of_several_windows_resumes_exactly(as_shards, in_windows, tmp_path):
     shards = as_shards(GRAPHS, rows=4)
     whole = pretrain(RECIPE, shards, folder=tmp_path / "whole", device="cpu")
     assert untimed(whole.metrics) != untimed(pretrain(RECIPE, GRAPHS, device="cpu").metrics)
@@ -581,7 +581,7 @@ def test_a_store_of_several_windows_goes_on_exactly(as_shards, in_windows, tmp_p
 
 
 @pytest.mark.parametrize("method", ["joao", "infograph"])
-def test_no_more_than_a_batch_of_a_store_is_in_memory(method, as_shards, in_windows, monkeypatch):
+def test_training_on_shards_loads_one_batch_at_a_time(method, as_shards, in_windows, monkeypatch):
     taken, graphs = [], Shards.graphs
 
     def counted(self, numbers):

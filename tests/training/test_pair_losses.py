@@ -23,7 +23,7 @@ def batch(batch_views):
     return batch_views.sections[0]
 
 
-def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(model, batch_views, batch, pool, generator):
+def test_pair_losses_equal_those_computed_one_by_one(model, batch_views, batch, pool, generator):
     pool = list(pool.values())
     source = generator(5)
     first = [augmentation(batch, source) for augmentation in pool]
@@ -38,7 +38,7 @@ def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(model, batch_v
     torch.testing.assert_close(pair_losses(model, batch_views, pool, NtXent(), generator(5)), expected)
 
 
-def test_two_encodings_for_each_augmentation_are_enough(model, batch_views, batch, pool, generator):
+def test_each_augmentation_is_encoded_at_most_twice(model, batch_views, batch, pool, generator):
     calls = []
     model.encoder.register_forward_hook(lambda *_: calls.append(1))
     pair_losses(model, batch_views, list(pool.values()), NtXent(), generator())
@@ -47,7 +47,7 @@ def test_two_encodings_for_each_augmentation_are_enough(model, batch_views, batc
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_neither_statistics_nor_mode_nor_gradients_change(model, batch_views, pool, generator, training):
+def test_pair_losses_change_neither_statistics_nor_mode_nor_gradients(model, batch_views, pool, generator, training):
     model.train(training)
     before = [buffer.clone() for buffer in model.buffers()]
     losses = pair_losses(model, batch_views, list(pool.values()), NtXent(), generator())

@@ -1,4 +1,4 @@
-"""Shared normalisation where one process is all there is; tests/training/test_ranks.py has two."""
+"""Synced batch normalisation in one process; tests/training/test_distributed.py has two processes."""
 
 import copy
 
@@ -30,7 +30,7 @@ def outcome(norm, x, times=3):
     "options", [{}, {"affine": False}, {"momentum": None}, {"track_running_stats": False}], ids=str
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_it_is_batch_normalisation(options, dtype):
+def test_synced_batch_norm_equals_batch_norm_in_one_process(options, dtype):
     x = (torch.randn(40, 3) * torch.tensor([1.0, 5.0, 0.0]) + torch.tensor([0.0, 100.0, 1.0])).to(dtype)
     expected = nn.BatchNorm1d(3, **options)
     expected = expected.to(dtype) if dtype == torch.float64 else expected
@@ -51,7 +51,7 @@ def test_a_column_far_from_zero_keeps_its_variance():
     assert float(made.std(correction=0)) == pytest.approx(1, rel=1e-3)
 
 
-def test_in_evaluation_mode_what_is_remembered_counts():
+def test_evaluation_mode_uses_running_statistics():
     norm = nn.BatchNorm1d(3)
     norm(torch.randn(9, 3))
     x, norm = torch.randn(4, 3), norm.eval()
@@ -60,7 +60,7 @@ def test_in_evaluation_mode_what_is_remembered_counts():
         assert torch.equal(norm(x), expected)
 
 
-def test_inside_every_norm_is_shared_and_afterwards_none(make_method):
+def test_norms_are_synced_only_inside_the_context(make_method):
     encoder = make_method().encoder
     before = {name: id(value) for name, value in encoder.state_dict(keep_vars=True).items()}
     with synced_batch_norms(encoder):
@@ -69,7 +69,7 @@ def test_inside_every_norm_is_shared_and_afterwards_none(make_method):
     assert not any(isinstance(each, SyncedBatchNorm1d) for each in encoder.modules())
 
 
-def test_other_kinds_are_refused():
+def test_other_kinds_of_batch_norm_are_rejected():
     norms = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm2d(2))
     with refused("BatchNorm2d"), synced_batch_norms(norms):
         pass

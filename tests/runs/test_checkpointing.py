@@ -46,7 +46,7 @@ def undisturbed():
 
 
 @pytest.mark.parametrize("asked", [1, 2, 4, 5, 11])
-def test_whoever_asks_it_to_stop_loses_nothing(tmp_path, undisturbed, asked):
+def test_stopping_saves_the_state(tmp_path, undisturbed, asked):
     folder = tmp_path / "run"
     with refused(f"step {asked - 1}", f"joao pretrain --resume {folder}", error=Interrupted):
         pretrain(RECIPE, GRAPHS, folder=folder, device="cpu", should_stop=Countdown(asked))
@@ -56,12 +56,12 @@ def test_whoever_asks_it_to_stop_loses_nothing(tmp_path, undisturbed, asked):
     assert untimed(resumed.metrics) == untimed(undisturbed.metrics)
 
 
-def test_a_wish_after_the_last_epoch_comes_too_late(tmp_path, undisturbed):
+def test_stopping_after_the_last_epoch_has_no_effect(tmp_path, undisturbed):
     trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", should_stop=Countdown(17))
     assert same(trained.weights, undisturbed.weights)
 
 
-def test_minutes_bring_checkpoints_inside_an_epoch(tmp_path, monkeypatch):
+def test_checkpoints_are_written_inside_an_epoch_by_time(tmp_path, monkeypatch):
     clock, written = [0.0], []
     monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
     write = Run.write_checkpoint
@@ -102,7 +102,7 @@ def diverge_in(step, monkeypatch):
         (16, 10, ["nan", "step 16", "epoch 4"], 12),
     ],
 )
-def test_the_last_good_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, step, minutes, values, kept):
+def test_the_last_finite_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, step, minutes, values, kept):
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         diverge_in(step, patch)
@@ -122,7 +122,7 @@ def test_the_last_good_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, s
     ],
 )
 @pytest.mark.parametrize("after", [0, 6])
-def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, error, after):
+def test_out_of_memory_suggests_smaller_batches(tmp_path, monkeypatch, error, after):
     def full(training, progress):
         if training.step == after:
             raise error
@@ -135,7 +135,7 @@ def test_out_of_memory_is_one_line_with_smaller_batches(tmp_path, monkeypatch, e
         assert (value in str(raised.value)) == (after > 0)
 
 
-def test_a_smaller_batch_is_half_as_large(monkeypatch):
+def test_the_suggested_batch_size_is_half(monkeypatch):
     def full(training, progress):
         raise MemoryError
 
@@ -153,9 +153,7 @@ def test_a_smaller_batch_is_half_as_large(monkeypatch):
         (RuntimeError("a bug"), ["a bug"]),
     ],
 )
-def test_final_weights_that_cannot_be_written_leave_the_checkpoint_before(
-    tmp_path, monkeypatch, undisturbed, error, values
-):
+def test_unwritable_final_weights_leave_the_last_checkpoint(tmp_path, monkeypatch, undisturbed, error, values):
     def fail(run, weights):
         raise error
 
@@ -168,7 +166,7 @@ def test_final_weights_that_cannot_be_written_leave_the_checkpoint_before(
     assert same(pretrain(RECIPE, GRAPHS, folder=folder, resume=True, device="cpu").weights, undisturbed.weights)
 
 
-def test_final_weights_are_looked_at_too(tmp_path, monkeypatch):
+def test_final_weights_are_checked(tmp_path, monkeypatch):
     run = Pretraining.run
 
     def spoiled_at_the_end(training, after_step):
@@ -181,13 +179,13 @@ def test_final_weights_are_looked_at_too(tmp_path, monkeypatch):
     assert not Run.open(tmp_path / "run").info.finished
 
 
-def test_whoever_stops_what_is_written_nowhere_is_not_told_to_go_on():
+def test_stopping_without_a_folder_does_not_suggest_resuming():
     with refused("step 2", error=Interrupted) as raised:
         pretrain(RECIPE, GRAPHS, device="cpu", should_stop=Countdown(3))
     assert "--resume" not in str(raised.value)
 
 
-def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkeypatch):
+def test_several_processes_check_for_a_due_checkpoint_every_16_steps(monkeypatch):
     """The first one has the clock. Here it stands still, and then a minute is over."""
     asked, kept, clock = [], [], [0.0]
 
@@ -214,7 +212,7 @@ def test_several_processes_ask_together_whether_it_is_time_every_16_steps(monkey
     assert kept == [32]
 
 
-def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
+def test_out_of_memory_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
     def full(training):
         raise MemoryError
 
@@ -224,7 +222,7 @@ def test_memory_that_ends_before_the_first_checkpoint_leaves_nothing(tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
+def test_other_errors_are_not_changed(tmp_path, monkeypatch):
     def fail(training, progress):
         raise RuntimeError("a bug")
 
@@ -260,7 +258,7 @@ def in_a_fork(function, *arguments):
     return told
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, undisturbed):
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, undisturbed):
     """Optimiser states come with the first step, so the first checkpoint is smaller than the others."""
     with pytest.raises(Interrupted):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", device="cpu", should_stop=Countdown(1))
@@ -275,7 +273,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, undisturbed):
     assert same(resumed.weights, undisturbed.weights)
 
 
-def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path):
+def test_a_disk_full_from_the_start_leaves_nothing(tmp_path):
     assert_mentions(in_a_fork(limited, tmp_path / "run", 10), tmp_path / "run", os.strerror(errno.EFBIG))
     assert list(tmp_path.iterdir()) == []
 
@@ -291,7 +289,7 @@ def begin_together(folder, resume, gate, told):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_of_two_processes_that_want_the_same_folder_one_is_refused(tmp_path, undisturbed, resume):
+def test_two_processes_cannot_write_the_same_folder(tmp_path, undisturbed, resume):
     context = multiprocessing.get_context("fork")
     for attempt in range(3):
         folder = tmp_path / f"run{attempt}"

@@ -155,7 +155,7 @@ def test_every_cell_takes_a_step(dataset, method):
         ({"encoder": {"num_features": 3}}, ["encoder: gin", "'num_features'", "width", "layers"]),
     ],
 )
-def test_the_nearest_name_is_told(table, values):
+def test_unknown_names_suggest_the_nearest_one(table, values):
     with refused(*values) as caught:
         make_recipe(table, source="here")
     assert str(caught.value).startswith("here: ")
@@ -195,18 +195,18 @@ def test_the_nearest_name_is_told(table, values):
         ({"strength": "much"}, ["node_drop: strength", "'much'"]),
     ],
 )
-def test_wrong_types_are_told_with_place_and_value(table, values):
+def test_wrong_types_are_rejected_with_source_and_value(table, values):
     with refused(*values):
         make_recipe(table)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted():
     recipe = make_recipe({"training": {"epochs": np.int64(3), "learning_rate": np.float32(0.5)}})
     assert (type(recipe.training.epochs), type(recipe.training.learning_rate)) == (int, float)
     assert make_recipe(tomllib.loads(recipe.toml())) == recipe
 
 
-def test_strength_reaches_every_augmentation_that_says_none():
+def test_strength_applies_to_augmentations_without_their_own():
     table = {"strength": 0.3, "augmentations": ["node_drop", {"name": "subgraph", "strength": 0.1}, "identity"]}
     recipe = make_recipe(table)
     assert [part.options["strength"] for part in recipe.augmentations] == [0.3, 0.1, 0.3]
@@ -233,7 +233,7 @@ def test_strength_is_written_out():
         ("features=auto", {"features": "auto"}),
     ],
 )
-def test_forms_of_settings(setting, expected):
+def test_settings_are_parsed_as_toml(setting, expected):
     assert apply_overrides({}, [setting]) == expected
 
 
@@ -256,12 +256,12 @@ def test_a_list_has_no_keys_to_set():
 
 
 @pytest.mark.parametrize("setting", ["policy=uniform", "policy.name=uniform"])
-def test_another_name_drops_the_options_of_the_former(setting):
+def test_renaming_a_part_drops_its_options(setting):
     complete = make_recipe({"policy": {"gamma": 0.7}}).table()
     assert make_recipe(apply_overrides(complete, [setting])).policy == make_recipe({"policy": "uniform"}).policy
 
 
-def test_the_same_name_keeps_the_options():
+def test_the_same_name_keeps_the_options_of_a_part():
     table = {"policy": {"name": "min_max", "gamma": 0.7}}
     assert make_recipe(apply_overrides(table, ["policy.name=min_max"])).policy.options["gamma"] == 0.7
 
@@ -277,7 +277,7 @@ OF_PAIRS = [name for name in METHODS if name not in OF_NODES]
 
 
 @pytest.mark.parametrize("method", OF_NODES)
-def test_methods_of_nodes_see_graphs_as_they_are_under_a_policy_that_does_not_learn(method):
+def test_node_level_methods_use_identity_and_a_fixed_policy(method):
     recipe = make_recipe({"method": method})
     assert [part.name for part in recipe.augmentations] == ["identity"]
     assert (recipe.policy.name, recipe.heads.name) == ("uniform", "no_head")
@@ -287,12 +287,12 @@ def test_methods_of_nodes_see_graphs_as_they_are_under_a_policy_that_does_not_le
 
 
 @pytest.mark.parametrize("method", OF_PAIRS)
-def test_methods_of_pairs_have_the_papers_pool(method):
+def test_contrastive_methods_have_the_pool_of_the_paper(method):
     assert tuple(dict.fromkeys(part.name for part in make_recipe({"method": method}).augmentations)) == POOL
 
 
 @pytest.mark.parametrize("method", OF_NODES)
-def test_a_method_of_nodes_replaces_pool_and_parts_that_a_recipe_says_and_adds_none(method):
+def test_a_node_level_method_replaces_only_the_parts_that_are_set(method):
     table = {
         "augmentations": [{"name": "node_drop", "strength": 0.4}, "subgraph"],
         "policy": {"name": "min_max", "gamma": 0.7},
@@ -312,7 +312,7 @@ def test_a_method_of_nodes_replaces_pool_and_parts_that_a_recipe_says_and_adds_n
 
 @pytest.mark.parametrize(("there", "back"), list(itertools.product(OF_NODES, OF_PAIRS)))
 @pytest.mark.parametrize("said", ["everything", "pool, parts", "pool alone", "nothing"])
-def test_there_and_back_is_the_method_itself(there, back, said):
+def test_switching_the_method_back_restores_it(there, back, said):
     table = make_recipe({"method": back, "encoder": "res_gcn"}).table()
     keep = {
         "everything": set(table),
@@ -326,7 +326,7 @@ def test_there_and_back_is_the_method_itself(there, back, said):
     assert make_recipe(changed) == make_recipe({**own_pool, "method": back})
 
 
-def test_a_pool_of_ones_own_stays_when_a_method_of_pairs_follows():
+def test_a_custom_pool_survives_a_switch_to_a_contrastive_method():
     pool = ["node_drop", {"name": "subgraph", "strength": 0.4}]
     for table in ({"method": "gae", "augmentations": pool}, make_recipe({"augmentations": pool}).table()):
         recipe = make_recipe(apply_overrides(table, ["method=joaov2"]))
@@ -341,12 +341,12 @@ def test_a_method_keeps_the_options_of_a_part_it_shares():
     assert (recipe.policy.options["gamma"], recipe.heads.name) == (0.7, "head_per_augmentation")
 
 
-def test_twice_the_same_augmentation_is_refused():
+def test_duplicate_augmentations_are_rejected():
     with refused("augmentations", "strength"):
         make_recipe({"augmentations": ["subgraph", {"name": "subgraph", "strength": 0.2}]})
 
 
-def test_one_augmentation_with_two_strengths_is_told_apart():
+def test_pool_names_include_options_that_differ():
     pool = make_recipe({"augmentations": ["node_drop", {"name": "node_drop", "strength": 0.4}, "identity"]})
     names = [pool_name(part, pool.augmentations) for part in pool.augmentations]
     assert names == ["node_drop(strength=0.2)", "node_drop(strength=0.4)", "identity"]
@@ -366,7 +366,7 @@ def test_a_file_that_cannot_be_read(path, tmp_path):
         read_toml(tmp_path / path)
 
 
-def test_complaints_begin_with_the_path_of_the_file(tmp_path):
+def test_errors_start_with_the_path_of_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("encoder = 'gim'\n")
     with refused("encoder", "'gim'", "'gin'") as caught:
@@ -417,17 +417,17 @@ def test_molecules_have_their_own_defaults(table, changed):
     assert make_recipe(tomllib.loads(recipe.toml())) == recipe  # complete: no kind is needed any more
 
 
-def test_other_graphs_keep_theirs():
+def test_other_graphs_keep_their_defaults():
     expected = ("auto", "gin", 128, 0.01, 0.2, "noise")
     assert settings(make_recipe({})) == dict(zip(MOLECULES, expected, strict=True))
 
 
-def test_the_pool_of_the_rule_of_thumb_is_that_of_molecules():
+def test_graphcl_uses_the_rule_pool_of_molecules():
     assert make_recipe({"method": "graphcl"}, kind="molecules").policy.options == {"pool": "molecules"}
     assert make_recipe({"method": "graphcl"}).policy.options == {"pool": "dense"}
 
 
-def test_named_columns_are_written_and_nothing_of_them_otherwise():
+def test_columns_are_written_only_if_named():
     recipe = make_recipe({"data": "a.csv", "smiles": "drug"})
     assert recipe.columns == {"smiles": "drug"}
     assert tomllib.loads(recipe.toml())["smiles"] == "drug"

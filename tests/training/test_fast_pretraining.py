@@ -27,7 +27,7 @@ def shown(training):
 
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("schedule", [{}, {"update_every": 2, "update_batches": 2}, {"batch_size": 21}], ids=str)
-def test_the_fast_path_does_what_the_plain_path_does(make_method, make_training, certain_pool, heads, schedule):
+def test_the_fast_path_matches_the_plain_path(make_method, make_training, certain_pool, heads, schedule):
     # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
     settings = {"epochs": 5, "learning_rate": 1e-5, **schedule}
     plain, fast = (
@@ -39,7 +39,7 @@ def test_the_fast_path_does_what_the_plain_path_does(make_method, make_training,
 
 
 @pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if getattr(kind, "static", False)])
-def test_every_static_objective_is_the_same_on_both_paths(make_method, make_training, certain_pool, name):
+def test_static_objectives_match_on_both_paths(make_method, make_training, certain_pool, name):
     settings = {"epochs": 3, "learning_rate": 1e-5, "update_batches": 2}
     plain, fast = (
         shown(make_training(make_method(pool=certain_pool, objective=OBJECTIVES[name]()), fast=fast, **settings))
@@ -68,20 +68,21 @@ def test_a_fast_step_has_the_gradients_of_a_plain_step(make_method, make_trainin
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", HEADS)
-def test_the_fast_path_learns_with_chance_too(make_method, make_training, heads):
+def test_the_fast_path_learns_with_random_augmentations(make_method, make_training, heads):
     training = make_training(make_method(heads), fast=True, epochs=30)
     losses = [each.loss for each in training.run()]
     assert sum(losses[-5:]) < sum(losses[:5]) - 0.5
 
 
-def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training):
+def test_a_seed_determines_the_result_bit_for_bit(make_method, make_training):
     one, other = (shown(make_training(make_method(), fast=True, seed=4)) for _ in range(2))
     assert torch.equal(one[0], other[0])
     assert all(torch.equal(one[4][name], other[4][name]) for name in one[4])
 
 
-def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, make_training):
+def test_the_fast_path_resumes_exactly(make_method, make_training):
     undisturbed = make_training(make_method(), fast=True, epochs=4)
     losses = [each.loss for each in undisturbed.run()]
     first = make_training(make_method(), fast=True, epochs=4)
@@ -93,7 +94,7 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(make_method, ma
 
 
 @pytest.mark.parametrize("heads", HEADS)
-def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, certain_pool, heads, monkeypatch):
+def test_batches_that_do_not_fit_take_eager_steps(make_method, make_training, certain_pool, heads, monkeypatch):
     monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
     settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
     plain, fast = (
@@ -108,7 +109,7 @@ def test_batches_that_do_not_fit_take_plain_steps(make_method, make_training, ce
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_number_of_epochs_has_no_say_in_the_draws(make_method, make_training):
+def test_draws_do_not_depend_on_the_number_of_epochs(make_method, make_training):
     short, long = (shown(make_training(make_method(), fast=True, epochs=epochs)) for epochs in (2, 9))
     assert torch.equal(short[0], long[0][:2])
 
@@ -123,9 +124,7 @@ class Unstatic(PairObjective):
         return NtXent()(first, second)
 
 
-def test_a_part_without_a_padded_form_trains_on_the_plain_path_and_is_named_when_fast_is_asked_for(
-    make_method, make_training, store
-):
+def test_parts_without_a_padded_form_train_on_the_plain_path(make_method, make_training, store):
     method = make_method()
     cases = {
         "Convolutions": replace(method, encoder=Convolutions(store.num_features, width=4, layers=2)),
@@ -157,7 +156,7 @@ def test_mixed_precision_stays_near_full_precision(make_method, make_training, c
     assert losses[1][0] == pytest.approx(losses[0][0], abs=0.2)
 
 
-def test_a_runner_calls_on_a_cpu():
+def test_the_cuda_graph_runner_calls_functions_on_a_cpu():
     seen = []
     runner = CudaGraphRunner(torch.device("cpu"), [])
     for number in range(3):

@@ -21,7 +21,7 @@ def numbers_for(mode, pool):
 
 @pytest.mark.parametrize("mode", ["batch", "graph"])
 @pytest.mark.parametrize("size", [2, 3, 12])
-def test_the_parts_of_all_processes_are_the_view_of_one(store, pool, generator, assert_same, section, mode, size):
+def test_shards_of_all_processes_make_up_the_view_of_one(store, pool, generator, assert_same, section, mode, size):
     pool, numbers = list(pool.values()), numbers_for(mode, list(pool))
     alone, sources = generator(4), [generator(4) for _ in range(size)]
     expected = BatchViews(store, GRAPHS).view(numbers, pool, alone)
@@ -37,7 +37,7 @@ def test_the_parts_of_all_processes_are_the_view_of_one(store, pool, generator, 
 
 
 @pytest.mark.parametrize("mode", ["batch", "graph"])
-def test_every_graph_is_shown_by_its_augmentation_in_its_row(store, pool, generator, section, mode):
+def test_every_graph_is_in_its_row_with_its_augmentation(store, pool, generator, section, mode):
     pool = [pool["identity"]] * 5
     numbers = numbers_for(mode, pool)
     view = BatchViews(store, GRAPHS).view(numbers, pool, generator())
@@ -54,7 +54,7 @@ def test_a_batch_of_one_section_is_drawn_from_the_generator_itself(store, pool, 
     assert_same(view.batch, drop(store.batch(GRAPHS), generator(3)))
 
 
-def test_sections_are_drawn_independently_and_anew(store, pool, generator, monkeypatch):
+def test_sections_are_drawn_independently(store, pool, generator, monkeypatch):
     monkeypatch.setattr(steps, "SECTION", 5)
     twice = torch.cat([GRAPHS[:5], GRAPHS[:5]])
     source = generator(3)
@@ -64,7 +64,7 @@ def test_sections_are_drawn_independently_and_anew(store, pool, generator, monke
     assert not torch.equal(one.source, other.source)
 
 
-def test_a_process_reads_and_draws_only_the_sections_that_its_part_lies_in(store, monkeypatch, pool, generator):
+def test_a_process_draws_only_the_sections_of_its_shard(store, monkeypatch, pool, generator):
     monkeypatch.setattr(steps, "SECTION", 4)
     read = [BatchShard(store, GRAPHS, ProcessGroup(rank, 5)).sections for rank in range(5)]
     assert [[batch.num_graphs for batch in sections] for sections in read] == [[4], [4], [4], [4], [2]]
@@ -72,7 +72,7 @@ def test_a_process_reads_and_draws_only_the_sections_that_its_part_lies_in(store
     assert [batch.num_graphs for batch in BatchShard(store, GRAPHS, ProcessGroup(1, 3)).sections] == [3]
 
 
-def test_graphs_left_as_they_are_are_known_alone(store, pool, generator):
+def test_unchanged_graphs_are_detected_in_one_process_only(store, pool, generator):
     pool, numbers = [pool["identity"]], torch.tensor([0])
     for views, expected in ((BatchViews(store, GRAPHS), True), (BatchShard(store, GRAPHS, ProcessGroup(0, 2)), False)):
         assert views.is_unchanged(views.view(numbers, pool, generator())) == expected

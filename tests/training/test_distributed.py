@@ -64,14 +64,14 @@ def told(killed, dataset, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("count", "size"), [(6, 2), (7, 2), (1, 2), (2, 3), (0, 4), (1000, 7)])
-def test_the_parts_of_a_batch_are_all_of_it_in_order_and_even(count, size):
+def test_shards_partition_a_batch_evenly(count, size):
     parts = [ProcessGroup(rank, size).shard(count) for rank in range(size)]
     assert [place for part in parts for place in range(count)[part]] == list(range(count))
     sizes = {len(range(count)[part]) for part in parts}
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_gradients_through_gather_are_those_of_one_process(told):
+def test_gradients_through_gather_equal_those_of_one_process(told):
     expected = gradients_through_gather()
     for answer in told[:2]:
         assert answer["gather"]["loss"] == pytest.approx(expected["loss"], rel=1e-14)
@@ -83,7 +83,7 @@ def test_gradients_through_gather_are_those_of_one_process(told):
 @pytest.mark.parametrize(
     ("name", "rows", "momentum"), [("norm", 7, 0.1), ("norm of one process's rows", 4, None)], ids=["both", "one"]
 )
-def test_normalisation_is_that_of_all_rows(told, name, rows, momentum):
+def test_batch_norm_uses_the_rows_of_all_processes(told, name, rows, momentum):
     expected = normalised(rows, (rows,), momentum=momentum)
     first, second = (answer[name] for answer in told[:2])
     for key in ("y", "x gradient"):
@@ -98,17 +98,17 @@ def test_normalisation_is_that_of_all_rows(told, name, rows, momentum):
             torch.testing.assert_close(torch.tensor(each["state"][key]), torch.tensor(value), **EXACT)
 
 
-def test_gradients_are_averaged_and_what_nobody_used_has_none(told):
+def test_gradients_are_averaged_and_unused_parameters_have_none(told):
     assert told[0]["averaged"] == told[1]["averaged"] == [[1.5, 1.5], [4.0, 4.0], None]
 
 
-def test_values_are_exchanged(told):
+def test_collectives_of_objects(told):
     for answer in told[:2]:
         assert (answer["mean"], answer["broadcast"], answer["all gathered"]) == ([1.0], "from 0", [0, 1])
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_two_processes_train_as_one_step_by_step(told, name):
+def test_two_processes_train_like_one(told, name):
     expected, found = trained_step_by_step(name), told[0]["trainings"][name]
     assert len(found["steps"]) == len(expected["steps"]) == 8
     for one, two in zip(expected["steps"], found["steps"], strict=True):
@@ -123,23 +123,23 @@ def test_two_processes_train_as_one_step_by_step(told, name):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_both_processes_have_the_same_bit_for_bit(told, name):
+def test_both_processes_agree_bit_for_bit(told, name):
     assert told[0]["trainings"][name] == told[1]["trainings"][name]
     assert "SyncedBatchNorm1d" not in told[0]["trainings"][name]["names"]
 
 
-def test_a_state_inside_an_epoch_is_that_of_all_processes(told):
+def test_a_checkpoint_inside_an_epoch_covers_all_processes(told):
     assert [answer["kept_inside_an_epoch"] for answer in told[:2]] == [True, True]
 
 
-def test_a_killed_process_ends_the_training_in_seconds_with_a_checkpoint(killed):
+def test_a_killed_process_ends_the_training_with_a_checkpoint(killed):
     _, message, seconds, left = killed
     assert_mentions(message, "process 1", "SIGKILL")
     assert seconds < 10
     assert int(left["position"][0]) >= 2
 
 
-def test_a_resumed_training_ends_with_the_weights_of_an_undisturbed_one(told):
+def test_resuming_after_a_kill_is_exact(told):
     resumed, undisturbed = (Run.open(folder) for folder in told[2:])
     assert (undisturbed.info.devices, undisturbed.info.num_nodes) == (2, 1)
     assert resumed.weights().keys() == undisturbed.weights().keys()
