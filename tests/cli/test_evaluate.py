@@ -1,7 +1,6 @@
 """``joao evaluate``: the score of a run and of its baselines."""
 
 import json
-import shutil
 
 from joao.config.recipe import make_recipe
 from tests.cli.conftest import assert_refused
@@ -9,15 +8,16 @@ from tests.cli.conftest import assert_refused
 RECORDS = ("evaluation", "evaluation-2")
 
 
-def test_a_second_record_gets_a_number(joao, mutag_run, tmp_path):
-    shutil.copytree(mutag_run, tmp_path / "run")
-    outcome = joao("evaluate", "run", "--json")
-    assert (outcome.code, outcome.err) == (0, "")
+def test_a_second_record_gets_a_number(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    for _ in RECORDS:
+        outcome = joao("evaluate", "run", "--folds", 2, "--json")
+        assert (outcome.code, outcome.err) == (0, "")
     first, second = (json.loads((tmp_path / "run" / f"{name}.json").read_text()) for name in RECORDS)
     assert json.loads(outcome.out) == second
     for key in ("run", "untrained", "histogram", "gain over untrained", "chance", "data", "recipe"):
         assert first[key] == second[key]
-    assert make_recipe(second["recipe"]) == make_recipe({"data": "MUTAG"})
+    assert make_recipe(second["recipe"]) == make_recipe({"data": labelled, "training": {"epochs": 1}})
     assert second["command"].split()[:3] == ["joao", "evaluate", "run"]
 
 

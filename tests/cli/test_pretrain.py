@@ -220,8 +220,8 @@ def test_a_lost_process_gives_one_line(joao, labelled, monkeypatch, kept):
 @pytest.mark.parametrize(
     ("options", "values"),
     [
-        (["--method", "infograph"], ["InfoGraph: ", "devices"]),
-        (["--fast"], ["fast"]),
+        (["--method", "infograph"], ["InfoGraph: ", "--devices", "--num-nodes"]),
+        (["--fast"], ["--fast", "--devices", "--num-nodes"]),
         (["--num-nodes", 2], ["MASTER_ADDR"]),
     ],
 )

@@ -32,9 +32,7 @@ def finetune(
     tasks: Annotated[
         list[str] | None,
         typer.Option(
-            "--tasks",
-            metavar="COLUMNS",
-            help="Label columns, separated by commas (default: all numeric columns).",
+            "--tasks", metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
         ),
     ] = None,
     task: Annotated[
@@ -159,7 +157,7 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
     count = info.num_train + info.num_validation + info.num_test
     output.say(f"{info.data}: {quantity(count, kind)} with labels{_label_counts(finetuned)}, {start}.")
     output.say(
-        f"TrainedEncoder on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
+        f"Trained on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
         f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
     )
     name, figures = format_scores(finetuned.scores["validation"])

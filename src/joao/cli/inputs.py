@@ -26,12 +26,10 @@ PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
 DataRoot = Annotated[
-    str | None,
-    typer.Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name."),
+    str | None, typer.Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")
 ]
 SmilesColumn = Annotated[
-    str | None,
-    typer.Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given)."),
+    str | None, typer.Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given).")
 ]
 IdColumn = Annotated[
     str | None, typer.Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")

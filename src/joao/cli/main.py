@@ -100,6 +100,8 @@ def _with_option_names(message: str) -> str:
     if "training: " not in message:
         names += "|learning_rate|batch_size"
     message = re.sub(rf"(?<!['\w])({names})(?!['\w])", lambda name: f"--{name[0].replace('_', '-')}", message)
+    message = re.sub(r"\bdevices and (?=--num-nodes)", "--devices and ", message)
+    message = re.sub(r"(?<=Leave out )'?fast\b'?", "--fast", message)
     return re.sub(r"^(device|devices|precision|log)(?=: )", r"--\1", message)
 
 

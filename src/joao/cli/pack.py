@@ -110,12 +110,7 @@ def _pack_shards(
                 output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
 
             shards = pack_shards(
-                pieces,
-                out,
-                name,
-                shard_graphs=shard_graphs or SHARD_GRAPHS,
-                with_texts=with_texts,
-                on_shard=on_shard,
+                pieces, out, name, shard_graphs=shard_graphs or SHARD_GRAPHS, with_texts=with_texts, on_shard=on_shard
             )
     except KeyboardInterrupt:
         raise Interrupted("interrupted. Run the same command again to continue.") from None
@@ -125,7 +120,7 @@ def _pack_shards(
     if failed:
         listed = f"; they are listed in {out / FAILURES}" if shards.facts.failures else ""
         output.notice(
-            f"{shards.name}: RDKit cannot parse {failed} of {len(shards) + failed} rows, which are left out{listed}"
+            f"{shards.name}: {failed} of {len(shards) + failed} rows are not valid molecules and are left out{listed}"
         )
     facts = {
         "folder": str(out),

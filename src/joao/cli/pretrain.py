@@ -62,8 +62,7 @@ def pretrain(
         float, typer.Option(min=0, help="Minutes between checkpoints, also within an epoch.")
     ] = 10,
     devices: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes on this machine, one per GPU or CPU core.", show_default="1"),
+        int | None, typer.Option(min=1, help="Processes on this machine, one per GPU or CPU core.", show_default="1")
     ] = None,
     num_nodes: Annotated[
         int | None, typer.Option(min=1, help="Number of machines; see docs/scaling.md.", show_default="1")
