@@ -334,7 +334,7 @@ def test_unknown_node_labels_are_told_of():
         (CLASSES + 0.5, ["y[0]", 0.5]),
         (np.array(["a", *CLASSES[1:]], dtype=object), ["numbers", "text"]),
         (np.zeros(24), ["class", 24]),
-        (np.arange(24), ["classes", 24, "epoch"]),
+        (np.arange(24), ["classes", 24, "validation"]),
     ],
 )
 def test_labels_that_cannot_be_learned_are_told(pretrained, y, values):

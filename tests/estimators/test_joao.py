@@ -218,7 +218,7 @@ def test_strengths_reach_the_recipe():
     # Objects have strengths of their own, and an equal prior.
     own = joao.JOAO("joao_strengths", augmentations=[NodeDrop(0.1), NodeDrop(0.4)], **OPTIONS).fit(GRAPHS)
     assert own.policy_.values.shape == (2, 2)
-    with refused("JOAO", "strengths", "augmentations"):
+    with refused("JOAO", "strengths", "augmentation"):
         joao.JOAO(strengths=[0.1], augmentations=[NodeDrop(0.1), NodeDrop(0.4)]).fit(GRAPHS)
 
 
@@ -540,7 +540,7 @@ def test_a_table_is_told_which_column_to_give(fitted):
 @pytest.mark.parametrize("smiles", ["CCO", "C/C=C/C", "C" * 300])
 def test_one_smiles_is_not_taken_for_a_name(fitted, smiles, monkeypatch):
     pytest.importorskip("rdkit")
-    monkeypatch.setattr("joao.data.cache.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
+    monkeypatch.setattr("joao.data.names.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
     for use in (joao.JOAO().fit, fitted.transform):
         with refused(f"['{smiles[:50]}"):
             use(smiles)

@@ -83,7 +83,7 @@ def test_the_score_of_tasks_is_the_share_of_measured_labels_that_are_right():
             right += label == guess
     assert 0 < right < labels == 112
     assert model.score(GRAPHS, TASKS) == pytest.approx(right / labels)
-    with refused("synthetic", "2 columns", "3 tasks"):
+    with refused("synthetic", "3 columns", 2):
         model.score(GRAPHS, TASKS[:, :2])
 
 
@@ -209,12 +209,12 @@ def test_smiles_that_are_no_molecules():
         (joao.JOAORegressor, np.zeros((40, 2, 2)), ["40 graphs", "(40, 2, 2)"]),
         (joao.JOAORegressor, ["heavy"] * 40, ["NaN", "'heavy'"]),
         (joao.JOAORegressor, np.full(40, NAN), ["NaN", "None"]),
-        (joao.JOAORegressor, np.ones(40), ["task", "32 graphs"]),
+        (joao.JOAORegressor, np.ones(40), ["task", "32 training graphs"]),
         (joao.JOAORegressor, np.where(np.arange(40) == 7, np.inf, 1), ["y[7]", "task 0"]),
         (joao.JOAORegressor, None, ["synthetic", "label"]),
         (joao.JOAOClassifier, TASKS + 0.5, ["graph 0", 0.5, "task 1", "NaN", "JOAORegressor"]),
         (joao.JOAOClassifier, TASKS[:-1], ["40 graphs", "(39, 3)"]),
-        (joao.JOAOClassifier, TASKS * 0, ["task", "32 graphs", "(0, 1, 2)"]),
+        (joao.JOAOClassifier, TASKS * 0, ["task", "32 training graphs", "(0, 1, 2)"]),
         (joao.JOAOClassifier, np.full((40, 2), "yes"), ["NaN", "'yes'"]),
     ],
 )

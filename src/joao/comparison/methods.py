@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError, is_out_of_memory, suggest
+from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
 from joao.core.memory import measure_run
 from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
 from joao.data.dataset import Dataset
@@ -84,7 +84,7 @@ def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
         raise UserError(f"compare: no methods given. Known: {', '.join(known_methods())}.")
     for name in names:
         if name not in known_methods():
-            raise UserError(f"compare: unknown method '{name}'. {suggest(name, known_methods())}")
+            raise UserError(f"compare: unknown method {short_repr(name)}. {suggest(name, known_methods())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
                 f"compare: method '{name}' needs {package}, which is not installed. Run 'pip install {package}' or "

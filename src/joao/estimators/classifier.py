@@ -1,4 +1,4 @@
-"""A pre-trained encoder, fine-tuned with labels, as a scikit-learn classifier."""
+"""Fine-tuning for classes and binary tasks as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -21,36 +21,33 @@ from joao.runs.finetuning import FinetunedModel
 
 
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
-    """Learns the classes of graphs from few labels, starting from an encoder that was pre-trained without any.
+    """Classify graphs by fine-tuning a pre-trained encoder on few labels.
 
-    Graphs are as for :class:`joao.JOAO`. Some of those it is fitted on are held out and choose the epoch. Labels ``y``
-    are a class for each graph, or a row for each graph with 0, 1 or NaN (not measured) for each of several tasks. NaN,
-    None or empty text is no class: such a graph is left out.
+    Graphs are as for :class:`joao.JOAO`. ``y`` is one class per graph, or one row per graph with 0, 1 or NaN for each
+    of several binary tasks. Graphs with a missing class (NaN, None or empty text) are ignored.
 
     Args:
-        pretrained: a fitted :class:`joao.JOAO`, which is left as it is, or the folder of a run; None starts from
-            scratch, with the default encoder.
-        epochs: passes over the graphs, at most.
-        batch_size: of the training.
-        learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
-        patience: epochs without a better validation after which it stops; 0: never.
-        frozen: whether the encoder stays as it is and only the linear layer behind it learns.
-        class_weight: ``balanced`` (every class weighs the same, however many graphs it has; likewise 0 and 1 of each
-            task) or None.
-        validation_share: of the graphs, held out at random to choose the epoch; of molecules, too, where
-            ``joao finetune`` on tasks holds out whole scaffolds and, to test, a further part.
-        random_state: seed of everything random; None draws one.
+        pretrained: a fitted :class:`joao.JOAO`, which is not changed, or a run folder; None trains the default encoder
+            from scratch.
+        epochs: maximum number of passes over the graphs.
+        batch_size: graphs per batch.
+        learning_rate: learning rate of Adam; None: 0.001, or 0.01 for a frozen encoder.
+        patience: epochs without improvement of the validation score after which training stops; 0: never.
+        frozen: whether to train only the linear output layer.
+        class_weight: ``balanced`` (every class has the same total weight; likewise 0 and 1 of each task) or None.
+        validation_share: share of the graphs, drawn at random, that choose the epoch.
+        random_state: random seed; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
-        fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
+        precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
+        fast: False disables padded batches, which a GPU uses by default if the encoder supports them.
 
     Attributes:
-        classes_: the labels, ascending; probabilities are in this order. Of tasks, 0 and 1; the names of the tasks are
-            ``finetuned_.tasks``.
-        history_: what each epoch showed.
-        chosen_epoch_: the number, from 1 on, of the epoch that was kept.
+        classes_: class labels in ascending order, the order of probabilities. For tasks 0 and 1; the names of the tasks
+            are ``finetuned_.tasks``.
+        history_: metrics of each epoch.
+        chosen_epoch_: number of the chosen epoch, from 1.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuning.FinetunedModel`.
+        finetuned_: the whole model, see :class:`joao.runs.finetuning.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")
@@ -94,33 +91,33 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
-        """A fitted classifier from its folder; ``encoder`` is needed where the run had one of its owner's."""
+        """Load a fitted classifier from its folder; a run with a custom encoder needs ``encoder``."""
         loaded = super().load(folder, encoder=encoder, device=device)
         loaded.class_weight = "balanced" if loaded.finetuned_.settings.balanced else None
         return loaded
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """``(G, C)`` probabilities of the classes, in the order of ``classes_``; of tasks ``(G, T)``, those of a 1."""
+        """Predict ``(G, C)`` probabilities in the order of ``classes_``; for tasks ``(G, T)`` probabilities of a 1."""
         return self._predict_rows(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """``(G,)`` the most probable class of each graph; of tasks ``(G, T)``, 1 where it is more probable than 0.
+        """Predict the most probable class ``(G,)``; for tasks ``(G, T)`` 0 or 1.
 
-        Of a single task ``(G,)``, unless it was fitted to ``y`` of shape ``(G, 1)``.
+        A single task gives ``(G,)``, unless ``y`` had the shape ``(G, 1)`` in ``fit``.
         """
         probabilities = self.predict_proba(X)
         unknown = np.flatnonzero(np.isnan(probabilities[:, 0]))
         if len(unknown):
             raise UserError(
-                f"JOAOClassifier: row {unknown[0]} (from 0) is no molecule, so it has no class. Leave it out, or use "
-                "predict_proba, which has rows of NaN."
+                f"JOAOClassifier: row {unknown[0]} (from 0) is not a valid molecule, so it has no class. Remove it, or "
+                "use predict_proba, which returns NaN for it."
             )
         return self._most_probable(probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy: the share of graphs whose class is told right; of tasks, of all labels that were measured.
+        """Compute the accuracy over graphs; for tasks over all labels.
 
-        Graphs without a label count for nothing, nor do SMILES that are no molecules, of which a warning tells.
+        Missing labels are ignored. So are SMILES that RDKit cannot parse, with a warning.
         """
         dataset, y, weights = self._prepare_scoring(X, y, sample_weight)
         predicted = self._most_probable(self._predict_dataset(dataset))
@@ -133,8 +130,8 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
             given, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
             raise UserError(
-                f"{dataset.name}: y has labels such as {given!r}, but the classes are such as {known!r}. "
-                "Make all labels numbers, or all text."
+                f"{dataset.name}: y: labels such as {given!r} do not match classes such as {known!r}. Use only "
+                "integers or only text."
             )
         return float(accuracy_score(labels, predicted[graphs], sample_weight=weights[graphs]))
 
@@ -164,20 +161,22 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
     def _is_balanced(self) -> bool:
         if self.class_weight not in ("balanced", None):
-            raise UserError(f"JOAOClassifier: class_weight must be 'balanced' or None, got {self.class_weight!r}.")
+            raise UserError(
+                f"JOAOClassifier: class_weight: expected 'balanced' or None, got {short_repr(self.class_weight)}."
+            )
         return self.class_weight == "balanced"
 
 
 def _labels_per_graph(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The labels in ``y``, which has one place for each graph, and the numbers of the graphs that have them."""
+    """Return the labels in ``y``, which must have one per graph, and the numbers of the labelled graphs."""
     if np.shape(y) != (len(dataset),):
         shape = f"{len(y)} labels" if np.ndim(y) == 1 else f"an array of shape {np.shape(y)}"
-        raise UserError(f"{dataset.name}: y must be one label for each of {len(dataset)} graphs, got {shape}.")
+        raise UserError(f"{dataset.name}: y: expected one label for each of {len(dataset)} graphs, got {shape}.")
     return _labels(y, dataset.name)
 
 
 def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The labels that are no gaps, of the type that they were given in, and which they are."""
+    """Return the labels that are not missing, with their original type, and their positions."""
     given = as_array(y)
     known = {number: value for number, value in enumerate(given.tolist()) if not is_missing(value)}
     if not known:
@@ -186,10 +185,10 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     for number, value in known.items():
         label = parse_label(value)
         if label is None:
-            raise UserError(f"{place}: y[{number}] is {short_repr(value)}, neither a whole number nor text.")
+            raise UserError(f"{place}: y[{number}]: expected an integer or text, got {short_repr(value)}.")
         types.add(type(label))
     if len(types) > 1:
-        raise UserError(f"{place}: y has numbers and text. Make all labels the one or the other.")
+        raise UserError(f"{place}: y: has both numbers and text. Use only integers or only text.")
     graphs = np.array([*known])
     return (np.array([*known.values()]) if given.dtype == object else given[graphs]), graphs
 

@@ -1,4 +1,4 @@
-"""What the estimators that fine-tune a pre-trained encoder have in common."""
+"""Common base of the estimators that fine-tune a pre-trained encoder, and conversion of labels ``y``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.errors import UserError, short_repr
+from joao.core.errors import UserError, one_line, short_repr
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
@@ -27,20 +27,20 @@ from joao.training.finetune import Finetune, default_learning_rate
 from joao.training.metrics import FitEpoch
 
 LOADED = "the run before fine-tuning"
-# Parameters of the estimators that are settings of the fine-tuning, by the same names.
+# Parameters of the estimators that are also settings of the fine-tuning.
 _SETTINGS = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
-NO_LABEL = "{}: y has no label: all of it is NaN, None or empty text. Fill some in."
+NO_LABEL = "{}: y has missing values only (NaN, None or empty text). Add labels."
 
 
 class FinetunedEstimator(GraphEstimator, ABC):
-    """Fine-tunes the encoder of a run, or of a fitted :class:`joao.JOAO`.
+    """Fine-tune the encoder of a run or of a fitted :class:`joao.JOAO`.
 
-    The graphs that choose the epoch are drawn at random, also of molecules; ``joao finetune`` splits molecules with
-    tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
+    The validation graphs are drawn at random, also for molecules; ``joao finetune`` splits molecules with tasks by
+    scaffold. There is no test part: hold out your own, as with any scikit-learn estimator.
 
     Attributes:
-        kinds: of labels that it predicts, see :mod:`joao.runs.finetuning`; the last one is that of tasks.
-        y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
+        kinds: kinds of labels that it predicts, see :mod:`joao.runs.finetuning`; the last one is for tasks.
+        y_has_rows_: whether ``y`` was two-dimensional, so that predictions for a single task are, too.
     """
 
     kinds: tuple[str, ...]
@@ -75,9 +75,9 @@ class FinetunedEstimator(GraphEstimator, ABC):
         self.fast = fast
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learns the labels ``y`` of the graphs ``X``, or those that the graphs bring along.
+        """Fit to the labels ``y`` of the graphs ``X``; None: to the labels in ``X``.
 
-        A graph whose label is NaN, None or empty text is left out.
+        Graphs with a missing label (NaN, None or empty text) are ignored.
         """
         name, how = type(self).__name__, self._settings()
         dataset = read_graphs(X)
@@ -88,7 +88,9 @@ class FinetunedEstimator(GraphEstimator, ABC):
         seed = check_value(drawn, int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
-            warn_user(f"{dataset.name}: the encoder has learned these labels before, also those that choose the epoch.")
+            warn_user(
+                f"{dataset.name}: the encoder was already fine-tuned on these labels, including the validation graphs."
+            )
         finetuned = finetune(
             start,
             dataset,
@@ -107,13 +109,13 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
     @property
     def history_(self) -> Sequence[FitEpoch]:
-        """What each epoch showed."""
+        """Metrics of each epoch."""
         check_is_fitted(self)
         return self.finetuned_.fit.epochs
 
     @property
     def chosen_epoch_(self) -> int:
-        """The number, from 1 on, of the epoch that was kept."""
+        """Number of the chosen epoch, from 1."""
         check_is_fitted(self)
         return self.finetuned_.fit.chosen
 
@@ -124,13 +126,13 @@ class FinetunedEstimator(GraphEstimator, ABC):
         return self.finetuned_.trained.encoder
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that ``joao predict`` and ``joao embed`` take."""
+        """Write a folder for ``joao predict``, ``joao embed`` and :func:`joao.load`."""
         check_is_fitted(self)
         self.finetuned_.save(Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
-        """A fitted estimator from its folder; ``encoder`` is needed where the run had one of its owner's."""
+        """Load a fitted estimator from its folder; a run with a custom encoder needs ``encoder``."""
         finetuned = load_finetuned(Path(folder), device=device, encoder=encoder)
         if finetuned.kind not in cls.kinds:
             other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
@@ -153,7 +155,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
     def __sklearn_clone__(self) -> Self:
         copied: Self = super().__sklearn_clone__()
-        copied.pretrained = self.pretrained  # a clone of it would have forgotten everything
+        copied.pretrained = self.pretrained  # a clone of it would not be fitted
         return copied
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -161,39 +163,39 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
     @abstractmethod
     def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
-        """The graphs with the labels ``y`` and no others."""
+        """Replace the labels of the graphs by ``y``."""
 
     @abstractmethod
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
-        """Remembers what was fitted to ``y``, or loaded, as ``finetuned_``, and what follows from it."""
+        """Set ``finetuned_`` and the attributes derived from it, after fitting to ``y`` or loading."""
 
     @abstractmethod
     def _is_balanced(self) -> bool:
-        """Whether every class weighs the same."""
+        """Whether every class has the same total weight."""
 
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
-        """``(G, C)`` see :meth:`joao.runs.finetuning.FinetunedModel.predict`; a SMILES that is no molecule has a row of NaN."""
+        """Predict ``(G, C)``, see :meth:`joao.runs.finetuning.FinetunedModel.predict`; NaN for failed SMILES."""
         check_is_fitted(self)
         dataset = read_graphs(X, may_be_empty=True)
         predicted = self._predict_dataset(dataset)
         return predicted if X is dataset else dataset.in_rows(predicted)
 
     def _prepare_scoring(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
-        """The graphs that could be read, and their part of the labels and weights."""
+        """Return the graphs that could be parsed, with their labels and weights."""
         check_is_fitted(self)
         dataset = read_graphs(X)
         if X is not dataset:
             y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if weights.shape != (len(dataset),):
-            raise UserError(f"{dataset.name}: {len(dataset)} graphs have sample_weight of shape {weights.shape}.")
+            raise UserError(f"{dataset.name}: sample_weight: expected shape ({len(dataset)},), got {weights.shape}.")
         return dataset, y, weights
 
     def _task_labels(self, dataset: Dataset, y: Any) -> NDArray[np.float32]:
-        """``(G, T)`` labels of the tasks that were learned, to compare predictions with."""
+        """Convert ``y`` to ``(G, T)`` labels of the learned tasks."""
         labels, num_tasks = to_numbers(dataset, y), len(self.finetuned_.tasks)
         if labels.shape[1] != num_tasks:
-            raise UserError(f"{dataset.name}: y has {labels.shape[1]} columns; {num_tasks} tasks were learned.")
+            raise UserError(f"{dataset.name}: y: expected {num_tasks} columns as in fit, got {labels.shape[1]}.")
         return labels
 
     def _predict_dataset(self, dataset: Dataset) -> NDArray[np.float32]:
@@ -204,7 +206,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         return predicted
 
     def _match_y(self, values: NDArray[Any]) -> NDArray[Any]:
-        """``(G, T)`` values of tasks, or ``(G,)`` of a single one, unless it was given in rows."""
+        """Reduce ``(G, 1)`` values to ``(G,)`` unless ``y`` was two-dimensional in ``fit``."""
         return values[:, 0] if values.shape[1] == 1 and not self.y_has_rows_ else values
 
     def _settings(self) -> Finetune:
@@ -220,18 +222,19 @@ class FinetunedEstimator(GraphEstimator, ABC):
             return make_untrained(_default(seed, dataset.kind), dataset, device=self.device)
         if self.pretrained == LOADED:
             raise UserError(
-                f"{name}: was loaded, and the run it came from is not in its folder. To fit again, name "
-                "the run: set_params(pretrained=...)."
+                f"{name}: cannot fit again after loading, because the original run is not stored. Set it with "
+                "set_params(pretrained=...)."
             )
         if isinstance(self.pretrained, str | Path):
             return load_run(model_path(self.pretrained), device=self.device)
         if not isinstance(self.pretrained, JOAO):
             raise UserError(
-                f"{name}: pretrained must be a fitted JOAO, the folder of a run or None, "
-                f"got {short_repr(self.pretrained)}."
+                f"{name}: pretrained: expected a fitted JOAO, a run folder or None, got {short_repr(self.pretrained)}."
             )
         if not hasattr(self.pretrained, "trained_"):
-            raise UserError(f"{name}: pretrained is not fitted. Fit it, or save it and give its folder.")
+            raise UserError(
+                f"{name}: pretrained: the JOAO object is not fitted. Call its fit first, or pass a run folder."
+            )
         trained: TrainedEncoder = self.pretrained.trained_
         return trained
 
@@ -241,7 +244,7 @@ def _default(seed: int, kind: str) -> Recipe:
 
 
 def select_rows(dataset: Dataset, y: Any) -> Any:
-    """Of labels for all rows of a source, those of the rows that gave a graph."""
+    """Select the labels of the rows that could be parsed, if ``y`` has one for every row of the source."""
     rows = dataset.row_of_graph
     if rows is None or not dataset.failures or np.shape(y)[:1] != (len(dataset) + len(dataset.failures),):
         return y
@@ -251,13 +254,13 @@ def select_rows(dataset: Dataset, y: Any) -> Any:
 
 
 def as_array(y: Any) -> NDArray[Any]:
-    """Labels as they are: of a list, numpy would make text of all that stands beside text, also of NaN."""
+    """Convert labels to an array; as objects for a list with text, because numpy would turn NaN into text."""
     given = np.asarray(y)
     return np.asarray(y, dtype=object) if given.dtype.kind == "U" and isinstance(y, list | tuple) else given
 
 
 def is_missing(value: object) -> bool:
-    """Whether it stands for a label that is not there: None, NaN, that of pandas, or empty text."""
+    """Whether a label is missing: None, NaN, pandas.NA or empty text."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
     gap = getattr(sys.modules.get("pandas"), "NA", None)
@@ -265,7 +268,7 @@ def is_missing(value: object) -> bool:
 
 
 def set_tasks(dataset: Dataset, y: Any) -> Dataset:
-    """The graphs with the columns of ``y`` as tasks, by the names they have, each its own, or else their numbers."""
+    """Set the columns of ``y`` as tasks, with the names of its columns if they are unique, else their numbers."""
     values = to_numbers(dataset, y)
     numbers = range(values.shape[1])
     names = tuple(map(str, getattr(y, "columns", numbers)))
@@ -274,28 +277,32 @@ def set_tasks(dataset: Dataset, y: Any) -> Dataset:
 
 
 def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
-    """``(G, T)`` labels; NaN, also None or empty text, where not measured."""
+    """Convert ``y`` to ``(G, T)`` numbers, with NaN for missing values."""
     try:
         values = np.asarray(_with_nan(y), dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{dataset.name}: y must be numbers, NaN where not measured ({error}).") from error
+        raise UserError(
+            f"{dataset.name}: y: expected numbers, or NaN for missing values ({one_line(error)})."
+        ) from error
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or len(values) != len(dataset) or not values.shape[1]:
         raise UserError(
-            f"{dataset.name}: y must be a label or a row of labels for each of {len(dataset)} graphs, got an array of "
-            f"shape {np.shape(y)}."
+            f"{dataset.name}: y: expected one label or one row of labels for each of {len(dataset)} graphs, got shape "
+            f"{np.shape(y)}."
         )
     if np.isinf(values).any():
         row, task = np.argwhere(np.isinf(values))[0]
-        raise UserError(f"{dataset.name}: y[{row}] of task {task} is infinite, or beyond 32 bits.")
+        raise UserError(
+            f"{dataset.name}: y[{row}]: task {task}: expected a finite 32-bit number, got {values[row, task]:g}."
+        )
     if np.isnan(values).all():
         raise UserError(NO_LABEL.format(dataset.name))
     return values
 
 
 def _with_nan(y: Any) -> Any:
-    """Labels with NaN for any other gap; others than numbers stay as they are."""
+    """Replace missing labels by NaN."""
     given = as_array(y)
     if given.dtype.kind not in "OU":
         return given

@@ -19,7 +19,7 @@ from torch import nn
 from joao.augmentations import Augmentation
 from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError
+from joao.core.errors import UserError, short_repr
 from joao.core.pair_table import PairTable
 from joao.core.registry import snake_case
 from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels
@@ -33,7 +33,7 @@ from joao.training.metrics import EpochMetrics
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator whose ``X`` is graphs, not a table."""
+    """Base of estimators whose ``X`` is a list of graphs instead of a matrix."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -43,43 +43,41 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
-    """Learns, without labels, to turn graphs into vectors, and which augmentations to learn from.
+    """Pre-train an encoder on graphs without labels, and learn which augmentations to use.
 
     Graphs are a list of torch-geometric ``Data``, a torch-geometric data set, a list of networkx graphs or of SMILES,
-    or anything else that :func:`joao.read` takes.
+    or anything else that :func:`joao.read` accepts.
 
     Args:
         method: the pre-training method, a name in :data:`joao.config.recipe.METHODS`. ``joaov2`` has a projection head
             for each augmentation, ``joao_strengths`` also learns the strengths of the augmentations.
-        features: how node features are made, see :mod:`joao.data.features`.
-        augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
-            own, all five for contrastive methods.
-        strength: of the augmentations that are given without one.
-        strengths: several in its place, each a member of the pool: a list, or a dictionary of prior weights; None is
-            the method's own, which ``joao_strengths`` has.
-        encoder: a name, a table of name and options, or a module of one's own, which is copied; None is ``gin``, or
-            ``molecule_gin`` for molecules.
-        objective: a name in :data:`joao.objectives.OBJECTIVES`, a table of name and options, or an object; None is the
-            method's own. Methods with two views take any :class:`joao.objectives.PairObjective`.
-        policy: a name or a table; None is the method's own.
-        gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
-            ``joao``.
+        features: rule for node features, see :mod:`joao.data.features`.
+        augmentations: the pool: names, tables of name and options, or objects; None: default of the method.
+        strength: strength of augmentations without one of their own.
+        strengths: several strengths, each a separate member of the pool: a list, or a dictionary of prior weights;
+            None: default of the method.
+        encoder: a name in :data:`joao.encoders.ENCODERS`, a table of name and options, or a module, which is copied;
+            None: ``gin``, or ``molecule_gin`` for molecules.
+        objective: a name in :data:`joao.objectives.OBJECTIVES`, a table of name and options, or an object; None:
+            default of the method. Methods with two views take any :class:`joao.objectives.PairObjective`.
+        policy: a name in :data:`joao.policies.POLICIES` or a table; None: default of the method.
+        gamma: weight of the policy's prior, if it has one; None: default of the policy, 0.1 for ``joao``.
         epochs: passes over all graphs.
-        batch_size: graphs in a batch; None is 128, or 256 for molecules.
-        learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
-        training: further settings of the training by name, see :class:`joao.config.recipe.Schedule`: ``pair_per``,
-            ``update_every``, ``update_batches``.
-        max_degree: where the features of rule ``degree`` are capped.
-        random_state: seed of everything random; None draws one.
+        batch_size: graphs per batch; None: 128, or 256 for molecules.
+        learning_rate: learning rate of Adam; None: 0.01, or 0.001 for molecules.
+        training: further settings of :class:`joao.config.schedule.Schedule`: ``pair_per``, ``update_every``,
+            ``update_batches``.
+        max_degree: largest degree of the feature rule ``degree``.
+        random_state: random seed; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
-        fast: False keeps a GPU from training on padded batches, which is its default where the parts allow it.
-        loggers: of Lightning Fabric, which are told what every epoch showed.
+        precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
+        fast: False disables padded batches, which a GPU uses by default if all parts support them.
+        loggers: loggers of Lightning Fabric, which receive the metrics of every epoch.
 
     Attributes:
-        policy_: the learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
-        drawn_: the share of graphs shown under each pair over the whole training, likewise (the paper's Figure 3).
-        history_: what each epoch showed.
+        policy_: learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
+        drawn_: share of graphs that were augmented by each pair, over all epochs (the paper's Figure 3).
+        history_: metrics of each epoch.
         encoder_: the trained torch module.
 
     >>> import joao
@@ -132,8 +130,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self.loggers = loggers
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Pre-trains on the graphs ``X``; those of a store are never all in memory. ``y``, which is there for
-        pipelines, is not looked at."""
+        """Pre-train on the graphs ``X``. Shards are never loaded completely. ``y`` is ignored."""
         dataset = as_shards(X) or read_graphs(X).without_labels()
         self.trained_ = pretrain(
             self._recipe(dataset.kind),
@@ -143,7 +140,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             fast=self.fast,
             loggers=self.loggers or (),
             custom=CustomParts(
-                augmentations=self._own_augmentations(),
+                augmentations=self._custom_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
                 objective=self.objective if isinstance(self.objective, Objective) else None,
             ),
@@ -151,9 +148,9 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """``(G, d)`` embeddings of the graphs ``X``, which need not be those it was fitted on.
+        """Compute ``(G, d)`` embeddings of the graphs ``X``.
 
-        A SMILES that is no molecule, in a list or a table, has a row of NaN, with a warning. No graphs have no rows.
+        SMILES that RDKit cannot parse get a row of NaN, with a warning.
         """
         check_is_fitted(self)
         dataset = read_graphs(X, may_be_empty=True)
@@ -165,19 +162,19 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     @property
     def policy_(self) -> PairTable:
-        """The learned probabilities of augmentation pairs."""
+        """Learned probabilities of augmentation pairs."""
         check_is_fitted(self)
         return self.trained_.policy
 
     @property
     def drawn_(self) -> PairTable:
-        """The share of graphs shown under each pair, over the whole training."""
+        """Share of graphs that were augmented by each pair, over all epochs."""
         check_is_fitted(self)
         return self.trained_.drawn
 
     @property
     def history_(self) -> Sequence[EpochMetrics]:
-        """What each epoch showed."""
+        """Metrics of each epoch."""
         check_is_fitted(self)
         return self.trained_.metrics
 
@@ -188,19 +185,19 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return self.trained_.encoder
 
     def save(self, folder: str | Path) -> None:
-        """Writes a run folder that ``joao embed`` and ``joao evaluate`` take, without the picture."""
+        """Write a run folder for ``joao embed``, ``joao evaluate`` and :func:`joao.load`."""
         check_is_fitted(self)
         self.trained_.save(Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
-        """A fitted transformer from a run folder; ``encoder`` is needed where the run had one of its owner's."""
+        """Load a fitted transformer from a run folder; a run with a custom encoder needs ``encoder``."""
         trained = load_run(Path(folder), device=device, encoder=encoder)
         recipe = trained.recipe
         loaded = cls(
             _find_method(recipe),
             features=recipe.features,
-            # Objects of one's own are not in a run: fitting again must name them again.
+            # Custom objects are not stored in a run. These names make a second fit fail with an error that names them.
             augmentations=[f"own {name}" for name in trained.info.pool]
             if "augmentations" in trained.info.own
             else [part.table() for part in recipe.augmentations],
@@ -221,13 +218,13 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return loaded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of the embeddings, for ``set_output``."""
+        """Return names of the embedding columns, for ``set_output``."""
         check_is_fitted(self)
         return np.array([f"joao{i}" for i in range(self.trained_.encoder.num_dimensions)], dtype=object)
 
     @property
     def _repr_html_(self) -> Callable[[], str]:
-        """In a notebook: scikit-learn's picture and, once fitted, what was learned; none where that shows text."""
+        """Show scikit-learn's diagram and, once fitted, the learned probabilities in a notebook."""
         picture = super()._repr_html_
         return lambda: str(picture()) + self._learned_html()
 
@@ -238,7 +235,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return bundle
 
     def _learned_html(self) -> str:
-        """A line on the training and, where pairs were chosen, their probabilities; nothing before it is fitted."""
+        """Describe the training and the probabilities of pairs; empty before fitting."""
         if not hasattr(self, "trained_") or not self.trained_.metrics:
             return ""
         info, last = self.trained_.info, self.trained_.metrics[-1]
@@ -255,12 +252,14 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         training = {name: value for name, value in training.items() if value is not None}
         seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        are_own = self._own_augmentations() is not None
-        if are_own and self.strengths:
-            raise UserError("JOAO: strengths are for augmentations by name; objects have theirs. Leave strengths out.")
+        are_custom = self._custom_augmentations() is not None
+        if are_custom and self.strengths:
+            raise UserError(
+                "JOAO: strengths cannot be combined with augmentation objects, which have their own. Remove strengths."
+            )
         given = {
-            "augmentations": None if are_own else self.augmentations,
-            "strengths": [] if are_own else self.strengths,
+            "augmentations": None if are_custom else self.augmentations,
+            "strengths": [] if are_custom else self.strengths,
             "encoder": _placeholder_encoder(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
             "objective": None if isinstance(self.objective, Objective) else self.objective,
         }
@@ -279,8 +278,9 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         )
 
     def _policy(self) -> Any:
-        """The policy as a recipe has it, with ``gamma`` where it takes one and says none itself."""
-        method = METHODS.get(self.method, METHODS["joao"])
+        """Return the policy of the recipe, with ``gamma`` if the policy has that option and does not set it."""
+        # A method of the wrong type or name is reported by make_recipe.
+        method = METHODS.get(self.method if isinstance(self.method, str) else "", METHODS["joao"])
         policy = self.policy if self.policy is not None else method["policy"]
         table = {"name": policy} if isinstance(policy, str) else policy
         if not isinstance(table, Mapping):
@@ -289,24 +289,26 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         takes_gamma = name in POLICIES and "gamma" in inspect.signature(POLICIES[name]).parameters
         return {"gamma": self.gamma, **table} if takes_gamma and self.gamma is not None else table
 
-    def _own_augmentations(self) -> dict[str, Augmentation] | None:
-        """The pool by name, if its members are objects."""
+    def _custom_augmentations(self) -> dict[str, Augmentation] | None:
+        """Return the pool by name if its members are objects, else None."""
         if not any(isinstance(member, Augmentation) for member in self.augmentations or ()):
             return None
         pool: dict[str, Augmentation] = {}
         for member in self.augmentations or ():
             if not isinstance(member, Augmentation):
-                raise UserError(f"JOAO: augmentations are all names or all objects; {member!r} is not an object.")
+                raise UserError(
+                    f"JOAO: augmentations: expected only names or only objects, got {short_repr(member)} among objects."
+                )
             name = snake_case(type(member).__name__)
             name = name if name not in pool else repr(member)
             if name in pool:
-                raise UserError(f"JOAO: augmentations: two members are the same: {name}.")
+                raise UserError(f"JOAO: augmentations: duplicate member {name}. Remove it.")
             pool[name] = member
         return pool
 
 
 def fast_parameter(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
-    """The parameter ``fast`` of a training, by the path it took; None for the one that its device takes by itself.
+    """Return the parameter ``fast`` that reproduces the path of a training; None if it is the device's default.
 
     >>> fast_parameter(False, {"device": "cuda"}), fast_parameter(False, {"device": "cpu"})
     (False, None)
@@ -315,13 +317,13 @@ def fast_parameter(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
 
 
 def _placeholder_encoder(own: nn.Module) -> str:
-    """The encoder of a recipe whose place a module of one's own takes: one that takes the same features."""
+    """Name an encoder with the same input as a custom module, to stand in for it in the recipe."""
     codes = own.codes if isinstance(own, Encoder) else None
     return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
 
 
 def _find_method(recipe: Recipe) -> str:
-    """The method with a recipe's objective and heads and, where there is one, its policy."""
+    """Find the method with a recipe's objective and heads and, if possible, its policy."""
     for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads", "policy"), ("heads",)):
         for method in sorted(METHODS, key="gae".__ne__):  # GAE stands in for other node objectives
             if all(METHODS[method][family] == getattr(recipe, family).name for family in families):

@@ -1,4 +1,4 @@
-"""A pre-trained encoder, fine-tuned with numbers, as a scikit-learn regressor."""
+"""Fine-tuning for numbers as a scikit-learn regressor."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from joao.runs.finetuning import FinetunedModel
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
-    """Learns numbers that graphs have, one or several, starting from an encoder that was pre-trained without any.
+    """Predict one or several numbers per graph (regression) by fine-tuning a pre-trained encoder.
 
-    Graphs are as for :class:`joao.JOAO`. Some of those it is fitted on are held out and choose the epoch. Labels ``y``
-    are a number for each graph, or a row of numbers; NaN, None or empty text where not measured.
+    Graphs are as for :class:`joao.JOAO`. ``y`` is one number or one row of numbers per graph. Missing values (NaN, None
+    or empty text) are ignored.
 
     Args:
-        pretrained: a fitted :class:`joao.JOAO`, which is left as it is, or the folder of a run; None starts from
-            scratch, with the default encoder.
-        epochs: passes over the graphs, at most.
-        batch_size: of the training.
-        learning_rate: of Adam; None is 0.001, or 0.01 for a frozen encoder.
-        patience: epochs without a better validation after which it stops; 0: never.
-        frozen: whether the encoder stays as it is and only the linear layer behind it learns.
-        validation_share: of the graphs, held out at random to choose the epoch; of molecules, too, where
-            ``joao finetune`` holds out whole scaffolds and, to test, a further part.
-        random_state: seed of everything random; None draws one.
+        pretrained: a fitted :class:`joao.JOAO`, which is not changed, or a run folder; None trains the default encoder
+            from scratch.
+        epochs: maximum number of passes over the graphs.
+        batch_size: graphs per batch.
+        learning_rate: learning rate of Adam; None: 0.001, or 0.01 for a frozen encoder.
+        patience: epochs without improvement of the validation score after which training stops; 0: never.
+        frozen: whether to train only the linear output layer.
+        validation_share: share of the graphs, drawn at random, that choose the epoch.
+        random_state: random seed; None draws one.
         device: ``auto``, ``cpu`` or ``cuda``.
-        precision: ``32-true``, or on a GPU ``tf32``, ``bf16-mixed`` or ``16-mixed``; ``bf16-mixed`` on a CPU, too.
-        fast: False keeps a GPU from training on padded batches, which is its default where the encoder allows it.
+        precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
+        fast: False disables padded batches, which a GPU uses by default if the encoder supports them.
 
     Attributes:
-        history_: what each epoch showed.
-        chosen_epoch_: the number, from 1 on, of the epoch that was kept.
+        history_: metrics of each epoch.
+        chosen_epoch_: number of the chosen epoch, from 1.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuning.FinetunedModel`.
+        finetuned_: the whole model, see :class:`joao.runs.finetuning.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")
@@ -52,20 +51,20 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
     kinds = ("numbers",)
 
     def predict(self, X: Any) -> NDArray[np.float32]:
-        """``(G, T)`` numbers in their own units; ``(G,)`` of one task, unless it was fitted to ``y`` of ``(G, 1)``."""
+        """Predict ``(G, T)`` numbers; ``(G,)`` for one task, unless ``y`` had the shape ``(G, 1)`` in ``fit``."""
         return self._match_y(self._predict_rows(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        r""":math:`R^2`; of several tasks the mean over those with at least two labels.
+        r"""Compute :math:`R^2`; for several tasks the mean over those with at least two labels.
 
-        Graphs without a label count for nothing, nor do SMILES that are no molecules, of which a warning tells.
+        Missing labels are ignored. So are SMILES that RDKit cannot parse, with a warning.
         """
         dataset, y, weights = self._prepare_scoring(X, y, sample_weight)
         labels, predicted = self._task_labels(dataset, y), self._predict_dataset(dataset)
         is_known = ~np.isnan(labels)
         tasks = np.flatnonzero(is_known.sum(axis=0) >= 2)
         if not len(tasks):
-            raise UserError(f"{dataset.name}: y has one label of each task at most. A score needs two or more.")
+            raise UserError(f"{dataset.name}: y: expected at least two labels for some task.")
         scores = [
             r2_score(labels[known, task], predicted[known, task], sample_weight=weights[known])
             for task, known in zip(tasks, is_known.T[tasks], strict=True)
