@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from joao.config.titles import TITLES
+from joao.config.methods import titles
 from joao.objectives import OBJECTIVES, PairObjective
 
 _ORDER = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -30,4 +30,4 @@ _ROWS = {
     "joaov2_stronger": "JOAOv2, strength 0.25",
     "joao_without_prior": "JOAO, gamma = 0",
 }
-NAMES: dict[str, str] = {row: title or TITLES[row] for row, title in _ROWS.items()} | TITLES
+NAMES: dict[str, str] = {row: title or titles()[row] for row, title in _ROWS.items()} | titles()

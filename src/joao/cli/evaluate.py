@@ -86,7 +86,7 @@ def score(
     trained: TrainedEncoder, dataset: Dataset, record_path: Path, output: Output, **options: Any
 ) -> dict[str, Any]:
     """Score an encoder with a progress bar, print the result, write the record and return it."""
-    from joao.config.titles import TITLES
+    from joao.config.methods import titles
     from joao.core.files import write_json
     from joao.evaluation.tables import with_deviation
     from joao.runs.scoring import REFERENCES, evaluate
@@ -98,7 +98,7 @@ def score(
     lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
     for key in (*REFERENCES, "run"):
         scores = record[key]
-        lines.append([TITLES.get(key, "this run"), with_deviation(100 * scores["mean"], 100 * scores["std"])])
+        lines.append([titles().get(key, "this run"), with_deviation(100 * scores["mean"], 100 * scores["std"])])
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
     twins = " Twins are in the same fold." if options.get("twins_together") else ""
     output.say(
@@ -110,7 +110,7 @@ def score(
     for baseline in reversed(REFERENCES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
-            f"Gain over {TITLES[baseline]}: {gain['mean']:+.2f} points "
+            f"Gain over {titles()[baseline]}: {gain['mean']:+.2f} points "
             f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
         )
     output.say(f"Record: {record_path}")

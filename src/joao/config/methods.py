@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,20 @@ def all_methods(objectives: Mapping[str, type[Any]]) -> dict[str, MethodSpec]:
         for name, title in getattr(kind, "methods", {}).items()
     }
     return {**CONTRASTIVE, **of_nodes}
+
+
+@cache
+def titles() -> dict[str, str]:
+    """Display names of methods and baselines, for tables, figures and reports."""
+    from joao.baselines import BASELINES
+    from joao.objectives import OBJECTIVES
+
+    return {
+        **{name: method.title for name, method in all_methods(OBJECTIVES).items()},
+        **{name: kind.title for name, kind in BASELINES.items()},
+        "untrained_initial": "untrained encoder, as initialised",
+        "untrained": "untrained encoder, calibrated",
+    }
 
 
 def method_names() -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.config.methods import titles
 from joao.config.recipe import METHODS, Recipe
-from joao.config.titles import TITLES
 from joao.core.errors import UserError, suggest
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data.dataset import Dataset
@@ -149,7 +149,7 @@ class ReportedRun:
         if not self.run.info.pretrained:
             return "untrained encoder"
         parts = f"{recipe.objective.name}, {recipe.policy.name}, {recipe.heads.name}".replace("_", " ")
-        return TITLES.get(self.method, self.method or parts)
+        return titles().get(self.method, self.method or parts)
 
 
 def open_reported_run(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from joao.config.titles import TITLES
+from joao.config.methods import titles
 from joao.core.errors import UserError
 from joao.core.pair_table import augmentation_name
 from joao.evaluation.statistics import Gain, paired_gain
@@ -91,7 +91,7 @@ def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
     lines = [Bar(CHANCE, 100 * record["chance"])]
     for name in (*REFERENCES, "run"):
         std = record[name]["std"]
-        lines.append(Bar(TITLES.get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
+        lines.append(Bar(titles().get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
     published = paper.unsupervised(method, dataset)
     if published:
         lines.append(Bar(PAPER, published.mean, published.std))
