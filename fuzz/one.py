@@ -1,6 +1,6 @@
-"""Fuzzes one target, guided by coverage, and writes down what it finds: ``python -m fuzz.one TARGET SECONDS FOLDER``.
+"""Fuzz one target with coverage guidance: ``python -m fuzz.one TARGET SECONDS FOLDER``.
 
-A fault does not stop it; each is kept once, by its kind and the line of joao that it came from.
+A fault does not stop the fuzzer. Each fault is stored once, identified by its type and the function that raised it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import atheris
 
 with warnings.catch_warnings(), atheris.instrument_imports(include=["joao"], enable_loader_override=False):
     warnings.simplefilter("ignore")
-    from fuzz.targets import TARGETS, fault
+    from fuzz.targets import TARGETS, find_fault
 
     if sys.argv[1:] and sys.argv[1] not in TARGETS:
-        from fuzz.runs import TARGETS  # trains one first
+        from fuzz.runs import TARGETS  # trains a model first
 
-MOST_MEMORY = 3000  # MB; with more than that, or more seconds for one input, the process ends with a fault
+MOST_MEMORY = 3000  # MB; an input that takes more memory or time is a fault
 MOST_SECONDS = 20
 _WORD = re.compile(rb"-?[0-9][0-9.e+-]*|[A-Za-z_]+|\"[^\"]*\"|[][{},]|\n")
 _ODD = (
@@ -37,7 +37,7 @@ _ODD = (
 
 
 def main(name: str, seconds: int, folder: Path) -> None:
-    """Runs ``TARGETS[name]`` for ``seconds``; faults and the inputs that cause them go into ``folder``."""
+    """Fuzz ``TARGETS[name]`` for ``seconds``; store faults and the inputs that cause them in ``folder``."""
     os.environ["JOAO_CACHE"] = "off"
     warnings.simplefilter("ignore")
     logging.disable()
@@ -49,7 +49,7 @@ def main(name: str, seconds: int, folder: Path) -> None:
     place = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)) / "files"
 
     def one(data: bytes) -> None:
-        error = fault(target, data, place)
+        error = find_fault(target, data, place)
         if error is None:
             return
         key = _key(error)
@@ -61,12 +61,12 @@ def main(name: str, seconds: int, folder: Path) -> None:
 
     limits = [f"-rss_limit_mb={MOST_MEMORY}", f"-timeout={MOST_SECONDS}", f"-max_total_time={seconds}"]
     others = ["-max_len=16384", "-len_control=0", "-print_final_stats=1", f"-artifact_prefix={folder}/"]
-    atheris.Setup([sys.argv[0], *limits, *others, str(corpus)], one, custom_mutator=changed)
+    atheris.Setup([sys.argv[0], *limits, *others, str(corpus)], one, custom_mutator=mutate)
     atheris.Fuzz()
 
 
-def changed(data: bytes, most: int, seed: int) -> bytes:
-    """Every other time a number, word or bracket of a text becomes another one; else whatever the fuzzer does."""
+def mutate(data: bytes, most: int, seed: int) -> bytes:
+    """Replace a number, word or bracket half of the time; otherwise use the fuzzer's own mutations."""
     random = Random(seed)
     words = list(_WORD.finditer(data))
     if random.random() < 0.5 or not words:

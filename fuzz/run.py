@@ -1,7 +1,7 @@
-"""Fuzzes the readers one after the other and records what came of it: ``python -m fuzz.run --seconds 600``.
+"""Fuzz all readers one after the other and add a record: ``python -m fuzz.run --seconds 600``.
 
-Every target gets the same share of the seconds, in a process of its own. Inputs that cause a fault, and what the fuzzer
-learned, stay in ``--work``. Exit code 1 says that there were faults.
+Each target runs in its own process for the same time. Inputs that cause faults, and the corpus, are stored in
+``--work``. The exit code is 1 if there were faults.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _EXECUTED = re.compile(r"stat::number_of_executed_units:\s+([0-9]+)")
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=int, default=600, help="of all targets together")
-    parser.add_argument("--only", default=",".join(NAMES), help="targets, with commas")
+    parser.add_argument("--seconds", type=int, default=600, help="total time of all targets")
+    parser.add_argument("--only", default=",".join(NAMES), help="targets, separated by commas")
     parser.add_argument("--work", type=Path, default=Path("runs/fuzz"))
     parser.add_argument("--out", type=Path, default=Path("repro/records/fuzzing.json"))
     given = parser.parse_args(words)
@@ -40,7 +40,7 @@ def main(words: list[str] | None = None) -> int:
     share = max(1, given.seconds // len(names))
     targets = {}
     for name in names:
-        targets[name] = fuzzed(name, share, given.work.absolute() / name)
+        targets[name] = fuzz_target(name, share, given.work.absolute() / name)
         print(f"{name}: {targets[name]}", flush=True)
     record = {
         "what": "Every reader of a file from outside, fuzzed under coverage; python -m fuzz.run",
@@ -58,13 +58,13 @@ def main(words: list[str] | None = None) -> int:
 
 
 def add_record(path: Path, record: dict[str, Any]) -> None:
-    """Writes ``record`` behind those of earlier times."""
+    """Append ``record`` to the file."""
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     write_json(path, [*earlier, record])
 
 
-def fuzzed(name: str, seconds: int, work: Path) -> dict[str, Any]:
-    """Executions, seconds and faults of one target; those of an earlier time are forgotten, what it learned is not."""
+def fuzz_target(name: str, seconds: int, work: Path) -> dict[str, Any]:
+    """Fuzz one target; removes faults of earlier runs but keeps the corpus."""
     work.mkdir(parents=True, exist_ok=True)
     for old in [*work.glob("fault*"), *work.glob("crash-*"), *work.glob("oom-*"), *work.glob("timeout-*")]:
         old.unlink()

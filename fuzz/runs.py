@@ -1,4 +1,4 @@
-"""What is fuzzed of runs: the texts of their folders, and the file that ``joao export`` makes of one."""
+"""Fuzz targets for trained models: the texts of run folders, and exported files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 import joao
-from fuzz.targets import Target, _write, joined, parts_of
+from fuzz.targets import Target, _write, join_parts, split_parts
 from joao.data.synthetic import random_graphs
 from joao.runs.export import export
 from joao.runs.folder import CHECKSUM_KEY
@@ -20,7 +20,7 @@ _TEXTS = ("recipe.toml", "run.json", "metrics.jsonl", "finetune.json")
 
 
 def use(path: Path) -> None:
-    """Loads a run, shows it, and embeds graphs with it or predicts their classes."""
+    """Load a run, show it, and embed graphs or predict their classes."""
     model = joao.load(path, device="cpu")
     model._repr_html_()
     if hasattr(model, "predict"):
@@ -31,14 +31,14 @@ def use(path: Path) -> None:
 
 
 def _folder_of(files: dict[str, bytes]) -> Target:
-    """A run some of whose texts are others."""
+    """A run folder with some texts replaced."""
 
     def run(data: bytes, folder: Path) -> None:
-        _write(folder / "run", {**files, **{name: part for name, part in parts_of(data).items() if name in files}})
+        _write(folder / "run", {**files, **{name: part for name, part in split_parts(data).items() if name in files}})
         use(folder / "run")
 
     texts = {name: content for name, content in files.items() if name in _TEXTS}
-    return Target(run, (joined(texts), *(joined({name: content}) for name, content in texts.items())))
+    return Target(run, (join_parts(texts), *(join_parts({name: content}) for name, content in texts.items())))
 
 
 def _as_it_is(data: bytes, folder: Path) -> None:
@@ -47,16 +47,16 @@ def _as_it_is(data: bytes, folder: Path) -> None:
 
 
 def _file_of(file: Path) -> Target:
-    """An exported run some of whose texts are others, with the weights that belong to its checksum."""
+    """An exported run with some texts replaced and unchanged weights."""
     with safe_open(file, "pt") as opened:
         metadata, tensors = opened.metadata(), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     texts = {name: text.encode() for name, text in metadata.items() if name != CHECKSUM_KEY}
 
     def run(data: bytes, folder: Path) -> None:
-        changed = {name: part.decode("utf-8", "replace") for name, part in parts_of(data).items() if name in texts}
+        changed = {name: part.decode("utf-8", "replace") for name, part in split_parts(data).items() if name in texts}
         _as_it_is(save(tensors, {**metadata, **changed}), folder)
 
-    return Target(run, tuple(joined({name: texts[name]}) for name in _TEXTS if name in texts))
+    return Target(run, tuple(join_parts({name: texts[name]}) for name in _TEXTS if name in texts))
 
 
 def _made() -> dict[str, Target]:

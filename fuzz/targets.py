@@ -1,12 +1,10 @@
-"""What is fuzzed: every reader of a file that comes from outside.
+"""Fuzz targets: every reader of files from outside.
 
-A target has a reader, which makes of bytes whatever it makes of a file, and seeds: bytes that it takes. What a reader
-wants in several files comes as one text, cut at lines ``=== name``, so that a fuzzer need not learn archives and
-compression first; archives and compressed files as such are targets of their own. Where a file has a checksum, it is
-put right, so that what lies behind it is reached.
+A target has a function that reads bytes as a file, and seeds: valid inputs. Formats with several files are given as one
+text that is split at lines ``=== name``, so that the fuzzer need not learn archives and compression, which are separate
+targets. Checksums are corrected, so that the code behind them is reached.
 
-Two things may come of any bytes: graphs that hold what graphs promise, or a :class:`joao.UserError` of one line.
-Anything else is a fault.
+Any input must give valid graphs or a :class:`joao.UserError` of one line. Anything else is a fault.
 """
 
 from __future__ import annotations
@@ -39,14 +37,14 @@ _CUT = b"=== "
 
 @dataclass(frozen=True)
 class Target:
-    """Bytes and an empty folder to a reader's work, and bytes to begin with."""
+    """A function that reads bytes with the help of an empty folder, and valid inputs."""
 
     read: Read
     seeds: tuple[bytes, ...]
 
 
-def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
-    """What should not have come of ``data``; None where all is well."""
+def find_fault(target: Target, data: bytes, folder: Path) -> Exception | None:
+    """Read ``data``; return the fault, or None."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -62,14 +60,14 @@ def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
 
 
 def check(source: Dataset | Shards) -> None:
-    """What a reader gives must be what a data set promises."""
+    """Check that a reader returned a valid data set."""
     for piece in [source] if isinstance(source, Dataset) else [source.whole(), source[: min(len(source), 8)]]:
         form.check_dataset(piece)
         assert len(piece.fingerprint) == 16
 
 
-def parts_of(data: bytes) -> dict[str, bytes]:
-    """The pieces of ``data`` by the names at their heads; names that leave the folder are left out."""
+def split_parts(data: bytes) -> dict[str, bytes]:
+    """Split ``data`` into files by name; names outside the folder are ignored."""
     parts = {}
     for piece in (b"\n" + data).split(b"\n" + _CUT)[1:]:
         name, _, content = piece.partition(b"\n")
@@ -79,13 +77,13 @@ def parts_of(data: bytes) -> dict[str, bytes]:
     return parts
 
 
-def joined(parts: Mapping[str, bytes]) -> bytes:
-    """The reverse of :func:`parts_of`."""
+def join_parts(parts: Mapping[str, bytes]) -> bytes:
+    """The reverse of :func:`split_parts`."""
     return b"\n".join(_CUT + name.encode() + b"\n" + content for name, content in parts.items())
 
 
 def of_file(name: str, pack: Callable[[bytes], bytes] = bytes) -> Read:
-    """Reads the bytes, packed, as a file of this name."""
+    """Read the bytes, encoded by ``pack``, as a file of this name."""
 
     def run(data: bytes, folder: Path) -> None:
         (folder / name).write_bytes(pack(data))
@@ -95,10 +93,10 @@ def of_file(name: str, pack: Callable[[bytes], bytes] = bytes) -> Read:
 
 
 def of_folder(suffix: str = "", pack: Callable[[bytes], bytes] = bytes) -> Read:
-    """Reads the parts of the bytes as the files of a folder."""
+    """Read the parts of the bytes as the files of a folder."""
 
     def run(data: bytes, folder: Path) -> None:
-        _write(folder / "some", {f"{name}{suffix}": pack(part) for name, part in parts_of(data).items()})
+        _write(folder / "some", {f"{name}{suffix}": pack(part) for name, part in split_parts(data).items()})
         check(read(folder / "some"))
 
     return run
@@ -113,15 +111,15 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def any_compressed(data: bytes, folder: Path) -> None:
-    """The first byte chooses what the others are."""
+    """Read a compressed file; the first byte chooses its suffix."""
     names = ("a.csv.gz", "a.csv.xz", "a.smi.gz", "a.smi.xz", "a.jsonl.gz", "a.safetensors.xz")
     path = folder / names[data[0] % len(names)] if data else folder / names[0]
     path.write_bytes(data[1:])
     check(read(path))
 
 
-def mended(data: bytes) -> bytes:
-    """A packed file with the lengths and the checksum that its contents should have, as far as that can be told."""
+def with_valid_checksum(data: bytes) -> bytes:
+    """Correct the lengths and the checksum of a packed file, as far as possible."""
     try:
         length = int.from_bytes(data[:8], "little")
         entries = json.loads(data[8 : 8 + length])
@@ -141,9 +139,9 @@ def mended(data: bytes) -> bytes:
 
 
 def shard_folder(data: bytes, folder: Path) -> None:
-    """A store some of whose files are others; what the index says of the shards' sizes and checksums is put right."""
-    files = {**_STORE, **{name: part for name, part in parts_of(data).items() if name in _STORE}}
-    shards = {name: mended(part) for name, part in files.items() if name.startswith("shard-")}
+    """Read a store with some files replaced; sizes and checksums in the index are corrected."""
+    files = {**_STORE, **{name: part for name, part in split_parts(data).items() if name in _STORE}}
+    shards = {name: with_valid_checksum(part) for name, part in files.items() if name.startswith("shard-")}
     try:
         told = json.loads(files["index.json"])
         for each in told["shards"]:
@@ -229,7 +227,7 @@ _COMPRESSED = (
 )
 
 TARGETS: dict[str, Target] = {
-    "tu": Target(of_folder(), (joined(_TU), joined(dict(list(_TU.items())[:2])))),
+    "tu": Target(of_folder(), (join_parts(_TU), join_parts(dict(list(_TU.items())[:2])))),
     "tu_zip": Target(of_file("some.zip"), (_zip(_TU, zipfile.ZIP_STORED), _zip(_TU, zipfile.ZIP_LZMA))),
     "jsonl": Target(of_file("a.jsonl"), _JSON),
     "edge_list": Target(of_file("a.csv"), (_EDGES,)),
@@ -240,13 +238,15 @@ TARGETS: dict[str, Target] = {
         any_compressed,
         tuple(bytes([number]) + content for number, content in enumerate(_COMPRESSED)),
     ),
-    "packed": Target(of_file("a.safetensors", mended), (_packed(_GRAPHS),)),
+    "packed": Target(of_file("a.safetensors", with_valid_checksum), (_packed(_GRAPHS),)),
     "packed_as_it_is": Target(of_file("a.safetensors"), (_packed(_GRAPHS),)),
-    "packed_xz": Target(of_file("a.safetensors.xz", lambda data: lzma.compress(mended(data))), (_packed(_GRAPHS),)),
-    "shards": Target(shard_folder, (joined({"index.json": _STORE["index.json"]}), joined(_STORE))),
+    "packed_xz": Target(
+        of_file("a.safetensors.xz", lambda data: lzma.compress(with_valid_checksum(data))), (_packed(_GRAPHS),)
+    ),
+    "shards": Target(shard_folder, (join_parts({"index.json": _STORE["index.json"]}), join_parts(_STORE))),
     "ogb": Target(
         of_folder(".csv.gz", lambda part: gzip.compress(part, 1)),
-        tuple(joined(files) for files in (_OGB, _OGB_PLAIN, _OGB_MOLECULES, _OGB_CODE)),
+        tuple(join_parts(files) for files in (_OGB, _OGB_PLAIN, _OGB_MOLECULES, _OGB_CODE)),
     ),
     "ogb_zip": Target(
         of_file("ogbg_ppa.zip"),

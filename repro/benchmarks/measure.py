@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from joao.core.memory import memory_source
 from joao.core.processes import worker_pool
-from joao.core.provenance import command, machine, versions
+from joao.core.provenance import command, machine, memory_source, versions
 from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
 from repro.benchmarks.reading import measure_reading

@@ -11,7 +11,7 @@ import torch
 
 from joao.config.builder import build_method
 from joao.core.graphs import GraphStore
-from joao.core.memory import peak_memory
+from joao.core.provenance import peak_memory
 from joao.core.randomness import torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs

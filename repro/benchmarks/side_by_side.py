@@ -10,7 +10,7 @@ import torch
 
 from joao.config.builder import build_method
 from joao.core.errors import UserError
-from joao.core.memory import peak_memory
+from joao.core.provenance import peak_memory
 from joao.core.randomness import torch_generator
 from repro.benchmarks.counts import Work, work_of_step
 from repro.benchmarks.floor import Floor, ViewsOf, scattered

@@ -25,7 +25,7 @@ from typing import Any
 import joao
 from joao.core.errors import UserError
 from joao.core.files import write_file
-from joao.core.memory import peak_memory
+from joao.core.provenance import peak_memory
 from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs

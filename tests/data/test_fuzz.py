@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.run import NAMES
-from fuzz.targets import TARGETS, Target, fault, joined, parts_of
+from fuzz.targets import TARGETS, Target, find_fault, join_parts, split_parts
 from joao.core.errors import UserError
 from joao.data import sources
 from joao.data.formats import FileFormat
@@ -25,7 +25,7 @@ def test_seeds_are_read_and_what_is_left_of_them_is_told(name, tmp_path, monkeyp
         for length in range(0, len(seed), max(1, len(seed) // 12)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                assert fault(target, seed[:length], tmp_path / "cut") is None
+                assert find_fault(target, seed[:length], tmp_path / "cut") is None
 
 
 def fresh(folder):
@@ -40,7 +40,7 @@ def test_a_fault_is_seen(error, tmp_path):
     def read(data, folder):
         raise error
 
-    assert fault(Target(read, ()), b"", tmp_path / "files") is not None
+    assert find_fault(Target(read, ()), b"", tmp_path / "files") is not None
 
 
 def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
@@ -53,13 +53,13 @@ def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
 
     monkeypatch.setenv("JOAO_CACHE", "off")
     monkeypatch.setattr(FileFormat, "read", endless)
-    assert isinstance(fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
+    assert isinstance(find_fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
 
 
 def test_parts_come_back_and_stay_in_their_folder():
     parts = {"raw/edge": b"1,2\n", "index.json": b"{}\n\n"}
-    assert parts_of(joined(parts)) == parts
-    assert parts_of(joined({"../a": b"", "/etc/b": b"x", "a b": b""})) == {"etc/b": b"x"}
+    assert split_parts(join_parts(parts)) == parts
+    assert split_parts(join_parts({"../a": b"", "/etc/b": b"x", "a b": b""})) == {"etc/b": b"x"}
 
 
 def test_the_record_has_every_target_and_ended_without_a_fault():

@@ -16,7 +16,7 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.core.memory import measure_run
+from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
 from joao.data.refinement import count_twins, find_twins
 from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings

@@ -20,8 +20,8 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
-from joao.core.memory import measure_run
 from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
+from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.runs.pretraining import pretrain

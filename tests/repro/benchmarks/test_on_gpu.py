@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joao.core.memory import peak_memory
+from joao.core.provenance import peak_memory
 from repro.benchmarks.measure import measure
 from repro.benchmarks.plan import Plan
 

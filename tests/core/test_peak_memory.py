@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from joao.core import memory
-from joao.core.memory import measure_run, memory_source, peak_memory
+from joao.core import provenance
+from joao.core.provenance import measure_run, memory_source, peak_memory
 
 
 @pytest.mark.skipif(peak_memory(lambda: None, "cpu") is None, reason="this system does not tell a peak")
@@ -21,7 +21,7 @@ def test_the_peak_is_what_was_taken_at_once_even_if_it_was_given_back():
 
 
 def test_where_the_mark_cannot_be_set_back_nothing_is_claimed(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "_RESET", tmp_path / "nowhere" / "clear_refs")
+    monkeypatch.setattr(provenance, "_RESET", tmp_path / "nowhere" / "clear_refs")
     assert peak_memory(lambda: None, "cpu") is None
     assert "VmHWM" not in memory_source("cpu")
     done = []
