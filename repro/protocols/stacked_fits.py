@@ -1,6 +1,9 @@
-"""Fits to several parts of the same graphs at once: one stacked model, in which nothing passes from part to part.
+"""Several fits to parts of the same graphs at once, as one stacked model.
 
-What comes out is what fits one after another give, beyond rounding, in fewer and larger steps.
+Every parameter of the classifier gets a leading dimension with one slice per fit, and every batch contains one batch
+per fit. Nothing is shared between the slices: the loss is a sum over fits, so the gradient of each slice is that of its
+own fit, and Adam works element by element. Up to rounding, the result equals that of fits one after another, but a GPU
+runs few large steps instead of many small ones.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,12 +32,12 @@ from joao.training.model import split_into_batches
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One fit of several.
+    """The data of one fit.
 
     Attributes:
-        train, validation: graphs to learn from and to choose the epoch with, ``(n,)`` numbers on the CPU.
-        seed: of the batches.
-        start: weights to start with, see :meth:`Finetuning.start_of`; None: those of the fine-tuning.
+        train, validation: indices ``(n,)`` of the graphs for training and for selecting the epoch, on the CPU.
+        seed: seed of the batches.
+        start: initial weights, see :meth:`Finetuning.start_of`; None for those of the fine-tuning.
     """
 
     train: Tensor
@@ -43,10 +47,10 @@ class Part:
 
 
 def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
-    """Fits to all ``parts``; while one is yielded, ``finetuning`` is in its state at the epoch that was chosen.
+    """Fit all ``parts``. When a fit is yielded, ``finetuning`` has its state at the selected epoch.
 
-    :meth:`Finetuning.to_last` goes on to the last epoch. Side by side where ``finetuning`` is on its fast path and the
-    parts allow it, else one after another. An encoder with dropout draws other numbers side by side.
+    :meth:`Finetuning.restore_last_epoch` switches to the last epoch. The fits are stacked if :func:`can_be_stacked`;
+    otherwise they run one after another. Dropout draws other random numbers in stacked fits.
     """
     if not can_be_stacked(finetuning, parts):
         for part in parts:
@@ -61,8 +65,10 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
 
 
 def can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
-    """Whether :func:`fit_all` fits side by side."""
+    """Return whether :func:`fit_all` can stack the fits."""
     how = finetuning.how
+    # All fits must take the same number of steps per epoch. A last batch of one graph would be merged with the batch
+    # before it. Augmentations draw per batch, and patience stops fits at different epochs.
     steps = {-(-part.train.numel() // how.batch_size) for part in parts}
     return (
         finetuning.is_fast
@@ -75,13 +81,14 @@ def can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Room:
-    """The tensors of F batches of G graphs, each batch a part's own.
+class _StackedBatch:
+    """The tensors of F batches of G graphs, one batch per fit. They are allocated once and refilled in place, so that
+    CUDA graphs can replay the steps that use them.
 
     Attributes:
-        graphs: ``(F, G)`` their numbers; that of the graph without nodes is room left over.
-        batches: slices of ``views``, to be filled.
-        views: all batches.
+        graphs: ``(F, G)`` indices of the graphs; unused entries have the index of the empty graph.
+        batches: the batch of each fit, whose tensors are slices of ``views``.
+        views: all batches, with a leading dimension F.
     """
 
     graphs: Tensor
@@ -90,12 +97,13 @@ class _Room:
 
 
 class StackedFits:
-    """The fits of ``parts``, from the start of ``finetuning``."""
+    """Stacked fits of ``parts``, starting from the weights of ``finetuning``."""
 
     def __init__(self, finetuning: Finetuning, parts: Sequence[Part]) -> None:
         self.how, self.fabric, self.parts = finetuning.how, finetuning.fabric, parts
         device = finetuning.device
-        self.nobody = len(finetuning.store)
+        # Lists of graphs are padded with the index of an additional graph without nodes and labels.
+        self.empty_graph = len(finetuning.store)
         self.sizes = [each.diff().cpu() for each in (finetuning.store.first_node, finetuning.store.first_edge)]
         self.store = PaddedStore(
             _with_empty_graph(drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store))
@@ -104,6 +112,7 @@ class StackedFits:
         self.classifier: Classifier = stack_parameters(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
         self.statistics = finetuning.statistics.repeat_interleave(len(parts), 0)
+        # ``state`` shares memory with the stacked classifier: writing slice ``number`` sets the weights of that fit.
         for number, part in enumerate(parts):
             finetuning.reset(part.train, part.seed, part.start)
             self.statistics[number] = finetuning.statistics[0]
@@ -112,34 +121,37 @@ class StackedFits:
         self.optimiser = torch.optim.Adam(
             self.classifier.parameters(), lr=self.how.learning_rate, fused=True, capturable=device.type == "cuda"
         )
-        self.recorder = CudaGraphRunner(device, [])
+        self.runner = CudaGraphRunner(device, [])
         self.num_train = torch.tensor([part.train.numel() for part in parts], device=device)
         self.loss_sum = torch.zeros(len(parts), device=device)
+        # Weights at the best epoch so far, its score, the current epoch, and (epoch, quantity, fit) metrics. All of
+        # them stay on the device, because a replayed CUDA graph must not synchronise with the host.
         self.kept = [value.clone() for value in self.state]
         self.best = torch.full((len(parts),), -math.inf, dtype=torch.float64, device=device)
         self.epoch = torch.zeros(1, dtype=torch.long, device=device)
         self.history = torch.zeros(self.how.epochs, 3, len(parts), dtype=torch.float64, device=device)
 
     def run(self) -> list[Fit]:
-        """Every part's fit; ``kept`` is then the state that was kept, ``state`` that of the last epoch."""
+        """Run all fits. Then ``kept`` has the weights of the selected epochs and ``state`` those of the last epoch."""
         plan = self._plan()
-        rooms = {step.shape[2]: self._room(step, plan) for step in plan}
-        validation = _filled_up([[part.validation for part in self.parts]], self.nobody)
-        looked_at = self._room(validation, [validation])
-        self._fill(looked_at)
+        # Steps with the same number of graphs share one set of tensors; usually only the last batch is smaller.
+        batches_by_size = {step.shape[2]: self._make_batch(step, plan) for step in plan}
+        validation = _pad_lists([[part.validation for part in self.parts]], self.empty_graph)
+        validation_batch = self._make_batch(validation, [validation])
+        self._fill(validation_batch)
         on_device = [step.to(self.loss_sum.device) for step in plan]
         draws = temporary_seed(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
         with draws, matmul_precision(self.fabric):
             for epoch in range(self.how.epochs):
                 for step in on_device:
-                    room = rooms[step.shape[2]]
-                    room.graphs.copy_(step[epoch])
-                    self.recorder.run(("step", step.shape[2]), lambda room=room: self._descend(room))  # type: ignore[misc]
-                self.recorder.run("look", lambda: self._look(looked_at))
+                    stacked = batches_by_size[step.shape[2]]
+                    stacked.graphs.copy_(step[epoch])
+                    self.runner.run(("step", step.shape[2]), partial(self._train_step, stacked))
+                self.runner.run("look", lambda: self._validate(validation_batch))
         return [self._fit(number) for number in range(len(self.parts))]
 
     def _plan(self) -> list[Tensor]:
-        """For every step of an epoch ``(epochs, F, G)``: the graphs of all parts, as :class:`Finetuning` draws them."""
+        """Draw graphs for all fits as :class:`Finetuning` does: one tensor ``(epochs, F, G)`` per step of an epoch."""
         generators = [torch_generator(part.seed, "fine-tuning batches") for part in self.parts]
         epochs = []
         for _ in range(self.how.epochs):
@@ -150,45 +162,51 @@ class StackedFits:
                 for part, generator in zip(self.parts, generators, strict=True)
             ]
             epochs.append(list(zip(*drawn, strict=True)))
-        return [_filled_up([list(epoch[step]) for epoch in epochs], self.nobody) for step in range(len(epochs[0]))]
+        return [_pad_lists([list(epoch[step]) for epoch in epochs], self.empty_graph) for step in range(len(epochs[0]))]
 
-    def _room(self, step: Tensor, plan: Sequence[Tensor]) -> _Room:
-        """Room for every batch of ``plan`` that has as many graphs as those of ``step``."""
+    def _make_batch(self, step: Tensor, plan: Sequence[Tensor]) -> _StackedBatch:
+        """Allocate tensors that are large enough for every batch of ``plan`` with as many graphs as ``step``."""
         alike = torch.cat([each.flatten(0, 1) for each in plan if each.shape[2] == step.shape[2]])
         num_nodes, num_edges = (int(F.pad(sizes, (0, 1))[alike].sum(1).max()) for sizes in self.sizes)
         graphs = step[0].clone().to(self.loss_sum.device)
-        made = [self.store.batch(each, num_nodes + 1, num_edges) for each in graphs]
+        made = [self.store.batch(each, num_nodes + 1, num_edges) for each in graphs]  # one more node, for padding edges
         names = [each.name for each in fields(PaddedViews) if getattr(made[0], each.name) is not None]
         whole: dict[str, Any] = {name: torch.stack([getattr(batch, name) for batch in made]) for name in names}
+        # The batches must be slices of the stacked tensors, so that filling them fills the input of the model.
         batches = [
             replace(batch, **{name: value[number] for name, value in whole.items()})
             for number, batch in enumerate(made)
         ]
-        return _Room(graphs, batches, PaddedViews(**whole))
+        return _StackedBatch(graphs, batches, PaddedViews(**whole))
 
-    def _fill(self, room: _Room) -> None:
-        for graphs, batch in zip(room.graphs, room.batches, strict=True):
+    def _fill(self, stacked: _StackedBatch) -> None:
+        for graphs, batch in zip(stacked.graphs, stacked.batches, strict=True):
             self.store.fill(batch, graphs)
 
-    def _descend(self, room: _Room) -> None:
-        self._fill(room)
+    def _train_step(self, stacked: _StackedBatch) -> None:
+        self._fill(stacked)
         self.classifier.train()
         with self.fabric.autocast():
-            logits = self._logits(room)
-        loss = self.targets.losses(logits.float(), room.graphs, self.statistics)
+            logits = self._logits(stacked)
+        loss = self.targets.losses(logits.float(), stacked.graphs, self.statistics)
         self.optimiser.zero_grad()
+        # A sum, not a mean: the gradient of each fit must not depend on the number of fits.
         loss.sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        self.loss_sum += loss.detach() * (room.graphs < self.nobody).sum(1)
+        self.loss_sum += loss.detach() * (stacked.graphs < self.empty_graph).sum(1)
 
     @torch.no_grad()
-    def _look(self, room: _Room) -> None:
-        """What an epoch showed goes into the history, and the parts for which it is as good as any keep it."""
+    def _validate(self, stacked: _StackedBatch) -> None:
+        """Write the metrics of an epoch to the history, and keep the weights of fits for which it is the best so far.
+
+        Of equally good epochs the last is kept (decision 7).
+        """
         self.classifier.eval()
-        shown = self._logits(room).float(), room.graphs, self.statistics
-        losses, scores = self.targets.losses(*shown), self.targets.scores(*shown)
+        evaluated = self._logits(stacked).float(), stacked.graphs, self.statistics
+        losses, scores = self.targets.losses(*evaluated), self.targets.scores(*evaluated)
         found = torch.stack([self.loss_sum / self.num_train, losses, scores]).double()
         self.history.index_copy_(0, self.epoch, found.unsqueeze(0))
+        # Labels of one class only have no score; the loss is used instead, as in Finetuning.
         score = torch.where(scores.isnan() | (self.how.choose_by == "loss"), -losses.double(), scores)
         good = score >= self.best
         self.best.copy_(torch.maximum(score, self.best))
@@ -197,28 +215,28 @@ class StackedFits:
         self.loss_sum.zero_()
         self.epoch += 1
 
-    def _logits(self, room: _Room) -> Tensor:
+    def _logits(self, stacked: _StackedBatch) -> Tensor:
         encoder = self.classifier.encoder
         assert isinstance(encoder, StackableEncoder)
-        return self.classifier.classify(encoder.encode_padded(room.views))
+        return self.classifier.classify(encoder.encode_padded(stacked.views))
 
     def _fit(self, number: int) -> Fit:
         epochs = [FitEpoch.of(*values) for values in self.history[:, :, number].tolist()]
         for each in epochs:
             each.check(self.how.learning_rate)
         scores = [each.score(self.how.choose_by) for each in epochs]
-        chosen = max(range(len(scores)), key=lambda place: (scores[place], place)) + 1
+        chosen = max(range(len(scores)), key=lambda index: (scores[index], index)) + 1
         return Fit(tuple(epochs), chosen)
 
 
 def _with_empty_graph(store: GraphStore) -> GraphStore:
-    """One more graph, the last, without nodes: a stand-in where a part has fewer graphs than others."""
+    """Append a graph without nodes, which pads shorter lists of graphs."""
     first_node, first_edge = (torch.cat([each, each[-1:]]) for each in (store.first_node, store.first_edge))
     return replace(store, first_node=first_node, first_edge=first_edge)
 
 
-def _filled_up(epochs: Sequence[Sequence[Tensor]], nobody: int) -> Tensor:
-    """``(epochs, F, G)`` of lists of graphs, the shorter ones filled up with ``nobody``."""
+def _pad_lists(epochs: Sequence[Sequence[Tensor]], empty_graph: int) -> Tensor:
+    """Return a tensor ``(epochs, F, G)`` from lists of graphs, padded with ``empty_graph``."""
     longest = max(graphs.numel() for epoch in epochs for graphs in epoch)
-    filled = [[F.pad(graphs, (0, longest - graphs.numel()), value=nobody) for graphs in epoch] for epoch in epochs]
+    filled = [[F.pad(graphs, (0, longest - graphs.numel()), value=empty_graph) for graphs in epoch] for epoch in epochs]
     return torch.stack([torch.stack(epoch) for epoch in filled])

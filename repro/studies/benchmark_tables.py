@@ -1,7 +1,4 @@
-"""All records of `joao bench` in results/benchmarks as one page, first of all what was asked and what was found.
-
-python studies/benchmark_tables.py results/benchmarks/tables.md
-"""
+"""The page of all benchmark records, which starts with our targets: ``python -m repro.studies.benchmark_tables``."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / Graph
 
 
 def targets_table(records: dict[str, Any]) -> str:
-    """The project's own targets beside the records."""
+    """Return our targets and the measured figures."""
     cpu = records["cpu-1-thread"]["settings"][0]
     tf32, plain = (records[name]["settings"][0] for name in ("gpu-h200-tf32", "gpu-h200"))
     svm = cpu["svm"]["times faster"]
@@ -47,14 +44,14 @@ def targets_table(records: dict[str, Any]) -> str:
 
 
 def at_least(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at least {bound:,}", shown(found), "met" if found >= bound else "missed"]
+    return [what, f"at least {bound:,}", format_figure(found), "met" if found >= bound else "missed"]
 
 
 def at_most(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at most {bound:.2f}", shown(found), "met" if found <= bound else "missed"]
+    return [what, f"at most {bound:.2f}", format_figure(found), "met" if found <= bound else "missed"]
 
 
-def shown(value: float) -> str:
+def format_figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
@@ -77,11 +74,12 @@ def page() -> str:
     }
     parts = [
         "# Benchmarks",
-        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../performance.md).",
+        "Generated from `repro/records/benchmarks` by `python -m repro docs`. Do not edit. Compute: `python -m repro bench`. "
+        "[Explanations](../../performance.md).",
     ]
     parts += ["## Targets", targets_table(records)]
     for name, record in records.items():
-        parts += [f"## {name}.json", page_table(record)]
+        parts += [f"## {name}", page_table(record)]
         for setting in record["settings"]:
             if "scaling" in setting:
                 parts.append(exponent_table(setting["scaling"]))

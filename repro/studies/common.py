@@ -26,6 +26,14 @@ def write_record(name: str, record: dict[str, Any]) -> None:
     write_json(RECORDS / f"{name}.json", record)
 
 
+def generated(module: str) -> str:
+    """Return the first sentences of a page."""
+    return (
+        "Generated from `repro/records` by `python -m repro docs`. Do not edit. "
+        f"Compute: `python -m repro.studies.{module}`."
+    )
+
+
 def write_page(name: str, text: str) -> None:
     """Write the page of a study."""
     write_file(PAGES / f"{name}.md", text)

@@ -1,14 +1,14 @@
-"""Does it matter which table JOAO learned? Other tables on the same seeds and folds.
+"""Does it matter which distribution of pairs JOAO learned? Other distributions on the same seeds and folds.
 
-    OMP_NUM_THREADS=1 python studies/controls.py results/controls results/controls.md --data MUTAG,PROTEINS --jobs 2
+    OMP_NUM_THREADS=1 python -m repro.studies.controls --data MUTAG,PROTEINS --jobs 2
 
-Reads JOAO's records of `joao reproduce unsupervised` and pre-trains again, all else equal, with its final table
+Reads JOAO's records of the unsupervised table and pre-trains again, everything else being equal, with its final table
 
 - frozen: from the first epoch on;
-- permuted: the augmentations' names exchanged at random, by the seed, each for another one;
-- opposite: the largest probability where the smallest was, and so on.
+- permuted: with the names of the augmentations exchanged at random, none of them keeping its place;
+- opposite: with the largest probability where the smallest was, and so on.
 
-The uniform law's records are there already. What has a record is not computed again; the page is made of all there are.
+Uniform pairs have records already. Cells that have a record are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import write_page
+from repro.studies.common import generated, write_page
 
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
 
@@ -56,16 +56,16 @@ def permuted(table: Table, seed: int) -> Table:
 
 def opposite(table: Table, seed: int) -> Table:
     order = table.ravel().argsort(kind="stable")
-    turned = np.empty(table.size)
-    turned[order] = table.ravel()[order[::-1]]
-    return turned.reshape(table.shape)
+    reversed_table = np.empty(table.size)
+    reversed_table[order] = table.ravel()[order[::-1]]
+    return reversed_table.reshape(table.shape)
 
 
 CONTROLS = {each.__name__: each for each in (frozen, permuted, opposite)}
 
 
 def compute(cell: Cell, folder: Path, device: str) -> None:
-    """Writes the record of a control."""
+    """Compute a control and write its record."""
     started = time.perf_counter()
     learned = record_file(RECORDS)[Cell(cell.dataset, "joao", cell.seed).key]["policy"]["probabilities"]
     recipe = cell_recipe(Cell(cell.dataset, "joao", cell.seed))
@@ -87,7 +87,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
 
 
 def page(records: list[dict[str, Any]]) -> str:
-    """A line for each data set that has all controls, and one for their mean."""
+    """Return the page: one line per data set with all controls, and one for the mean."""
     table = {(row.dataset, row.method): row for row in rows(records)}
     datasets = [name for name in grid()["datasets"] if all((name, way) in table for way in SHOWN)]
     lines = []
@@ -99,14 +99,14 @@ def page(records: list[dict[str, Any]]) -> str:
         )
     means = [f"{np.mean([table[name, way].mean for name in datasets]):.2f}" for way in SHOWN]
     lines.append(["mean", *means, *(f"{float(means[0]) - float(mean):+.2f}" for mean in means[1:])])
-    header = ["data", *SHOWN, *(f"joao less {way} (95 %)" for way in SHOWN[1:])]
+    header = ["data", *SHOWN, *(f"joao - {way} (95 % CI)" for way in SHOWN[1:])]
     return (
         "\n\n".join(
             [
-                "# Does the learned table matter?",
-                "Made from the records in `controls` and `unsupervised` by `python studies/controls.py`; not to be edited. Accuracy % of an "
-                "SVM on frozen embeddings, five seeds. Frozen: JOAO's final table from the first epoch on. Permuted: with the "
-                "augmentations' names exchanged. Opposite: the largest probability where the smallest was.",
+                "# Does the learned distribution of pairs matter?",
+                f"{generated('controls')} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
+                "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
+                "largest probability where the smallest was.",
                 markdown(header, lines),
             ]
         )
@@ -115,7 +115,7 @@ def page(records: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Controls of the learned table.")
+    parser = argparse.ArgumentParser(description="Controls of the learned distribution of pairs.")
     parser.add_argument("--data", default=",".join(grid()["datasets"]))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")

@@ -1,4 +1,4 @@
-"""The candidates of studies/defaults.py: one change at a time, then several together."""
+"""The candidates of :mod:`repro.studies.defaults`: one change at a time, then several together."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SEEDS = 3
 
 @dataclass(frozen=True, order=True)
 class Training:
-    """What decides a pre-training beside data, features and seed.
+    """Settings of a pre-training other than data, features and seed.
 
     Attributes:
-        width: of the encoder.
-        log_degree: whether the log of the degree is one more feature.
-        inside: readouts whose signed log is the encoder's own embedding; none of them is its sums as they are.
+        width: width of the encoder.
+        log_degree: whether the logarithm of the degree is an additional feature.
+        inside: readouts whose signed logarithm is the embedding of the encoder; empty for the usual sums.
     """
 
     width: int = 32
@@ -26,16 +26,16 @@ class Training:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to embeddings.
+    """A candidate for the defaults.
 
     Attributes:
         words: what differs from the default.
-        epochs: of pre-training; 0 is none.
-        readouts: what is made of the nodes, side by side, see :func:`readouts.read_out`.
-        log: whether the signed log of it is taken.
-        calibrated: whether normalisation has its statistics from all graphs as they are, not from the last views.
-        seeds: encoders whose embeddings are side by side.
-        later: added to the seed of the pre-training, not to the number of the partition.
+        epochs: number of epochs; 0 means no pre-training.
+        readouts: concatenated readouts, see :func:`repro.studies.readouts.read_out`.
+        log: whether to take the signed logarithm of the embedding.
+        calibrated: whether batch normalisation uses statistics of all unchanged graphs instead of the last views.
+        seeds: number of encoders whose embeddings are concatenated.
+        later: offset of the seed of pre-training. The partition stays the same.
     """
 
     words: str
@@ -47,8 +47,8 @@ class Candidate:
     seeds: int = 1
     later: int = 0
 
-    def trained(self, seed: int) -> list[int]:
-        """The seeds of the pre-trainings; those of different seeds have none in common."""
+    def training_seeds(self, seed: int) -> list[int]:
+        """Return the seeds of the pre-trainings. Different seeds share none."""
         return [seed + self.later + SEEDS * number for number in range(self.seeds)]
 
 

@@ -1,10 +1,10 @@
-"""Which settings should `JOAO()` have? Candidates beside the present default, on development sets.
+"""Which settings should ``JOAO()`` have? Candidates compared with the current default on development data sets.
 
-    OMP_NUM_THREADS=1 python studies/defaults.py results/defaults results/defaults.md --jobs 2
+    OMP_NUM_THREADS=1 python -m repro.studies.defaults --jobs 2
 
-Nothing here looks at a set of the paper's table. Each set is used with its node labels and, in place of sets that have
-none, with one-hot degrees and with a constant. Candidates that differ in what is made of an encoder, or in when its
-training ends, share a pre-training. What has a record is not computed again; the page is made of all there are.
+No data set of the paper's table is used. Each set is used with its node labels and, to represent sets without labels,
+with one-hot degrees and with a constant. Candidates that differ only in the readout or in the number of epochs share a
+pre-training. Cells that have a record are skipped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True, order=True)
 class Work:
-    """Candidates that share pre-trainings, on one data set with one kind of features."""
+    """Candidates that share pre-trainings on one data set with one kind of features."""
 
     dataset: str
     features: str
@@ -79,7 +79,7 @@ class Work:
 
 
 def recipe_of(training: Training, features: str, epochs: int, seed: int) -> Recipe:
-    """The recipe of `JOAO()` but for what a training says; what is no part of a recipe is :class:`Training`'s own."""
+    """Return the recipe of `JOAO()` with the width of a training; its other settings cannot be part of a recipe."""
     return make_recipe(
         {
             "features": features,
@@ -90,7 +90,7 @@ def recipe_of(training: Training, features: str, epochs: int, seed: int) -> Reci
 
 
 def method_of(recipe: Recipe, store: GraphStore, training: Training) -> Method:
-    """The recipe's method; an encoder that gets more readouts gets a head of their width, too."""
+    """Build the method of a recipe. An encoder with more readouts gets a wider projection head."""
     method = build_method(recipe, store)
     encoder = method.encoder
     assert isinstance(encoder, PaddedEncoder)
@@ -112,9 +112,9 @@ def store_of(dataset: Dataset, features: Features, training: Training) -> GraphS
 def trained(
     training: Training, recipe: Recipe, store: GraphStore, wanted: Collection[int], device: str
 ) -> Iterator[tuple[Pretraining, int, float]]:
-    """Pre-trains and stops after each number of epochs that is ``wanted``, with the seconds so far.
+    """Pre-train and yield after each number of epochs in ``wanted``, with the seconds so far.
 
-    On a CPU these are the processor's, which others that it works for do not change.
+    On a CPU this is CPU time, which does not depend on other processes.
     """
     method = method_of(recipe, store, training)
     run = Pretraining(store, method, recipe.training, make_fabric(device, "32-true", find_process_layout()))
@@ -130,8 +130,8 @@ def trained(
 
 
 def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], device: str) -> dict[int, float]:
-    """The loss on a fifth of the graphs, which a second pre-training did not see, less the log of the number of
-    graphs that each is compared with: that is the loss of knowing nothing. All pairs of augmentations count alike."""
+    """Return the loss on a fifth of the graphs, which a second pre-training did not see, minus the loss of random
+    embeddings, which is the logarithm of the number of compared graphs. All pairs of augmentations count equally."""
     features = Features.from_dataset(dataset, work.features)
     order = numpy_generator(work.seed, "held out").permutation(len(dataset))
     few = max(3, round(HELD_OUT * len(dataset)))
@@ -154,7 +154,7 @@ def embeddings(
     store: GraphStore,
     shown: Sequence[Sequence[GraphBatch]],
 ) -> list[Tensor]:
-    """``(G, d)`` of a candidate, by its encoders of some seeds, made of the graphs each time that they are ``shown``."""
+    """Return embeddings ``(G, d)`` of a candidate for each set of batches in ``shown``; several encoders are concatenated."""
     if candidate.calibrated:
         encoders = copy.deepcopy(encoders)
         for seed, encoder in encoders.items():
@@ -168,14 +168,14 @@ def embeddings(
 
 @limit_threads()
 def compute(work: Work, records: RecordFile, device: str) -> None:
-    """Writes the records of candidates that share pre-trainings."""
+    """Compute candidates that share pre-trainings and write their records."""
     dataset = dataclasses.replace(dataset_of(work.dataset, None), node_attributes=None)
     features = Features.from_dataset(dataset, work.features)
     store = store_of(dataset, features, work.training).to(pick_device(device))
     chosen = {name: CANDIDATES[name] for name in work.names}
     wanted: dict[int, set[int]] = {}
     for candidate in chosen.values():
-        for seed in candidate.trained(work.seed):
+        for seed in candidate.training_seeds(work.seed):
             wanted.setdefault(seed, set()).add(candidate.epochs)
     encoders: dict[tuple[int, int], NodeEncoder] = {}
     seconds: dict[tuple[int, int], float] = {}
@@ -193,7 +193,7 @@ def compute(work: Work, records: RecordFile, device: str) -> None:
         if name != "identity"
     ]
     for name, candidate in chosen.items():
-        mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.trained(work.seed)}
+        mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.training_seeds(work.seed)}
         rows, *views = embeddings(candidate, mine, store, shown)
         scores = evaluate_embeddings(
             rows.numpy(),
@@ -218,7 +218,7 @@ def compute(work: Work, records: RecordFile, device: str) -> None:
 
 
 def identity(work: Work, name: str) -> dict[str, Any]:
-    """What decides a record."""
+    """Return the settings that identify a record."""
     candidate = CANDIDATES[name]
     recipe = recipe_of(candidate.training, work.features, candidate.epochs, work.seed + candidate.later)
     return {
@@ -237,7 +237,7 @@ def is_done(work: Work, name: str, records: RecordFile) -> bool:
 def works(
     records: RecordFile, datasets: Sequence[str], features: Sequence[str], seeds: int, names: Sequence[str]
 ) -> list[Work]:
-    """What is left to do; what is named last, which takes longest, comes first."""
+    """Return the missing work. Data sets named last take longest and come first."""
     trainings = sorted({CANDIDATES[name].training for name in names})
     left = []
     for dataset, rule, seed, training in product(datasets, features, range(seeds), trainings):
@@ -249,7 +249,7 @@ def works(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Candidates for the defaults, on development sets.")
+    parser = argparse.ArgumentParser(description="Candidates for the defaults, on development data sets.")
     parser.add_argument("--table", default="defaults", help="name of the record file, defaults or defaults-cpu")
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--features", default=",".join(FEATURES))
@@ -272,7 +272,7 @@ def main() -> None:
 def table_page(table: str) -> str:
     """Return the page of a record file."""
     words = {name: each.words for name, each in CANDIDATES.items()}
-    return page(record_file(RECORDS, table).read(), words, table)
+    return page(record_file(RECORDS, table).read(), words)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page of studies/defaults.py, from its records."""
+"""The page of :mod:`repro.studies.defaults`."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ from scipy.stats import rankdata
 from joao.evaluation.statistics import Gain, gain_over_seeds
 from joao.evaluation.tables import markdown, with_deviation
 from repro.protocols.unsupervised.table import gain_between, rows
+from repro.studies.common import generated
 
 Records = Sequence[Mapping[str, Any]]
 CRITERIA = ("held-out loss", "alignment", "uniformity", "effective rank")
 INTRODUCTION = """# Candidates for the defaults
 
-Made from the records in `{folder}` by `python studies/defaults.py`; not to be edited. Accuracy % of an SVM on frozen embeddings, on
-development sets: no set of the paper's table is among them. The seed is that of pre-training and partition. Each set is used with its node
-labels and, in place of sets that have none, with one-hot degrees and with a constant. A line says what differs from the present default.
-Log: the signed log of the embedding, taken afterwards, or inside the encoder, so that it is there in pre-training. All readouts: beside the
-sums of every layer their means and maxima, and the sums of the input. Calibrated: normalisation by the statistics of all graphs as they
-are. Seeds: embeddings of several encoders side by side. An untrained encoder is always calibrated."""
+{generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
+determines pre-training and partition. Each data set is used with its node labels and, to represent sets without labels, with one-hot degrees and
+with a constant. Each line states what differs from the current default. Log: the signed logarithm of the embedding, taken afterwards, or inside
+the encoder, so that it is also used in pre-training. All readouts: means and maxima in addition to the sums of every layer, and the sums of the
+input. Calibrated: batch normalisation with the statistics of all unchanged graphs. Seeds: concatenated embeddings of several encoders.
+Untrained encoders are always calibrated."""
 
 
-def page(records: Records, words: Mapping[str, str], folder: str = "defaults") -> str:
-    """Differences to the default, on average and for each set; then what can be said without labels, and what it costs."""
+def page(records: Records, words: Mapping[str, str]) -> str:
+    """Return the page: differences from the default, on average and per data set; criteria without labels; costs."""
     places = sorted({record["cell"]["dataset"] for record in records})
     rules = [
         rule for rule in ("labels", "degree", "constant") if any(split_features(place)[1] == rule for place in places)
     ]
     gains = gains_over_default(records, places, words)
     sections = [
-        INTRODUCTION.format(folder=folder),
-        how_many(records),
-        "## Difference to the default",
+        INTRODUCTION.format(generated=generated("defaults")),
+        seeds_and_devices(records),
+        "## Difference from the default",
         means(gains, places, rules, words),
     ]
     for rule in rules:
         here = [place for place in places if split_features(place)[1] == rule]
-        sections += [f"## Features: {rule}", of_sets(records, gains, here, words)]
-    sections += ["## Without labels, and cost", without_labels(records, words), correlations(records)]
+        sections += [f"## Features: {rule}", accuracy_table(records, gains, here, words)]
+    sections += ["## Criteria without labels, and cost", without_labels(records, words), correlations(records)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -55,12 +56,12 @@ def gains_over_default(records: Records, places: Sequence[str], names: Iterable[
 
 
 def split_features(place: str) -> tuple[str, str]:
-    """Data set and rule of features."""
+    """Split a place into data set and kind of features."""
     dataset, _, rule = place.rpartition("-")
     return dataset, rule
 
 
-def how_many(records: Records) -> str:
+def seeds_and_devices(records: Records) -> str:
     seeds = sorted({record["cell"]["seed"] for record in records})
     devices = sorted({record["machine"]["device"] for record in records})
     return f"Seeds: {', '.join(map(str, seeds))}. Device: {', '.join(devices)}."
@@ -69,25 +70,25 @@ def how_many(records: Records) -> str:
 def means(
     gains: Mapping[tuple[str, str], Gain], places: Sequence[str], rules: Sequence[str], words: Mapping[str, str]
 ) -> str:
-    """A line for each candidate: its mean difference over the sets, for each rule of features and over all."""
+    """Return one line per candidate: its mean difference over the data sets, by kind of features and overall."""
     lines = []
     for name in words:
         if name == "default" or not any((place, name) in gains for place in places):
             continue
         by_rule = [over_sets(gains, name, [p for p in places if split_features(p)[1] == rule]) for rule in rules]
-        told = [gains[place, name] for place in places if (place, name) in gains]
-        higher, lower = sum(gain.low > 0 for gain in told), sum(gain.high < 0 for gain in told)
-        lines.append([words[name], *by_rule, over_sets(gains, name, places), f"{higher}", f"{lower}", f"{len(told)}"])
+        found = [gains[place, name] for place in places if (place, name) in gains]
+        higher, lower = sum(gain.low > 0 for gain in found), sum(gain.high < 0 for gain in found)
+        lines.append([words[name], *by_rule, over_sets(gains, name, places), f"{higher}", f"{lower}", f"{len(found)}"])
     table = markdown(["candidate", *rules, "all", "higher", "lower", "of"], lines)
     return (
-        f"{table}\n\nMean over the sets, in brackets Student's 95 % interval with a set as the unit (over its kinds of "
-        "features): what other sets would give. Higher and lower: sets and kinds of features on which the 95 % interval "
-        "over seeds and folds excludes zero."
+        f"{table}\n\nMean over the data sets, with Student's 95 % interval over data sets (each averaged over its kinds of "
+        "features), which covers other data sets. Higher and lower: number of data sets and kinds of features on which the "
+        "95 % interval over seeds and folds excludes zero."
     )
 
 
 def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence[str]) -> str:
-    """The mean difference, a set counting once; nothing where a place is missing."""
+    """Return the mean difference over data sets; empty if one is missing."""
     if not places or any((place, name) not in gains for place in places):
         return ""
     of_set: dict[str, list[float]] = {}
@@ -100,14 +101,14 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
     return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
-def of_sets(
+def accuracy_table(
     records: Records, gains: Mapping[tuple[str, str], Gain], places: Sequence[str], words: Mapping[str, str]
 ) -> str:
-    """A line for each candidate, below one for the share of the largest class: a set where the default is no better
-    than that tells candidates apart by chance alone."""
+    """Return one line per candidate, below the share of the largest class. If the default is no better than that
+    share, differences on this data set are chance."""
     table = {(row.dataset, row.method): row for row in rows(records)}
     chance = {record["cell"]["dataset"]: record["chance"] for record in records}
-    lines = [["the largest class", *(f"{100 * chance[place]:.2f}" for place in places)]]
+    lines = [["largest class", *(f"{100 * chance[place]:.2f}" for place in places)]]
     for name, said in words.items():
         cells = []
         for place in places:
@@ -131,12 +132,12 @@ def without_labels(records: Records, words: Mapping[str, str]) -> str:
         found = [[each[c] for each in own if c in each] for c in ("dimensions", *CRITERIA)]
         figures = [f"{np.median(each):.3g}" if each else "" for each in found]
         lines.append([words[name], f"{longer:.1f}", *figures])
-    table = markdown(["candidate", "times as long", "dimensions", *CRITERIA], lines)
+    table = markdown(["candidate", "relative time", "dimensions", *CRITERIA], lines)
     return (
-        f"{table}\n\nMedians. Times as long: the seconds of pre-training beside the default's. Held-out loss: less that of "
-        "knowing nothing, on a fifth of the graphs, of a pre-training on the others. Alignment: mean squared distance of a "
-        "graph and its augmented views. Uniformity: log of the mean of exp(-2 squared distance) of two graphs. Both of "
-        "embeddings scaled by column, then to length 1."
+        f"{table}\n\nMedians. Relative time: time of pre-training relative to the default. Held-out loss: on a fifth of the "
+        "graphs after pre-training on the others, minus the loss of random embeddings. Alignment: mean squared distance of "
+        "a graph and its augmented views. Uniformity: logarithm of the mean of exp(-2 squared distance) of two graphs. Both "
+        "for embeddings that are standardised by column and then scaled to length 1."
     )
 
 
@@ -169,9 +170,7 @@ def rank_correlations(records: Records) -> dict[str, float]:
 def correlations(records: Records) -> str:
     """Return whether a criterion would have chosen as accuracy does, as text."""
     shown = [f"{criterion} {value:+.2f}" for criterion, value in rank_correlations(records).items()]
-    return (
-        f"Rank correlation with accuracy over the candidates, mean over sets, features and seeds: {', '.join(shown)}."
-    )
+    return f"Rank correlation with accuracy over the candidates, mean over data sets, features and seeds: {', '.join(shown)}."
 
 
 def key(record: Mapping[str, Any]) -> tuple[str, int]:

@@ -1,15 +1,15 @@
-"""Which epoch of a fine-tuning is kept, and what does the published rule for it add?
+"""Which epoch of a fine-tuning should be kept, and how much does the published rule add?
 
-    python studies/epochs.py trace TRACES --data Mutagenicity,DHFR,MSRC_21 --methods none --shares 0.1,0.2,0.3
-    python studies/epochs.py choice TRACES results/epoch-choice.json results/epoch-choice.md
+    python -m repro.studies.epochs trace TRACES --data Mutagenicity,DHFR,MSRC_21 --methods none --shares 0.1,0.2,0.3
+    python -m repro.studies.epochs choice TRACES
 
-    python studies/epochs.py trace TRACES --data NCI1,PROTEINS --methods none,graphcl,joao --shares 0 --device cuda
-    python studies/epochs.py rule TRACES results/published-epoch.json results/published-epoch.md
+    python -m repro.studies.epochs trace TRACES --data NCI1,PROTEINS --methods none,graphcl,joao --shares 0 --device cuda
+    python -m repro.studies.epochs rule TRACES
 
-`trace` fine-tunes with 10 % of the labels and looks at the test graphs after every epoch, which nothing else does. Share 0
-learns from all labelled graphs, as published; any other share of them is kept for validation. `choice` compares rules for
-choosing the epoch on development sets, where that is allowed. `rule` says how much the published rule, the epoch with the
-best mean test accuracy, adds on two sets of the table.
+`trace` fine-tunes with 10 % of the labels and records the test accuracy after every epoch, which no other command does.
+Share 0 trains on all labelled graphs, as published; any other share of them is used for validation. `choice` compares
+rules for choosing the epoch on development data sets. `rule` measures how much the published rule, the epoch with the
+best mean test accuracy, adds on two data sets of the table.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
 
 LABEL_RATE = 10
 
-# From the accuracies and losses of the validation graphs, epoch by epoch, to the epoch.
+# Rules: validation accuracies and losses by epoch -> selected epoch.
 RULES: dict[str, Callable[[NDArray[Any], NDArray[Any]], int]] = {
     "accuracy, of equals the last": lambda accuracy, loss: int(np.flatnonzero(accuracy == accuracy.max())[-1]),
     "accuracy, of equals the least loss": lambda accuracy, loss: int(np.lexsort((loss, -accuracy))[0]),
@@ -85,14 +85,14 @@ def trace(arguments: argparse.Namespace) -> None:
         for method in arguments.methods.split(",")
     ]
     compute = partial(
-        traced, shares=shares, traces=arguments.traces, device=arguments.device, precision=arguments.precision
+        trace_one, shares=shares, traces=arguments.traces, device=arguments.device, precision=arguments.precision
     )
     for work in run_tasks(compute, works, arguments.jobs):
         print(work, flush=True)
 
 
-def traced(work: Work, shares: list[float], traces: Path, device: str, precision: str) -> None:
-    """Writes what every fold showed after every epoch, and its test accuracy."""
+def trace_one(work: Work, shares: list[float], traces: Path, device: str, precision: str) -> None:
+    """Fine-tune and write the validation scores and the test accuracy of every fold after every epoch."""
     dataset = read_whole(work.dataset)
     classes = require_classes(dataset)
     encoder, features, _ = start_of(work, dataset, device=device, precision=precision)
@@ -140,7 +140,7 @@ def read_traces(folder: Path) -> list[dict[str, Any]]:
 
 
 def made_by(traces: list[dict[str, Any]]) -> dict[str, Any]:
-    """Commands, versions and machines of all traces, each once."""
+    """Return the distinct commands, versions and machines of all traces."""
     kinds = ("command", "versions", "machine")
     return {kind: [json.loads(each) for each in {json.dumps(trace[kind]): 0 for trace in traces}] for kind in kinds}
 
@@ -167,7 +167,7 @@ def choice(arguments: argparse.Namespace) -> None:
 
 
 def choice_page(record: dict[str, Any]) -> str:
-    """The table of rules."""
+    """Return the page that compares rules."""
     columns = list(next(iter(record["rows"].values())))
     lines = []
     for key, by_data in record["rows"].items():
@@ -175,12 +175,12 @@ def choice_page(record: dict[str, Any]) -> str:
         means = [100 * np.mean(by_data[column]) for column in columns]
         lines.append([f"{float(share):.0%}", name, *(f"{each:.2f}" for each in means), f"{np.mean(means):.2f}"])
     text = (
-        f"Made by `{'`, `'.join(record['command'])}` and `studies/epochs.py choice`; not to be edited. Test accuracy in percent "
-        "on development sets, 10 % of the labels, mean over folds and seeds.\n\n"
+        f"{generated('epochs')} Test accuracy in percent on development data sets with 10 % of the labels, mean over folds "
+        "and seeds.\n\n"
     )
     some = next(iter(record["rows"].values()))
     shown = [f"{column} ({len(some[column])} seed{'s' if len(some[column]) > 1 else ''})" for column in columns]
-    header = ["kept for validation", "epoch", *shown, "mean"]
+    header = ["share for validation", "selected epoch", *shown, "mean"]
     return "# Choosing the epoch of a fine-tuning\n\n" + text + markdown(header, lines) + "\n"
 
 
@@ -201,7 +201,7 @@ def rule(arguments: argparse.Namespace) -> None:
 
 
 def rule_page(record: dict[str, Any]) -> str:
-    """The table of what the published rule adds."""
+    """Return the page about the published rule."""
     lines = []
     for key, row in record["rows"].items():
         name, method = key.split("|")
@@ -212,13 +212,13 @@ def rule_page(record: dict[str, Any]) -> str:
         lines.append([name, NAMES[method], str(len(best)), *figures, *shown])
     header = [
         *("data", "method", "seeds", "published rule: best epoch by mean test accuracy", "same training, last epoch"),
-        *("here: chosen by validation", "rule adds to the last epoch (95 %)", "rule adds to ours (95 %)"),
+        *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),
     ]
     text = (
-        f"Made by `{'`, `'.join(record['command'])}` and `studies/epochs.py rule`; not to be edited. 10 % of the labels. The first "
-        "two figures learn from all labelled graphs, the third keeps a tenth of them to choose the epoch.\n\n"
+        f"{generated('epochs')} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
+        "graphs; the third uses a tenth of them to select the epoch.\n\n"
     )
-    return "# What the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
+    return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Does JOAO learn the same table from fewer measured batches than the published tenth of an epoch?
+"""Does JOAO learn the same distribution of pairs if it measures pair losses on fewer batches than the published tenth?
 
-    OMP_NUM_THREADS=1 python studies/evaluation_share.py results/evaluation-share.json results/evaluation-share.md
+    OMP_NUM_THREADS=1 python -m repro.studies.evaluation_share
 
-Pre-trains JOAO with its defaults on development sets, seeds 0 to 4, and measures pair losses on a tenth of an epoch's
-batches, on half of that (rounded up), and on one batch. A table is compared with that of a tenth at the same seed by
-total variation, half the sum of absolute differences. Two scales stand beside it: the same distance where a tenth is
-measured again on other draws of batches and views (all else from the same seed), and between two seeds at a tenth.
-What the record has already is not measured again, so that a run that was cut short goes on.
+Pre-trains JOAO with default settings on development data sets, seeds 0 to 4, and measures pair losses on a tenth of the
+batches of an epoch, on half of that (rounded up), and on one batch. Tables are compared with that of a tenth at the same
+seed by total variation, half the sum of absolute differences. There are two references: the same distance when a tenth
+is measured again with other random batches and views, and the distance between two seeds. Finished settings are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.training.pretrain import Pretraining
-from repro.studies.common import has_record, read_record, write_page, write_record
+from repro.studies.common import generated, has_record, read_record, write_page, write_record
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.
 SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21", 32))
@@ -45,8 +44,8 @@ HEADER = [
 Table = NDArray[np.float64]
 
 
-def measured(data: str, batch_size: int) -> dict[str, Any]:
-    """Trains every seed in every way, in turns, so that a busy machine is unfair to none."""
+def measure(data: str, batch_size: int) -> dict[str, Any]:
+    """Train every seed in every way, in rotating order, so that other load affects all ways equally."""
     dataset = read_whole(data)
     num_batches = -(-len(dataset) // batch_size)
     tenth = max(1, round(num_batches / 10))
@@ -56,7 +55,7 @@ def measured(data: str, batch_size: int) -> dict[str, Any]:
     runs = [
         {"way": way, "seed": seed, **one_run(dataset, batch_size, count, seed, again="again" in way)}
         for seed in SEEDS
-        for way, count in turned(ways, seed)
+        for way, count in rotate(ways, seed)
     ]
     return {
         "data": dataset.name,
@@ -68,7 +67,7 @@ def measured(data: str, batch_size: int) -> dict[str, Any]:
     }
 
 
-def turned(ways: list[tuple[str, int]], turns: int) -> list[tuple[str, int]]:
+def rotate(ways: list[tuple[str, int]], turns: int) -> list[tuple[str, int]]:
     return ways[turns % len(ways) :] + ways[: turns % len(ways)]
 
 
@@ -99,7 +98,7 @@ def distance(one: Table, other: Table) -> float:
 
 
 def swaps_as_far(tenth: list[Table], fewer: list[Table]) -> float:
-    """The share of all ways to swap the two tables of a seed that put the two means as far apart or farther."""
+    """Return the share of all swaps of the two tables of a seed after which the means are at least as far apart."""
     half = [(one - other) / 2 for one, other in zip(tenth, fewer, strict=True)]
     apart = [
         np.abs(sum(sign * each for sign, each in zip(signs, half, strict=True))).sum()
@@ -171,29 +170,29 @@ def main() -> None:
     if has_record("evaluation-share"):
         record = read_record("evaluation-share")
     for data, batch_size in SETTINGS[len(record["settings"]) :]:
-        record["settings"].append(measured(data, batch_size))
+        record["settings"].append(measure(data, batch_size))
         write_record("evaluation-share", record)
     write_page("evaluation-share", page(record))
 
 
 def page(record: dict[str, Any]) -> str:
     rows = [line for setting in record["settings"] for line in lines(setting)]
-    return "\n".join(["# Fewer measured batches\n", explained(record), markdown(HEADER, rows), ""])
+    return "\n".join(["# Fewer batches for measuring pair losses\n", explained(record), markdown(HEADER, rows), ""])
 
 
 def explained(record: dict[str, Any]) -> str:
     made, machine_of = record["versions"], record["machine"]
     return (
-        f"Made by `python studies/{record['command']}`; not to be edited. JOAO with its defaults, {record['training']['epochs']} epochs, "
+        f"{generated('evaluation_share')} JOAO with default settings, {record['training']['epochs']} epochs, "
         f"seeds {', '.join(map(str, record['seeds']))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread. The first line of a group is the published tenth, the default; "
-        "the second is the same on other draws of the measured batches and views.\n\n"
-        "Distances are total variation, from 0 to 1: mean (least to most), over 5 seeds where two ways are compared and over 10 pairs of seeds "
-        "where seeds are. The final table is that of the last epoch, the mean table the mean over all epochs. Swaps as far: of the 32 ways to swap the two "
-        "final tables of a seed, the share that puts their means over seeds as far apart or farther (0.06 is the least possible). CPU seconds are "
+        f"{machine_of['processor']}, {machine_of['threads']} thread. The first line of each group is the published tenth, the default; "
+        "the second is the same with other random batches and views for measuring.\n\n"
+        "Distances are total variation, from 0 to 1: mean (min to max), over 5 seeds if two ways are compared and over 10 pairs of seeds "
+        "otherwise. The final table is that of the last epoch, the mean table the mean over all epochs. Swaps as far: the share of the 32 ways to swap the two "
+        "final tables of a seed after which their means over seeds are at least as far apart (the smallest possible value is 0.06). CPU seconds are "
         "medians; their ratio is the median over pairs of epochs.\n\n"
-        "With 128 graphs a batch, a tenth of DHFR, COX2, MSRC_9 and MSRC_21 is one batch, and there is nothing to compare; with 32, that of "
-        "COX2 and MSRC_9 still is. NCI1 and the other reported sets were not looked at.\n"
+        "With batch size 128, a tenth of DHFR, COX2, MSRC_9 and MSRC_21 is one batch, and there is nothing to compare; with 32, this is still so for "
+        "COX2 and MSRC_9. NCI1 and the other data sets of the paper were not used.\n"
     )
 
 

@@ -1,10 +1,10 @@
-"""What moves the figures? JOAO with one thing changed at a time, on the same seeds and folds.
+"""Which parts of JOAO affect the accuracy? One change at a time on the same seeds and folds.
 
-    OMP_NUM_THREADS=1 python studies/factors.py results/factors results/factors.md --data MUTAG,PROTEINS --jobs 2
+    OMP_NUM_THREADS=1 python -m repro.studies.factors --data MUTAG,PROTEINS --jobs 2
 
-Every level differs by one thing from a row of `joao reproduce unsupervised`, whose records it is paired with. Three
-levels are parts of the published code, which the package does not have (published_parts.py).
-What has a record is not computed again; the page is made of all there are.
+Every level differs in one respect from a row of the unsupervised table, with whose records it is paired. Three levels
+use parts of the authors' code that the package does not have (:mod:`repro.studies.published_parts`). Cells that have a
+record are skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import write_page
+from repro.studies.common import generated, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
@@ -74,12 +74,12 @@ class Level:
     """A factor at another level than that of its base.
 
     Attributes:
-        words: what is changed, and in brackets what it is in the base.
+        words: what is changed, and in brackets the value of the base.
         base: a row of the table.
-        changes: of the base's recipe; None is another row of the table, which has records.
-        put_in: replaces parts by some that no recipe can name.
+        changes: changes of the base's recipe; None for another row of the table, which has records.
+        put_in: replaces parts of the method that a recipe cannot name.
         standardise: see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
-        later: added to the seed of the pre-training, not to the number of the partition.
+        later: offset of the seed of pre-training. The partition stays the same.
     """
 
     words: str
@@ -115,7 +115,7 @@ COMPUTED = [name for name, level in LEVELS.items() if level.changes is not None]
 
 
 def level_recipe(cell: Cell) -> Recipe:
-    """The base's recipe with the changes of a level."""
+    """Return the recipe of the base with the changes of a level."""
     level = LEVELS[cell.method]
     base = cell_recipe(Cell(cell.dataset, level.base, cell.seed))
     assert base is not None
@@ -144,7 +144,7 @@ def embeddings(recipe: Recipe, dataset: Dataset, device: str, put_in: PutIn = no
 
 
 def compute(cell: Cell, folder: Path, device: str) -> None:
-    """Writes the record of a level."""
+    """Compute a level and write its record."""
     started = time.perf_counter()
     level, recipe, dataset = LEVELS[cell.method], level_recipe(cell), dataset_of(cell.dataset, None)
     rows_of = embeddings(recipe, dataset, device, level.put_in).numpy()
@@ -163,18 +163,18 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
 
 
 def identity(cell: Cell) -> dict[str, Any]:
-    """What decides a record."""
+    """Return the settings that identify a record."""
     put_in = LEVELS[cell.method].put_in.__name__
     return {"cell": dataclasses.asdict(cell), "put in": put_in, "recipe": level_recipe(cell).table()}
 
 
 def is_done(cell: Cell, folder: Path) -> bool:
-    """Whether a level has a record; one that another recipe made is told."""
+    """Return whether a level has a record. A record of another recipe is an error."""
     return record_file(folder, "factors").is_current(cell.key, identity(cell), f"{cell.method} on {cell.dataset}")
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each level, a column for each data set that has one, and a sentence for each level."""
+    """Return the page: one line per level, one column per data set, and one sentence per level."""
     table = {(row.dataset, row.method): row for row in rows(records) if row.num_seeds == len(grid()["seeds"])}
     datasets = [name for name in grid()["datasets"] if any((name, level) in table for level in COMPUTED)]
     gains = {name: gains_of(name, records, [each for each in datasets if (each, name) in table]) for name in LEVELS}
@@ -183,7 +183,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines.append([words, *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets), ""])
     for name, level in LEVELS.items():
         cells = [
-            in_words(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
+            format_gain(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
         ]
         differences = [gain.mean for gain in gains[name].values()]
         mean = f"{np.mean(differences):+.2f}" if len(differences) == len(datasets) else ""
@@ -193,16 +193,15 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     return (
         "\n\n".join(
             [
-                "# What moves the figures",
-                "Made from the records in `factors` and `unsupervised` by `python studies/factors.py`; not to be edited. "
-                f"Accuracy % of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes one thing and keeps all else; "
-                "in brackets behind it is what the base has. Behind the accuracy: its difference to the base on the same "
+                "# Which parts of JOAO affect the accuracy",
+                f"{generated('factors')} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
+                "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
                 "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
-                "JOAO, where a line does not say JOAOv2. A line that changes nothing but the seed is among them: it shows what "
-                f"a difference without a cause looks like. {where(records, datasets)}",
+                "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "
+                f"a cause. {describe_devices(records, datasets)}",
                 markdown(["changed (base)", *datasets, "mean difference"], lines),
-                f"Of {len(intervals)} intervals, {apart} exclude zero. As each misses the true difference once in twenty times, about "
-                f"{len(intervals) / 20:.0f} would be expected to do so if nothing in the table mattered: a single one is a hint, not a finding.",
+                f"Of {len(intervals)} intervals, {apart} exclude zero. About {len(intervals) / 20:.0f} would be expected to do so if nothing in the "
+                "table mattered, because each 95 % interval misses the true difference once in twenty times. A single one is therefore not evidence.",
                 "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
             ]
         )
@@ -211,28 +210,28 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def gains_of(name: str, records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> dict[str, Gain]:
-    """The paired differences of a level to its base, by data set."""
+    """Return the paired differences of a level from its base, by data set."""
     gains = {each: gain_between(records, each, name, LEVELS[name].base) for each in datasets}
     return {each: gain for each, gain in gains.items() if gain is not None}
 
 
-def in_words(mean: float, gain: Gain) -> str:
+def format_gain(mean: float, gain: Gain) -> str:
     return f"{mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def verdict(gains: Mapping[str, Gain]) -> str:
-    """Where an interval excludes zero."""
+    """Say where an interval excludes zero."""
     higher = [name for name, gain in gains.items() if gain.low > 0]
     lower = [name for name, gain in gains.items() if gain.high < 0]
     said = [f"raises the accuracy on {', '.join(higher)}"] if higher else []
     said += [f"lowers {'it' if higher else 'the accuracy'} on {', '.join(lower)}"] if lower else []
     if len(higher) + len(lower) < len(gains):
-        said.append(f"{'elsewhere ' if said else ''}no difference can be told")
+        said.append(f"{'elsewhere ' if said else ''}the difference is inconclusive")
     return "; ".join(said) + "."
 
 
-def where(records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
-    """On which kind of device the records were made: another one draws other random numbers."""
+def describe_devices(records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
+    """Say on which devices the records were computed. GPUs draw other random numbers than CPUs."""
     kinds: dict[bool, set[str]] = {True: set(), False: set()}
     for record in records:
         if record["cell"]["dataset"] in datasets:

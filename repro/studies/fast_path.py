@@ -1,10 +1,10 @@
 """Does training on padded batches, or in TensorFloat-32, change the scores?
 
-    python studies/fast_path.py train RUNS NCI1,PROTEINS joao,joaov2 --device cuda --precision tf32
-    python studies/fast_path.py score RUNS results/fast-path.json results/fast-path.md
+    python -m repro.studies.fast_path train RUNS NCI1,PROTEINS joao,joaov2 --device cuda --precision tf32
+    python -m repro.studies.fast_path score RUNS
 
-`train` pre-trains the cells of the unsupervised table into run folders, on any machine; `score` embeds and scores them as
-`joao reproduce` does, seed s on partition s, and puts them beside the records in `results/unsupervised`.
+`train` pre-trains cells of the unsupervised table into run folders. `score` embeds and scores them by the protocol of
+that table, seed s on partition s, and compares them with its records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from joao.runs.scoring import require_classes
 from joao.runs.trained import load_run
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def score(arguments: argparse.Namespace) -> None:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The table of a record."""
+    """Return the page of a record."""
     lines = []
     for key, seeds in record["rows"].items():
         name, method, how = key.split("|")
@@ -112,12 +112,12 @@ def page(record: dict[str, Any]) -> str:
                 f"{(ours - before).mean():+.2f}",
             ]
         )
-    header = ["data", "method", "trained", "seeds", "accuracy %", "record %", "difference"]
+    header = ["data", "method", "trained", "seeds", "accuracy %", "plain path %", "difference"]
     text = (
-        f"Made by `{record['command']}`; not to be edited. Mean and deviation over seeds; the record is the "
-        "one that the unsupervised table had then, trained on the plain path before the fast paths were made.\n\n"
+        f"{generated('fast_path')} Mean and standard deviation over seeds. *Plain path*: the records that the unsupervised "
+        "table had at that time, from before the fast path existed.\n\n"
     )
-    return "# Scores after the fast paths\n\n" + text + markdown(header, lines) + "\n"
+    return "# Accuracy on the fast path\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

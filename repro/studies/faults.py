@@ -1,10 +1,10 @@
 """What does the user see, and what is kept, when something goes wrong?
 
-    python studies/faults.py results/faults.json results/faults.md [--only NAME,NAME]
+    python -m repro.studies.faults [--only NAME,NAME]
 
-Every fault is caused on purpose, to ``joao`` in a process of its own: a signal, a disk that is full or read-only, memory
-that ends, files that are cut or changed. Each is one function, which gets an empty folder; to add one, write it and name it in
-FAULTS. Disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
+Every fault is caused on purpose in a real ``joao`` process: a signal, a full or read-only disk, too little memory, or
+files that are truncated or changed. Each fault is one function, which gets an empty folder; to add one, write it and add
+it to FAULTS. Faults of disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from joao.core.provenance import command, machine, source_hash, versions
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
-from repro.studies.common import read_record, write_page, write_record
+from repro.studies.common import generated, read_record, write_page, write_record
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
@@ -47,13 +47,13 @@ PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fault.
+    """The result of a fault.
 
     Attributes:
-        fault: in words, with how it was caused.
-        said: what stood on standard error.
-        code: that the command exited with.
-        kept: what was left, and what came of going on.
+        fault: description, with how it was caused.
+        said: standard error.
+        code: exit code.
+        kept: what was left, and the result of resuming.
     """
 
     fault: str
@@ -63,12 +63,12 @@ class Outcome:
 
 
 class Process:
-    """``joao`` with these words in a folder: a fork of this process, which has loaded everything, to save time.
+    """A ``joao`` command in a fork of this process, in which everything is already imported.
 
     Args:
-        folder: to work in.
-        words: behind ``joao``.
-        first: what it does before.
+        folder: working folder.
+        words: arguments of ``joao``.
+        first: called before the command.
     """
 
     def __init__(self, folder: Path, words: Sequence[str], first: Callable[[], None] = lambda: None) -> None:
@@ -90,8 +90,8 @@ class Process:
             sys.argv = ["joao", *self.words]
             self.first()
             main.run()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
+        except SystemExit as end:
+            code = int(end.code or 0)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -99,14 +99,14 @@ class Process:
             os._exit(code)
 
     def is_over(self, wait: bool = False) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
             self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code is not None
 
-    def ended(self) -> tuple[int, str]:
-        """Exit code and standard error, when it is over."""
+    def wait(self) -> tuple[int, str]:
+        """Wait, and return exit code and standard error."""
         self.is_over(wait=True)
         assert self.code is not None
         with os.fdopen(self.said, "rb") as file:
@@ -115,12 +115,12 @@ class Process:
 
 
 def joao(folder: Path, *words: str, first: Callable[[], None] = lambda: None) -> tuple[int, str]:
-    """Exit code and standard error of ``joao``."""
-    return Process(folder, words, first).ended()
+    """Run ``joao`` and return its exit code and standard error."""
+    return Process(folder, words, first).wait()
 
 
-def little_memory(megabytes: int) -> Callable[[], None]:
-    """Leaves a process so much memory beside what it has."""
+def limit_memory(megabytes: int) -> Callable[[], None]:
+    """Limit the additional memory of a process."""
 
     def limit() -> None:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -132,7 +132,7 @@ def little_memory(megabytes: int) -> Callable[[], None]:
 
 
 def nan_after(step: int) -> Callable[[], None]:
-    """Makes a weight nan after a step."""
+    """Set a weight to nan after a step."""
 
     def arrange() -> None:
         update = Pretraining._update_copy
@@ -154,7 +154,7 @@ def wait_for_epochs(folder: Path, count: int, process: Process) -> None:
 
 
 def in_namespace(folder: Path, script: str) -> list[str]:
-    """What a shell script writes, line by line, where it may mount a small disk in ``disk``."""
+    """Run a shell script that may mount a small disk at ``disk``; return its output lines."""
     (folder / "disk").mkdir()
     pretrain = shlex.join([sys.executable, "-m", "joao", "pretrain"])
     lines = ["set -u", f"pretrain='{pretrain}'", script]
@@ -170,31 +170,31 @@ def in_namespace(folder: Path, script: str) -> list[str]:
     return made.stdout.splitlines()
 
 
-def went_on(folder: Path, run: str = "run") -> str:
-    """What comes of resuming a run: its weights beside those of an undisturbed one."""
+def resume_and_compare(folder: Path, run: str = "run") -> str:
+    """Resume a run and compare its weights with those of an undisturbed run."""
     left = Run.open(folder / run)
     steps = [int(path.stem.split("-")[1]) for path in left.checkpoints()]
     code, said = joao(folder, "pretrain", "--resume", run, "--device", "cpu", "--quiet")
     if code:
         return f"--resume: {said}"
-    return f"checkpoints of steps {', '.join(map(str, steps))}; resumed: {alike(Run.open(folder / run))}"
+    return f"checkpoints of steps {', '.join(map(str, steps))}; resumed: {compare_weights(Run.open(folder / run))}"
 
 
-def alike(run: Run) -> str:
-    expected, found = undisturbed(), run.weights()
+def compare_weights(run: Run) -> str:
+    expected, found = undisturbed_weights(), run.weights()
     same = expected.keys() == found.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
     return "weights equal to an undisturbed run's bit for bit" if same else "WEIGHTS DIFFER"
 
 
 @cache
-def undisturbed() -> dict[str, torch.Tensor]:
+def undisturbed_weights() -> dict[str, torch.Tensor]:
     with TemporaryDirectory() as place:
         code, said = joao(Path(place), *PRETRAIN)
         assert code == 0, said
         return Run.open(Path(place) / "run").weights()
 
 
-def stopped_by(
+def run_and_signal(
     folder: Path, *signals: signal.Signals, words: Sequence[str] = PRETRAIN, epochs: int = 3
 ) -> tuple[int, str]:
     process = Process(folder, words)
@@ -202,17 +202,17 @@ def stopped_by(
     for number in signals:
         os.kill(process.pid, number)
         time.sleep(0.1)
-    return process.ended()
+    return process.wait()
 
 
 def ctrl_c(folder: Path) -> Outcome:
-    code, said = stopped_by(folder, signal.SIGINT)
-    return Outcome("Ctrl-C during training", said, code, went_on(folder))
+    code, said = run_and_signal(folder, signal.SIGINT)
+    return Outcome("Ctrl-C during training", said, code, resume_and_compare(folder))
 
 
 def sigterm(folder: Path) -> Outcome:
-    code, said = stopped_by(folder, signal.SIGTERM)
-    return Outcome("SIGTERM during training", said, code, went_on(folder))
+    code, said = run_and_signal(folder, signal.SIGTERM)
+    return Outcome("SIGTERM during training", said, code, resume_and_compare(folder))
 
 
 def ctrl_c_before_the_first_epoch(folder: Path) -> Outcome:
@@ -220,13 +220,13 @@ def ctrl_c_before_the_first_epoch(folder: Path) -> Outcome:
     while not process.is_over() and not (folder / "run" / "run.json").exists():
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGINT)
-    code, said = process.ended()
-    return Outcome("Ctrl-C in the first epoch", said, code, went_on(folder))
+    code, said = process.wait()
+    return Outcome("Ctrl-C in the first epoch", said, code, resume_and_compare(folder))
 
 
 def second_ctrl_c(folder: Path) -> Outcome:
     wide = [*PRETRAIN, "--set", "encoder.width=1500", "--set", "training.batch_size=188", "--checkpoint-every", "1"]
-    code, said = stopped_by(folder, signal.SIGINT, signal.SIGINT, words=wide, epochs=1)
+    code, said = run_and_signal(folder, signal.SIGINT, signal.SIGINT, words=wide, epochs=1)
     steps = int(Run.open(folder / "run").checkpoints()[0].stem.split("-")[1])
     return Outcome(
         "a second Ctrl-C 0.1 s after the first, in a training with slow steps",
@@ -237,8 +237,8 @@ def second_ctrl_c(folder: Path) -> Outcome:
 
 
 def sigkill(folder: Path) -> Outcome:
-    code, said = stopped_by(folder, signal.SIGKILL, words=[*PRETRAIN, "--checkpoint-every", "2"], epochs=5)
-    return Outcome("SIGKILL during training", said, code, went_on(folder))
+    code, said = run_and_signal(folder, signal.SIGKILL, words=[*PRETRAIN, "--checkpoint-every", "2"], epochs=5)
+    return Outcome("SIGKILL during training", said, code, resume_and_compare(folder))
 
 
 def disk_full(folder: Path) -> Outcome:
@@ -252,7 +252,7 @@ def disk_full(folder: Path) -> Outcome:
         cp -r disk/run run
     """
     code, left = in_namespace(folder, script)
-    kept = f"{left.strip()}; after making room, resumed: {alike(Run.open(folder / 'run'))}"
+    kept = f"{left.strip()}; after making room, resumed: {compare_weights(Run.open(folder / 'run'))}"
     return Outcome(
         "disk full at a checkpoint (tmpfs of 240 kB)", (folder / "said").read_text().strip(), int(code), kept
     )
@@ -298,7 +298,7 @@ def read_only_later(folder: Path) -> Outcome:
     """
     (code,) = in_namespace(folder, script)
     said = (folder / "said").read_text().strip()
-    return Outcome("the file system becomes read-only during training", said, int(code), went_on(folder))
+    return Outcome("the file system becomes read-only during training", said, int(code), resume_and_compare(folder))
 
 
 def file_in_the_way(folder: Path) -> Outcome:
@@ -311,13 +311,13 @@ def out_of_memory(folder: Path) -> Outcome:
     path = json.dumps({"edges": [[node, node + 1] for node in range(39)], "num_nodes": 40})
     (folder / "graphs.jsonl").write_text(f"{path}\n" * 3000)
     huge = ["pretrain", "./graphs.jsonl", "--out", "run", "--device", "cpu", "--set", "training.batch_size=3000"]
-    code, said = joao(folder, *huge, first=little_memory(600))
+    code, said = joao(folder, *huge, first=limit_memory(600))
     left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, left)
 
 
 def out_of_memory_at_once(folder: Path) -> Outcome:
-    code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=little_memory(300))
+    code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=limit_memory(300))
     left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
     return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, left)
 
@@ -330,18 +330,18 @@ def loss_not_finite(folder: Path) -> Outcome:
 
 def loss_not_finite_later(folder: Path) -> Outcome:
     code, said = joao(folder, *PRETRAIN, "--checkpoint-every", "2", first=nan_after(40))
-    return Outcome("a weight becomes nan in step 40", said, code, went_on(folder))
+    return Outcome("a weight becomes nan in step 40", said, code, resume_and_compare(folder))
 
 
 def interrupted_run(folder: Path) -> Run:
-    stopped_by(folder, signal.SIGINT, words=[*PRETRAIN, "--checkpoint-every", "1"])
+    run_and_signal(folder, signal.SIGINT, words=[*PRETRAIN, "--checkpoint-every", "1"])
     return Run.open(folder / "run")
 
 
 def changed_data(folder: Path) -> Outcome:
     lines = [f'{{"edges": [[0, 1], [1, 2]], "num_nodes": {3 + number % 5}}}\n' for number in range(60)]
     (folder / "graphs.jsonl").write_text("".join(lines))
-    stopped_by(
+    run_and_signal(
         folder, signal.SIGINT, words=["pretrain", "./graphs.jsonl", "--out", "run", *SMALL[:2], "--epochs", "4000"]
     )
     (folder / "graphs.jsonl").write_text("".join(lines[1:]))
@@ -355,7 +355,9 @@ def torn_checkpoint(folder: Path) -> Outcome:
     newest = interrupted_run(folder).checkpoints()[0]
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
-    return Outcome("the newest checkpoint is cut in half", said, code, f"resumed: {alike(Run.open(folder / 'run'))}")
+    return Outcome(
+        "the newest checkpoint is cut in half", said, code, f"resumed: {compare_weights(Run.open(folder / 'run'))}"
+    )
 
 
 def flipped_bit(folder: Path) -> Outcome:
@@ -365,7 +367,7 @@ def flipped_bit(folder: Path) -> Outcome:
     newest.write_bytes(content)
     code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
     return Outcome(
-        "a bit of the newest checkpoint is flipped", said, code, f"resumed: {alike(Run.open(folder / 'run'))}"
+        "a bit of the newest checkpoint is flipped", said, code, f"resumed: {compare_weights(Run.open(folder / 'run'))}"
     )
 
 
@@ -393,7 +395,7 @@ def torn_run(folder: Path) -> Outcome:
 
 
 def not_resumed(folder: Path, fault: str) -> Outcome:
-    """What comes of trying, and whether that leaves every file as it was."""
+    """Try to resume, and check that no file changes."""
 
     def contents() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (folder / "run").iterdir()}
@@ -407,9 +409,12 @@ def two_at_once(folder: Path) -> Outcome:
     one = Process(folder, PRETRAIN)
     wait_for_epochs(folder, 1, one)
     code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
-    assert one.ended()[0] == 0
+    assert one.wait()[0] == 0
     return Outcome(
-        "a run is resumed that is still being trained", said, code, f"the first: {alike(Run.open(folder / 'run'))}"
+        "a run is resumed that is still being trained",
+        said,
+        code,
+        f"the first: {compare_weights(Run.open(folder / 'run'))}",
     )
 
 
@@ -446,7 +451,7 @@ FAULTS: tuple[Callable[[Path], Outcome], ...] = (
 
 
 def page(record: dict[str, Any]) -> str:
-    """The table of a record."""
+    """Return the page of a record."""
     lines = [
         [row["fault"], "<br>".join(f"`{line}`" for line in row["said"].splitlines()), str(row["code"]), row["kept"]]
         for row in record["rows"]
@@ -455,20 +460,18 @@ def page(record: dict[str, Any]) -> str:
     sources = dict.fromkeys(row["source"] for row in record["rows"])
     return "\n\n".join(
         [
-            "# Faults caused on purpose",
-            f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {', '.join(sources)}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused to a real process: `joao pretrain "
-            f"MUTAG --out run {shlex.join(SMALL)}`, with what the fault needs beside it, which is in its function.",
+            "# Fault injection",
+            f"{generated('faults')} joao {found['joao']} (source {', '.join(sources)}), torch "
+            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused in a real process, `joao pretrain "
+            f"MUTAG --out run {shlex.join(SMALL)}` with further options that the fault needs.",
             markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
         ]
     )
 
 
-def make() -> None:
+def run_study() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--only", default="", help="names of functions, with commas between; other rows stay as they are"
-    )
+    parser.add_argument("--only", default="", help="names of functions, separated by commas; other rows are kept")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["JOAO_CACHE"] = "off"
@@ -490,4 +493,4 @@ def make() -> None:
 
 
 if __name__ == "__main__":
-    make()
+    run_study()

@@ -1,19 +1,19 @@
-"""What files that were made to do harm come to: ``python studies/hostile_files.py`` writes ``results/hostile-files.md``.
+"""What happens when joao reads files that were made to do harm?
 
-Every fault is caused for real, in a folder of its own, and what the user sees is written down, with the most memory that
-it took. :data:`FAULTS` has them all; a test asks that each ends in the line it should.
+    python -m repro.studies.hostile_files
+
+Each of :data:`FAULTS` is caused in a temporary folder. It must end in a one-line error. The error and the peak memory are
+recorded.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
 import lzma
 import stat
 import struct
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -24,11 +24,12 @@ from typing import Any
 
 import joao
 from joao.core.errors import UserError
-from joao.core.files import write_file
-from joao.core.provenance import peak_memory
+from joao.core.provenance import command, machine, peak_memory, versions
 from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs
+from joao.evaluation.tables import markdown
+from repro.studies.common import generated, write_page, write_record
 
 TU = {"s_A.txt": b"1, 2\n2, 1\n", "s_graph_indicator.txt": b"1\n1\n"}
 GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
@@ -36,11 +37,16 @@ GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, what makes such a file or folder in a folder and gives its path, and part of the line it ends in."""
+    """A hostile file.
+
+    Attributes:
+        what: what is wrong with it.
+        make: creates the file or folder in a given folder and returns its path.
+        read: reads it.
+    """
 
     what: str
     make: Callable[[Path], Path]
-    told: str
     read: Callable[[Path], object] = joao.read
 
 
@@ -62,7 +68,7 @@ def growing_zip(folder: Path) -> Path:
 
 
 def overlapping_zip(folder: Path) -> Path:
-    """One piece of data that a thousand entries of the directory call their own."""
+    """Return an archive in which a thousand entries of the directory share one piece of data."""
     path = archive(folder, {"s_A.txt": bytes(8 << 20)})
     content = path.read_bytes()
     end = content.rindex(b"PK\5\6")
@@ -74,7 +80,7 @@ def overlapping_zip(folder: Path) -> Path:
 
 
 def repeated(name: str, piece: bytes, times: int, before: bytes = b"") -> Callable[[Path], Path]:
-    """A compressed file of one piece many times: both formats allow pieces behind one another."""
+    """Make a compressed file that repeats one piece many times."""
 
     def make(folder: Path) -> Path:
         pack = gzip.compress if name.endswith(".gz") else lzma.compress
@@ -85,7 +91,7 @@ def repeated(name: str, piece: bytes, times: int, before: bytes = b"") -> Callab
 
 
 def great_dictionary(folder: Path) -> Path:
-    """A ``.xz`` file whose decoder is to keep 3 GB."""
+    """Make an ``.xz`` file whose decoder needs 3 GB."""
     content = bytearray(lzma.compress(b"graph,source,target\na,b,c\n"))
     place = content.index(b"\x21\x01", 12)
     content[place + 2] = 39
@@ -127,7 +133,7 @@ def ogb(**tables: bytes) -> Callable[[Path], Path]:
 def packed(
     change: Callable[[dict[str, str], dict[str, object]], None], name: str = "s.safetensors"
 ) -> Callable[[Path], Path]:
-    """A packed file with another header, whose checksum nobody put right."""
+    """Make a packed file with a changed header and the old checksum."""
 
     def make(folder: Path) -> Path:
         content = b"".join(bytes(piece) for piece in packed_chunks(GRAPHS))
@@ -153,16 +159,16 @@ def shards(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], Path]:
         writer.add(GRAPHS, 0, len(GRAPHS))
         writer.finish()
         path = folder / "some.joao/index.json"
-        told = json.loads(path.read_text())
-        change(told)
-        path.write_text(json.dumps(told))
+        index = json.loads(path.read_text())
+        change(index)
+        path.write_text(json.dumps(index))
         return folder / "some.joao"
 
     return make
 
 
 def run(name: str, old: str, new: str) -> Callable[[Path], Path]:
-    """A run of which one text was changed."""
+    """Make a run folder in which one text is changed."""
 
     def make(folder: Path) -> Path:
         joao.JOAO(epochs=1, device="cpu").fit(GRAPHS).save(folder / "run")
@@ -192,80 +198,88 @@ def pickled(folder: Path) -> Path:
 ENTITIES = '<?xml version="1.0"?><!DOCTYPE g [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]><graphml>&b;</graphml>'
 FILE = '<?xml version="1.0"?><!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]><graphml>&a;</graphml>'
 FAULTS = (
-    Fault("zip: a name with ..", lambda f: archive(f, {**TU, "../../evil.txt": b""}), "which leaves its folder"),
-    Fault("zip: an absolute name", lambda f: archive(f, {**TU, "/etc/evil": b""}), "which leaves its folder"),
-    Fault("zip: a symbolic link", link, "holds a link"),
-    Fault("zip: 80 KB that become 80 MB", growing_zip, "grows to more than 100 times"),
-    Fault("zip: a thousand files in one place", overlapping_zip, "grows to more than 100 times"),
-    Fault("zip: cut in half", lambda f: text("s.zip", archive(f, TU).read_bytes()[:90])(f), "cannot be read"),
-    Fault("csv.gz: 120 MB of rows in a small file", repeated("s.csv.gz", (b"g," + b"a" * 1000 + b",b\n") * 1000, 120, b"graph,source,target\n"), "grows to more"),
-    Fault("jsonl.gz: a line of 1 GB", repeated("s.jsonl.gz", bytes(1 << 20), 1024), "grows to more"),
-    Fault("smi.xz: a line of 1 GB", repeated("s.smi.xz", b"C" * (1 << 20), 1024), "grows to more"),
-    Fault("smi: a molecule of 2 million letters", text("s.smi", "C" * 2_000_000), "2000000 letters; 1048576 are possible"),
-    Fault("csv.xz: a decoder that wants 3 GB", great_dictionary, "cannot be read"),
-    Fault("jsonl: a trillion nodes in 40 letters", text("s.jsonl", '{"edges": [], "num_nodes": 1000000000000}'), "neither a row nor an edge"),
-    Fault("jsonl: nested ten thousand times", text("s.jsonl", '{"edges": ' + "[" * 10_000), "not JSON"),
-    Fault("TU: a graph numbered 10^18", tu(graph_indicator=b"1\n1000000000000000000\n"), "but there are only 2 nodes"),
-    Fault("TU: a node numbered 10^18", tu(A=b"1, 1000000000000000000\n"), "there is no node"),
-    Fault("TU: as many edge labels as edges", tu(A=b"1, 2\n" * 1001, edge_labels=b"".join(b"%d\n" % n for n in range(1001))), "1001 different labels"),
-    Fault("TU: a line of 80 MB", long_line, "a line of more than 64 MB"),
-    Fault("OGB: 10^9 nodes in a word", ogb(num_node_list=b"1000000000\n", num_edge_list=b"0\n", edge=b""), "neither a row nor an edge"),
-    Fault("OGB: 10^9 edges in a word", ogb(num_node_list=b"2\n", num_edge_list=b"1000000000\n", edge=b"0,1\n"), "fewer than its graphs need"),
-    Fault("GraphML: entities that multiply", text("s.graphml", ENTITIES), "declares XML entities"),
-    Fault("GraphML: an entity from another file", text("s.graphml", FILE), "declares XML entities"),
-    Fault("packed: a header of 10^18 bytes", text("s.safetensors", (10**18).to_bytes(8, "little")), "is no packed data"),
-    Fault("packed: an array of 8 TB", packed(endless), "is damaged"),
-    Fault("packed, compressed: an array of 8 TB", packed(endless, "s.safetensors.xz"), "ends too early"),
-    Fault("packed: changed by hand", packed(lambda metadata, entries: metadata.update(about="{}")), "its contents are not those"),
-    Fault("shards: a file of another folder", shards(lambda told: told["shards"][0].update(file="../../etc/passwd")), "is not called so"),
-    Fault("shards: 10^9 graphs", shards(lambda told: told["shards"][0].update(graphs=10**9, nodes=10**9)), "do not agree"),
-    Fault("run: a recipe that nests", run("recipe.toml", 'data = ""', "data = " + "[" * 10_000), "is not TOML", load),
-    Fault("run: an encoder of 10^8 columns", run("recipe.toml", "width = 32", "width = 100000000"), "do not fit its recipe", load),
-    Fault("run: features by 10^9 degrees", run("run.json", '"max_degree": 64', '"max_degree": 1000000000'), "by no known rule", load),
-    Fault("run: 10^12 epochs", run("recipe.toml", "epochs = 1", "epochs = 1000000000000"), "does not have a line for each", load),
-    Fault("protein networks: a pickle that would do something", pickled, "which is not run"),
+    Fault("zip: a name with ..", lambda f: archive(f, {**TU, "../../evil.txt": b""})),
+    Fault("zip: an absolute name", lambda f: archive(f, {**TU, "/etc/evil": b""})),
+    Fault("zip: a symbolic link", link),
+    Fault("zip: 80 KB that become 80 MB", growing_zip),
+    Fault("zip: a thousand files in one place", overlapping_zip),
+    Fault("zip: cut in half", lambda f: text("s.zip", archive(f, TU).read_bytes()[:90])(f)),
+    Fault("csv.gz: 120 MB of rows in a small file", repeated("s.csv.gz", (b"g," + b"a" * 1000 + b",b\n") * 1000, 120, b"graph,source,target\n")),
+    Fault("jsonl.gz: a line of 1 GB", repeated("s.jsonl.gz", bytes(1 << 20), 1024)),
+    Fault("smi.xz: a line of 1 GB", repeated("s.smi.xz", b"C" * (1 << 20), 1024)),
+    Fault("smi: a molecule of 2 million letters", text("s.smi", "C" * 2_000_000)),
+    Fault("csv.xz: a decoder that wants 3 GB", great_dictionary),
+    Fault("jsonl: a trillion nodes in 40 letters", text("s.jsonl", '{"edges": [], "num_nodes": 1000000000000}')),
+    Fault("jsonl: nested ten thousand times", text("s.jsonl", '{"edges": ' + "[" * 10_000)),
+    Fault("TU: a graph numbered 10^18", tu(graph_indicator=b"1\n1000000000000000000\n")),
+    Fault("TU: a node numbered 10^18", tu(A=b"1, 1000000000000000000\n")),
+    Fault("TU: as many edge labels as edges", tu(A=b"1, 2\n" * 1001, edge_labels=b"".join(b"%d\n" % n for n in range(1001)))),
+    Fault("TU: a line of 80 MB", long_line),
+    Fault("OGB: 10^9 nodes in a word", ogb(num_node_list=b"1000000000\n", num_edge_list=b"0\n", edge=b"")),
+    Fault("OGB: 10^9 edges in a word", ogb(num_node_list=b"2\n", num_edge_list=b"1000000000\n", edge=b"0,1\n")),
+    Fault("GraphML: entities that multiply", text("s.graphml", ENTITIES)),
+    Fault("GraphML: an entity from another file", text("s.graphml", FILE)),
+    Fault("packed: a header of 10^18 bytes", text("s.safetensors", (10**18).to_bytes(8, "little"))),
+    Fault("packed: an array of 8 TB", packed(endless)),
+    Fault("packed, compressed: an array of 8 TB", packed(endless, "s.safetensors.xz")),
+    Fault("packed: changed by hand", packed(lambda metadata, entries: metadata.update(about="{}"))),
+    Fault("shards: a file of another folder", shards(lambda index: index["shards"][0].update(file="../../etc/passwd"))),
+    Fault("shards: 10^9 graphs", shards(lambda index: index["shards"][0].update(graphs=10**9, nodes=10**9))),
+    Fault("run: a recipe that nests", run("recipe.toml", 'data = ""', "data = " + "[" * 10_000), load),
+    Fault("run: an encoder of 10^8 columns", run("recipe.toml", "width = 32", "width = 100000000"), load),
+    Fault("run: features by 10^9 degrees", run("run.json", '"max_degree": 64', '"max_degree": 1000000000'), load),
+    Fault("run: 10^12 epochs", run("recipe.toml", "epochs = 1", "epochs = 1000000000000"), load),
+    Fault("protein networks: a pickle that would do something", pickled),
 )  # fmt: skip
 
 
-def caused(fault: Fault) -> tuple[str, int | None]:
-    """The line that a user sees, with the folder left out, and the most memory that it took, in bytes."""
+def cause(fault: Fault) -> tuple[str, int | None]:
+    """Return the error that a user sees, without the path of the folder, and the peak memory in bytes."""
     lines: list[str] = []
 
-    def cause(path: Path) -> None:
+    def read(path: Path) -> None:
         try:
             fault.read(path)
-            lines.append("nothing: it was read")
         except UserError as error:
             lines.append(str(error))
 
-    with TemporaryDirectory() as place:
-        path = fault.make(Path(place))
-        taken = peak_memory(lambda: cause(path), "cpu")
-        return lines[0].replace(f"{place}/", ""), taken
+    with TemporaryDirectory() as folder:
+        path = fault.make(Path(folder))
+        memory = peak_memory(lambda: read(path), "cpu")
+        if len(lines) != 1 or "\n" in lines[0]:
+            raise AssertionError(f"{fault.what}: expected an error of one line, got {lines}")
+        return lines[0].replace(f"{folder}/", ""), memory
+
+
+def page(record: dict[str, Any]) -> str:
+    """Return the page of a record."""
+    lines = [
+        [
+            row["file"],
+            f"`joao: {row['error'].replace('|', chr(92) + '|')}`",
+            "" if row["bytes"] is None else f"{row['bytes'] / 2**20:.0f}",
+        ]
+        for row in record["rows"]
+    ]
+    return "\n\n".join(
+        [
+            "# Hostile files",
+            f"{generated('hostile_files')} joao {record['versions']['joao']}. Memory: the largest increase of resident memory while "
+            "reading. [SECURITY.md](../../SECURITY.md) says what joao promises.",
+            markdown(["file", "what the user sees", "MB"], lines) + "\n",
+        ]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("results/hostile-files.md"))
-    out = parser.parse_args().out
     rows = []
     for fault in FAULTS:
-        told, taken = caused(fault)
-        if fault.told not in told or "\n" in told:
-            sys.exit(f"{fault.what}: expected '...{fault.told}...', got: {told}")
-        memory = "" if taken is None else f"{taken / 2**20:.0f}"
-        rows.append(f"| {fault.what} | `joao: {told.replace('|', chr(92) + '|')}` | {memory} |")
-        print(rows[-1])
-    head = [
-        "# Hostile files, and what they come to",
-        "",
-        f"Caused, one after the other, by `python studies/hostile_files.py`; joao {joao.__version__}. Memory: the most that",
-        "reading took, above what was taken before, resident, in MB. What is promised: [SECURITY.md](../../SECURITY.md).",
-        "",
-        "| file | what the user sees | MB |",
-        "| --- | --- | ---: |",
-    ]
-    write_file(out, "\n".join([*head, *rows, ""]))
+        error, memory = cause(fault)
+        rows.append({"file": fault.what, "error": error, "bytes": memory})
+        print(rows[-1], flush=True)
+    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": rows}
+    write_record("hostile-files", record)
+    write_page("hostile-files", page(record))
 
 
 if __name__ == "__main__":

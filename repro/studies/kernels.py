@@ -1,11 +1,11 @@
-"""Are our graph kernels those of GraKeL, and how long do both take?
+"""Do our graph kernels equal those of GraKeL, and how long do both take?
 
-    OMP_NUM_THREADS=1 python studies/kernels.py results/kernels.json results/kernels.md
+    OMP_NUM_THREADS=1 python -m repro.studies.kernels
 
-Makes the normalised matrix of the Weisfeiler-Lehman kernel over all pairs of graphs, with three refinements, both ways in
-turns, from graphs that each has in its own form. The graphlet kernel is timed where GraKeL counts every subgraph, which
-it does of four nodes only (here they are of three and four nodes, so the matrices are of different kernels); on larger
-sets that takes too long to be measured.
+Computes the normalised matrix of the Weisfeiler-Lehman kernel with three refinements over all pairs of graphs with both
+packages in turn, from graphs in their own formats. The graphlet kernel is timed where GraKeL counts every subgraph, which
+it does for four nodes only (ours counts three and four nodes, so these are different kernels). On larger data sets this
+takes too long to be measure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
 from joao.evaluation.tables import markdown
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 WL_DATA = ("MUTAG", "IMDB-BINARY", "PROTEINS", "NCI1", "DD")
 GL_DATA = ("MUTAG",)
@@ -34,7 +34,7 @@ TURNS = 3
 Matrix = NDArray[np.float64]
 
 
-def in_their_form(dataset: Dataset) -> list[Any]:
+def convert_to_grakel(dataset: Dataset) -> list[Any]:
     import grakel
 
     graphs = []
@@ -52,11 +52,11 @@ def seconds_of(make: Callable[[], Matrix]) -> tuple[float, Matrix]:
     return time.perf_counter() - started, matrix
 
 
-def measured(data: str, kernel: str) -> dict[str, Any]:
+def measure(data: str, kernel: str) -> dict[str, Any]:
     import grakel
 
     dataset = read_whole(data)
-    graphs = in_their_form(dataset)
+    graphs = convert_to_grakel(dataset)
 
     def ours() -> Matrix:
         method = WL(iterations=ITERATIONS) if kernel == "WL" else GL()
@@ -100,9 +100,9 @@ def page(record: dict[str, Any]) -> str:
     made, machine_of = record["versions"], record["machine"]
     header = ["kernel", "data", "graphs", "nodes", "ours, s", "GraKeL, s", "GraKeL / ours", "largest difference"]
     parts = [
-        "# Graph kernels beside GraKeL's",
-        f"Made by `python studies/{record['command']}`; not to be edited. joao {made['joao']}, GraKeL {record['GraKeL']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread; medians of {TURNS} turns, of ratios within a turn.",
+        "# Graph kernels compared with GraKeL",
+        f"{generated('kernels')} joao {made['joao']}, GraKeL {record['GraKeL']}, "
+        f"{machine_of['processor']}, {machine_of['threads']} thread; medians of {TURNS} rounds; ratios are computed within rounds.",
         markdown(header, lines),
     ]
     return "\n\n".join(parts) + "\n"
@@ -112,7 +112,7 @@ def main() -> None:
     import grakel
 
     warnings.filterwarnings("ignore")  # of old numpy calls in GraKeL
-    runs = [measured(data, "WL") for data in WL_DATA] + [measured(data, "GL") for data in GL_DATA]
+    runs = [measure(data, "WL") for data in WL_DATA] + [measure(data, "GL") for data in GL_DATA]
     record = {
         "runs": runs,
         "GraKeL": grakel.__version__,

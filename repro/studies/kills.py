@@ -1,11 +1,11 @@
-"""Is anything lost, or anything torn read, when a training is killed at any moment?
+"""Is anything lost or damaged if a training is killed at any moment?
 
-    python studies/kills.py results/kills.json results/kills.md
+    python -m repro.studies.kills
 
-Runs of ``joao pretrain`` are killed by SIGKILL at moments drawn at random, resumed, killed again, and so on until they
-end by themselves. Then their weights are compared, bit for bit, with those of a run that nobody disturbed. Most are
-started as forks of one process that has loaded everything, so that a kill costs a fraction of a second; some as whole
-commands. Checkpoints are written after every step, so that many kills come while one is written.
+Runs of ``joao pretrain`` are killed by SIGKILL at random moments, resumed, killed again, and so on until they finish.
+Their weights are compared bit for bit with those of an undisturbed run. Most runs are forks of one process in which
+everything is imported, so that a kill costs a fraction of a second; some are complete commands. Checkpoints are written
+after every step, so that many kills happen while one is being written.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
-KILLS, WHOLE_KILLS = 104, 6  # in forks, in whole commands
+KILLS, WHOLE_KILLS = 104, 6  # in forks, in complete commands
 OPTIONS = {"epochs": 5, "batch_size": 32, "width": 16, "layers": 3}
 SEED = 0
-AIMED = 0.5  # share of kills that wait, after their random moment, until a file is being written
+AIMED = 0.5  # share of kills that wait, after a random time, until a file is being written
 
 
 @dataclass
 class Tally:
-    """What came of the kills of one method.
+    """Counts for the kills of one method.
 
     Attributes:
-        runs: that were brought to their end.
-        kills: of processes that were still at work.
-        while_writing: kills that left a file half written, which nobody reads.
-        inside_an_epoch: kills after which the newest checkpoint was of the midst of an epoch.
-        before_the_run: kills before there was a run to go on with.
-        torn: files that were read and were not whole.
-        unlike: runs whose weights differ from the undisturbed run's.
+        runs: finished runs.
+        kills: killed processes.
+        while_writing: kills that left an incomplete temporary file, which is never read.
+        inside_an_epoch: kills after which the newest checkpoint was inside an epoch.
+        before_the_run: kills before the run folder existed.
+        torn: damaged files that were read.
+        unlike: runs whose weights differ from those of the undisturbed run.
     """
 
     method: str
@@ -69,7 +69,7 @@ class Tally:
     unlike: int = 0
 
 
-Start = Callable[[Path, bool], int]  # starts or resumes a run in a folder; the number of the process
+Start = Callable[[Path, bool], int]  # starts or resumes a run in a folder and returns the process id
 
 
 def recipe_of(method: str) -> Recipe:
@@ -83,8 +83,8 @@ def recipe_of(method: str) -> Recipe:
     )
 
 
-def forked(recipe: Recipe, dataset: Dataset) -> Start:
-    """Starts trainings as forks of this process; what they find torn ends them with an error."""
+def start_forks(recipe: Recipe, dataset: Dataset) -> Start:
+    """Start trainings as forks of this process. A damaged file ends them with an error."""
 
     def start(folder: Path, resume: bool) -> int:
         process = os.fork()
@@ -103,8 +103,8 @@ def forked(recipe: Recipe, dataset: Dataset) -> Start:
     return start
 
 
-def commanded(method: str) -> Start:
-    """Starts trainings as commands."""
+def start_commands(method: str) -> Start:
+    """Start trainings as commands."""
 
     def start(folder: Path, resume: bool) -> int:
         new = ["MUTAG", "--method", method, "--out", str(folder), "--epochs", str(OPTIONS["epochs"])]
@@ -117,7 +117,7 @@ def commanded(method: str) -> Start:
 
 
 def disturb(tally: Tally, start: Start, folder: Path, longest: float, kills: int, draw: random.Random) -> None:
-    """Starts a run and kills it until it ends by itself, or has been killed so often that it is let go."""
+    """Start a run and kill it repeatedly, until it finishes or the number of kills is reached."""
     resume = False
     while True:
         process = start(folder, resume)
@@ -150,7 +150,7 @@ def disturb(tally: Tally, start: Start, folder: Path, longest: float, kills: int
 
 
 def wait_for_writing(folder: Path, seconds: float = 0.2) -> None:
-    """Until a file of the run is being written, or for so long."""
+    """Wait until a file of the run is being written, at most ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
@@ -161,7 +161,7 @@ def wait_for_writing(folder: Path, seconds: float = 0.2) -> None:
 
 
 def look(tally: Tally, folder: Path) -> None:
-    """Reads everything that a killed process left, as the next one will."""
+    """Read everything that a killed process left, as the next process will."""
     tally.while_writing += any(folder.glob(".*"))
     try:
         run = Run.open(folder)
@@ -187,13 +187,13 @@ def compare(tally: Tally, folder: Path, expected: Run) -> None:
 
 
 def study(method: str, how: str, kills: int, draw: random.Random) -> Tally:
-    """Kills runs of a method until ``kills`` are done, and brings every run to its end."""
+    """Kill runs of a method ``kills`` times, and let every run finish."""
     tally, recipe = Tally(method, how), recipe_of(method)
     dataset = read_whole("MUTAG")
     with TemporaryDirectory() as place:
         started = time.monotonic()
         undisturbed = Path(place) / "undisturbed"
-        start = forked(recipe, dataset) if how == "fork" else commanded(method)
+        start = start_forks(recipe, dataset) if how == "fork" else start_commands(method)
         assert os.waitpid(start(undisturbed, False), 0)[1] == 0
         trained = sum(epoch.seconds for epoch in Run.open(undisturbed).metrics())
         longest = 0.6 * (trained if how == "command" else time.monotonic() - started)
@@ -206,7 +206,7 @@ def study(method: str, how: str, kills: int, draw: random.Random) -> Tally:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The table of a record."""
+    """Return the page of a record."""
     lines = [
         [
             *(row["method"], row["how"]),
@@ -215,20 +215,19 @@ def page(record: dict[str, Any]) -> str:
         ]
         for row in record["rows"]
     ]
-    header = ["method", "started as", "kills", "left a file half written", "newest checkpoint inside an epoch"]
-    header += ["before the run was made", "torn files read", "runs brought to their end", "equal bit for bit"]
+    header = ["method", "started as", "kills", "while a file was written", "newest checkpoint inside an epoch"]
+    header += ["before the run folder existed", "damaged files read", "finished runs", "equal bit for bit"]
     found, where = record["versions"], record["machine"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
     return "\n\n".join(
         [
-            "# Killed at any moment",
-            f"Made by `python studies/{record['command']}`; not to be edited. joao {found['joao']} (source {found['source']}), torch "
+            "# Runs killed at random moments",
+            f"{generated('kills')} joao {found['joao']} (source {found['source']}), torch "
             f"{found['torch']}, {where['processor']}, {where['threads']} thread.",
-            f"`joao pretrain MUTAG` ({settings}), a checkpoint after every step, killed by SIGKILL after a time drawn uniformly "
-            "from 0 to 0.6 of what a whole run takes, of a command from when it first writes (every other time, as soon after that as a file was being written), resumed, and "
-            "killed again, until it ended by itself. "
-            "After every kill all files of the run were read. Weights and losses at the end are compared with those of a run that "
-            "nobody disturbed. Before the run was made: nothing was lost, as nothing had been trained.",
+            f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
+            "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
+            "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
+            "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
             markdown(header, lines) + "\n",
         ]
     )
@@ -256,7 +255,7 @@ def main() -> None:
     write_record("kills", record)
     write_page("kills", page(record))
     if any(row.torn or row.unlike for row in rows):
-        sys.exit("Something was torn, or not what it would have been.")
+        sys.exit("A file was damaged, or a run differs from the undisturbed one.")
 
 
 if __name__ == "__main__":

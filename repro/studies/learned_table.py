@@ -1,9 +1,9 @@
-"""Does the learned table agree with the rules of thumb that the paper says it recovers?
+"""Does the learned distribution of pairs agree with the rules of thumb that the paper finds in it?
 
-    python studies/learned_table.py results/learned-table.md
+    python -m repro.studies.learned_table
 
-Reads the records of `joao reproduce unsupervised`. A share is that of views made by an augmentation over the whole
-training, both sides counted; under the uniform law each has 0.20. Means over five seeds, with the least and the most.
+Uses the records of the unsupervised table. A share is the share of views made by an augmentation over the whole training,
+counting both views; with uniform pairs it is 0.20. Means over five seeds, with minimum and maximum.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
 from repro.protocols.unsupervised.run import Cell, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import write_page
+from repro.studies.common import generated, write_page
 
 DATASETS = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 
 
 def tables(dataset: str) -> list[PairTable]:
-    """The share of graphs shown under each pair, a table a seed."""
+    """Return the share of draws of each pair, one table per seed."""
     cells = [Cell(dataset, "joao", seed) for seed in grid()["seeds"]]
     records = [record["policy"] for cell in cells if (record := record_file(RECORDS).get(cell.key)) is not None]
     found = [(record["augmentations"], np.array(record["drawn"])) for record in records]
@@ -34,19 +34,19 @@ def spread(values: list[float]) -> str:
 
 
 def finding(claim: str, share: dict[str, float], named: tuple[str, ...], uniform: float) -> str:
-    """A claim about the sets ``named``, read in two ways: against the uniform law, and against the other sets."""
+    """Judge a claim about the data sets ``named`` in two ways: against uniform pairs and against the other data sets."""
     others = [dataset for dataset in DATASETS if dataset not in named]
     more_than_uniform = min(share[d] for d in named) > uniform
     more_than_elsewhere = min(share[d] for d in named) > max(share[d] for d in others)
     figures = ", ".join(f"{d} {share[d]:.2f}" for d in (*named, *others))
     return (
-        f"{claim}. More than under the uniform law ({uniform:.2f}): {verdict(more_than_uniform)}. "
-        f"More than on the other sets: {verdict(more_than_elsewhere)}. {figures}."
+        f"{claim}. More than with uniform pairs ({uniform:.2f}): {verdict(more_than_uniform)}. "
+        f"More than on the other data sets: {verdict(more_than_elsewhere)}. {figures}."
     )
 
 
 def verdict(holds: bool) -> str:
-    return "**holds**" if holds else "**does not hold here**"
+    return "**holds**" if holds else "**does not hold**"
 
 
 def page() -> str:
@@ -62,16 +62,16 @@ def page() -> str:
     mask = {d: mean[d]["attribute_mask"] for d in DATASETS}
     edge = {d: mean[d]["edge_perturb"] for d in DATASETS}
     findings = [
-        finding("1. NodeDrop and Subgraph are favoured on molecules", cut, ("NCI1", "PROTEINS"), 0.4),
-        finding("2. AttrMask is favoured on dense graphs", mask, ("COLLAB",), 0.2),
-        finding("3. EdgePert is favoured on social networks", edge, ("COLLAB", "REDDIT-BINARY"), 0.2),
+        finding("1. NodeDrop and Subgraph are preferred on molecules", cut, ("NCI1", "PROTEINS"), 0.4),
+        finding("2. AttrMask is preferred on dense graphs", mask, ("COLLAB",), 0.2),
+        finding("3. EdgePert is preferred on social networks", edge, ("COLLAB", "REDDIT-BINARY"), 0.2),
     ]
-    header = ["data", "seeds", *names, "the same twice"]
+    header = ["data", "seeds", *names, "same augmentation twice"]
     return "\n".join(
         [
-            "# The learned table against the rules of thumb\n",
-            "Made by `python studies/learned_table.py`; not to be edited. Shares of views by JOAO with the settings of the "
-            "paper's unsupervised table; COLLAB and REDDIT-BINARY have constant features, on which AttrMask is noise.\n",
+            "# Learned distributions and the rules of thumb\n",
+            f"{generated('learned_table')} Shares of views for JOAO with the settings of the paper's unsupervised table. COLLAB "
+            "and REDDIT-BINARY have constant features, which AttrMask only replaces by noise.\n",
             markdown(header, lines) + "\n",
             *findings,
             "",

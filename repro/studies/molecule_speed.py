@@ -1,10 +1,9 @@
-"""How quickly are molecules read and kept, beside RDKit alone, and how much room do they take?
+"""How fast are molecules read and stored compared with RDKit alone, and how much space do they take?
 
-    python studies/molecule_speed.py zinc250k,zinc_moses results/molecule-speed.json results/molecule-speed.md
+    python -m repro.studies.molecule_speed zinc250k,zinc_moses
 
-Of every named set, so many molecules are parsed by RDKit alone and made into graphs, in turn, in the same chunks and
-processes; then all that were read are written and loaded as a packed file. CPU seconds are those of all processes: on a
-shared machine they say more than the clock.
+A sample of each data set is parse by RDKit alone and converted to graphs, in turn, in the same chunks and processes.
+Then the whole data set is written and loaded as a packed file. CPU seconds include all processes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 
 def main() -> None:
@@ -36,27 +35,25 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
-    rows = [
-        measured(name, arguments.molecules, arguments.repeats, arguments.jobs) for name in arguments.data.split(",")
-    ]
+    rows = [measure(name, arguments.molecules, arguments.repeats, arguments.jobs) for name in arguments.data.split(",")]
     origin = {"command": command(), "versions": versions(), "machine": machine("cpu"), "jobs": arguments.jobs}
     record = {"rows": rows, **origin}
     write_record("molecule-speed", record)
     write_page("molecule-speed", page(record))
 
 
-def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
+def measure(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
     dataset = read_whole(name, jobs=jobs)
     places = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int)
     smiles = [dataset.smiles[place] for place in places]
     ways: dict[str, Callable[[], object]] = {
-        "RDKit alone": lambda: list(map_chunks(parsed, smiles, jobs=jobs)),
+        "RDKit alone": lambda: list(map_chunks(parse, smiles, jobs=jobs)),
         "graphs": lambda: featurise(smiles, jobs=jobs),
     }
     times: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way, work in ways.items():
-            times[way].append(timed(work))
+            times[way].append(measure_time(work))
     row: dict[str, Any] = {"data": name, "molecules": len(dataset), "timed": len(smiles), "repeats": repeats}
     for way, found in times.items():
         wall, cpu = np.median(found, axis=0)
@@ -67,19 +64,19 @@ def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
             path = Path(folder) / "packed.safetensors"
             write_packed(path, each)
             row[f"bytes per molecule, {what}"] = path.stat().st_size / len(dataset)
-            row[f"seconds to load, {what}"] = timed(partial(read_packed, path))[0]
+            row[f"seconds to load, {what}"] = measure_time(partial(read_packed, path))[0]
     return row
 
 
-def parsed(smiles: Sequence[str]) -> int:
+def parse(smiles: Sequence[str]) -> int:
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
         return sum(Chem.MolFromSmiles(text) is not None for text in smiles)
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the clock, and of this process and those it has ended."""
+def measure_time(work: Callable[[], object]) -> tuple[float, float]:
+    """Return wall seconds, and CPU seconds of this process and of finished child processes."""
     wall, before = time.perf_counter(), os.times()
     work()
     after = os.times()
@@ -87,17 +84,14 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def page(record: dict[str, Any]) -> str:
-    """A column for each data set."""
+    """Return the page: one column per data set."""
     rows = record["rows"]
     names = [name for name in rows[0] if name != "data"]
     lines = [[name, *(_shown(row[name]) for row in rows)] for name in names]
     cost = ["RDKit's share of the CPU time", *(f"{rdkit_share(row):.0%}" for row in rows)]
-    text = (
-        f"Made by `{record['command']}` on {record['machine']['processor']} with {record['jobs']} processes; not to be "
-        "edited. Medians of repeats in turn.\n\n"
-    )
+    text = f"{generated('molecule_speed')} {record['machine']['processor']}, {record['jobs']} processes. Medians over repeats.\n\n"
     return (
-        "# Molecules: reading and keeping\n\n"
+        "# Speed of reading molecules\n\n"
         + text
         + markdown(["", *(row["data"] for row in rows)], [*lines, cost])
         + "\n"

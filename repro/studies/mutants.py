@@ -1,11 +1,11 @@
-"""Would the tests fail if what they test broke?
+"""Mutation testing: would the tests fail if the code they test was broken?
 
-    python studies/mutants.py results/mutants.json results/mutants.md [--survivors] [FILE ...]
+    python -m repro.studies.mutants [--survivors] [FILE ...]
 
-Each file of ``TARGETS`` is changed in one place at a time, as a slip of the pen would: a mutant. The tests of the file
-must then fail. pytest collects them once, with everything loaded; each mutant is a fork, in which the changed code takes
-the place of the old one and the tests run until one fails. With names of files, only their part of the record is made
-anew; with ``--survivors``, when tests were added, only what no test had noticed is tried again. Why a mutant survives is told in ``mutants.toml``.
+Each file of ``TARGETS`` is changed in one place at a time, as by a slip: a mutant. The tests of the file must then fail.
+pytest collects them once, with everything imported; each mutant is a fork in which the changed code replaces the old code
+and the tests run until one fails. With names of files, only their part of the record is updated; with ``--survivors``,
+only mutants that no test noticed are tried again. ``mutants.toml`` explains why mutants survive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
 from repro.record_files import RECORDS
-from repro.studies.common import PAGES
+from repro.studies.common import PAGES, generated
 
 ROOT = Path(__file__).parents[2]
 # Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
@@ -50,21 +50,21 @@ REASONS = ROOT / "repro/studies/mutants.toml"
 RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"
 PAIRS = """Lt LtE, Gt GtE, Eq NotEq, In NotIn, Is IsNot, And Or, Add Sub, Mult Div, BitAnd BitOr,
     FloorDiv Mult, Mod Mult, Pow Mult"""
-OTHER: dict[type[ast.AST], Any] = {}  # what stands for an operator by mistake
+OTHER: dict[type[ast.AST], Any] = {}  # operator -> the operator that replaces it
 for pair in PAIRS.split(","):
     one, other = (getattr(ast, name) for name in pair.split())
     OTHER[one] = other
     OTHER.setdefault(other, one)
 ABOUT = """\
-Each file is changed in one place at a time: a comparison, an operator, a number, a text or a truth value becomes another one, a condition is
-turned round, a function returns nothing, a call, an assignment to an attribute or an error is left out. All such changes are tried; types,
-decorators and the words of errors stay as they are. A change is noticed when a test of the default suite fails that belongs to the file: its
-examples, and the tests that `TARGETS` in `studies/mutants.py` names."""
+Each file is changed in one place at a time: a comparison, an operator, a number, a string or a boolean is replaced by another one, a condition is
+negated, a function returns None, or a call, an assignment to an attribute or an error is removed. All such changes are tried, except in types,
+decorators and error messages. A mutant is killed if a test of the default suite fails that belongs to the file: its doctests, or the tests
+that `TARGETS` in `repro/studies/mutants.py` lists."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file with one change: the line, the statement before and after, the whole text."""
+    """A file with one change: the line, the statement before and after, and the whole text."""
 
     line: int
     was: str
@@ -74,7 +74,7 @@ class Mutant:
 
 
 def mutants(source: str) -> Iterator[Mutant]:
-    """One change after the other, in the order of the text.
+    """Yield all mutants, in the order of the text.
 
     >>> [mutant.became for mutant in mutants("def f(x):\\n    return x < 1")]
     ['return None', 'return x <= 1', 'return x < 2']
@@ -85,23 +85,23 @@ def mutants(source: str) -> Iterator[Mutant]:
         node = holder[key]
         inner = (*parents, node)
         statement = next(each for each in reversed(inner) if isinstance(each, ast.stmt))
-        was, is_in_function = head(statement), any(isinstance(each, ast.FunctionDef) for each in inner)
+        was, is_in_function = first_line(statement), any(isinstance(each, ast.FunctionDef) for each in inner)
         for other in changes(node):
             holder[key] = other
-            became = head(other if statement is node else statement)
+            became = first_line(other if statement is node else statement)
             became += f"  # {was}" * isinstance(other, ast.Pass | ast.Return)
             yield Mutant(node.lineno, was, became, ast.unparse(tree), is_in_function)
         holder[key] = node
-        if not isinstance(node, ast.Raise):  # the words of messages are no subject
-            for place in inside(node):
+        if not isinstance(node, ast.Raise):  # messages are not mutated
+            for place in children(node):
                 yield from visit(inner, *place)
 
-    for place in inside(tree):
+    for place in children(tree):
         yield from visit((tree,), *place)
 
 
-def inside(node: ast.AST) -> Iterator[tuple[Any, str | int]]:
-    """Where what is inside a node is held; not annotations, decorators, formats, imports and docstrings."""
+def children(node: ast.AST) -> Iterator[tuple[Any, str | int]]:
+    """Yield the containers and keys of child nodes, except annotations, decorators, formats, imports and docstrings."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "format_spec"):
             continue
@@ -111,12 +111,12 @@ def inside(node: ast.AST) -> Iterator[tuple[Any, str | int]]:
                 yield (value if isinstance(value, list) else vars(node)), key
 
 
-def head(statement: ast.AST) -> str:
+def first_line(statement: ast.AST) -> str:
     return ast.unparse(statement).split("\n")[0] if hasattr(statement, "body") else ast.unparse(statement)
 
 
 def changes(node: ast.AST) -> list[ast.AST]:
-    """What could stand for ``node`` by mistake."""
+    """Return possible replacements of ``node``."""
     match node:
         case ast.Compare(left, operators, values):
             places = [at for at, operator in enumerate(operators) if type(operator) in OTHER]
@@ -147,15 +147,15 @@ def changes(node: ast.AST) -> list[ast.AST]:
     return []
 
 
-def take_place(holder: Any, name: str, new: Any) -> None:
-    """Puts ``new`` where ``holder`` has its ``name``, and where others have it from there."""
+def replace_attribute(holder: Any, name: str, new: Any) -> None:
+    """Replace ``name`` in ``holder`` by ``new``, also where other modules have imported it."""
     old = vars(holder).get(name)
-    if new is old:  # it is imported from elsewhere
+    if new is old:  # imported from elsewhere
         return
     if isinstance(old, type) and isinstance(new, type):
         for each in set(vars(new)) - {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl"}:
-            take_place(old, each, vars(new)[each])
-    elif is_like(old, new):
+            replace_attribute(old, each, vars(new)[each])
+    elif can_swap_code(old, new):
         old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
     elif isinstance(holder, type):
         setattr(holder, name, new)
@@ -165,41 +165,41 @@ def take_place(holder: Any, name: str, new: Any) -> None:
                 setattr(module, name, new)
 
 
-def is_like(old: Any, new: Any) -> bool:
-    """Whether both are functions, of which one can have the code of the other."""
+def can_swap_code(old: Any, new: Any) -> bool:
+    """Return whether both are functions that can exchange their code."""
     both = isinstance(old, FunctionType) and isinstance(new, FunctionType)
     return both and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
 
 
 def load(file: str, source: str) -> None:
-    """Has the module of ``file``, which is loaded, behave as ``source`` says."""
+    """Replace the code of the imported module of ``file`` by ``source``."""
     name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
     made: dict[str, Any] = {"__name__": name}
     exec(compile(source, ROOT / file, "exec", dont_inherit=True), made)
     for each, value in made.items():
         if not each.startswith("__"):
-            take_place(sys.modules[name], each, value)
+            replace_attribute(sys.modules[name], each, value)
 
 
 class Trial:
-    """A plugin of pytest: instead of running the tests once, runs those of each file on each of its mutants.
+    """A plugin of pytest that runs the tests of each file on each of its mutants.
 
     Args:
-        files: to be changed.
-        noticed: by what test, of mutants that need not be tried: file, line and what the statement became.
-        keep: is handed what came of each file.
+        files: the files to mutate.
+        noticed: file, line and new statement of mutants that are skipped -> the test that failed.
+        keep: called with the result of each file.
     """
 
     def __init__(
         self, files: list[str], noticed: dict[tuple[str, int, str], str], keep: Callable[[str, dict[str, Any]], None]
     ) -> None:
         self.files, self.noticed, self.keep, self.failed = files, noticed, keep, ""
-        self.seconds: dict[pytest.Item, float] = {}  # of each test, without a mutant
-        self.entered: dict[pytest.Item, set[str]] = {}  # the files whose functions it calls
-        self.names: dict[pytest.DoctestItem, dict[str, Any]] = {}  # what an example finds, which its run takes away
+        self.seconds: dict[pytest.Item, float] = {}  # duration of each test without a mutant
+        self.entered: dict[pytest.Item, set[str]] = {}  # files whose functions each test calls
+        self.names: dict[pytest.DoctestItem, dict[str, Any]] = {}  # globals of each doctest, which a run deletes
 
     def run_all(self) -> None:
-        """Tries all mutants of all files."""
+        """Try all mutants of all files."""
         tests = [
             each for target, tests in TARGETS.items() for each in tests if any(f.startswith(target) for f in self.files)
         ]
@@ -210,9 +210,9 @@ class Trial:
             sys.exit(f"pytest ended with {status}.")
 
     def pytest_collection(self) -> None:
-        import hypothesis  # pytest wants to load it itself
+        import hypothesis  # must be imported by pytest
 
-        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # nobody reads the shortest example
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no need to shrink examples
         hypothesis.settings.register_profile("mutants", hypothesis.settings.get_profile("joao"), phases=phases)
         hypothesis.settings.load_profile("mutants")
 
@@ -239,14 +239,14 @@ class Trial:
                 found.append(row if failed else row | {"was": mutant.was})
                 tests.sort(
                     key=lambda item: item.nodeid != failed
-                )  # first next time: the next mutant is often like this
+                )  # first next time, because the next mutant is often similar
             self.keep(file, {"tests": len(tests), "mutants": found})
             survivors = [f"  {each['line']}: {each['became']}" for each in found if not each["failed"]]
             print("\n".join([f"{file}: {len(found)} mutants, {len(survivors)} survive", *survivors]), flush=True)
         return True
 
     def run(self, items: list[pytest.Item], watch: bool = False) -> None:
-        """Runs tests until one fails; with ``watch``, notes how long each takes and which files it enters."""
+        """Run tests until one fails; with ``watch``, record their durations and the files they call."""
         for item, following in zip(items, [*items[1:], None], strict=True):
             began, entered = time.monotonic(), set[str]()
             if isinstance(item, pytest.DoctestItem):
@@ -261,8 +261,8 @@ class Trial:
                 return
 
     def outcome(self, file: str, mutant: Mutant, tests: list[pytest.Item]) -> str:
-        """The test that fails with the mutant, in a process of its own; nothing where all pass."""
-        if mutant.is_in_function:  # who never enters the file cannot notice
+        """Return the test that fails with the mutant, in a new process; empty if all pass."""
+        if mutant.is_in_function:  # other tests cannot notice
             tests = [item for item in tests if str(ROOT / file) in self.entered[item]]
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
@@ -282,12 +282,12 @@ class Trial:
             failed = told.read()
         _, status = os.waitpid(child, 0)
         with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # what the tests had started
+            os.killpg(child, signal.SIGKILL)  # processes that the tests started
         return failed if status == 0 else "(too long)" if status == signal.SIGALRM else "(the process ended)"
 
 
 def rank(file: str, item: pytest.Item) -> int:
-    """How near a test is to a file: 0 its examples, 1 its own, 2 those of its family, 3 others."""
+    """Return how close a test is to a file: 0 its doctests, 1 its own tests, 2 tests of its target, 3 others."""
     path, own = item.path.relative_to(ROOT).as_posix(), f"test_{Path(file).stem.lstrip('_')}"
     family = next(tests for target, tests in TARGETS.items() if file.startswith(target))
     near = [path == file, item.path.stem == own and path.startswith(family), path.startswith(family)]
@@ -295,14 +295,14 @@ def rank(file: str, item: pytest.Item) -> int:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The tables of a record."""
-    told = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    """Return the page of a record."""
+    reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     lines, survivors = [], []
     for file, row in record["files"].items():
         left = [mutant for mutant in row["mutants"] if not mutant["failed"]]
         lines.append([f"`{file}`", row["tests"], len(row["mutants"]), len(row["mutants"]) - len(left), len(left)])
         for each in left:
-            why = told["survivors"].get(file, {}).get(each["became"], "unexplained")
+            why = reasons["survivors"].get(file, {}).get(each["became"], "unexplained")
             cells = [f"`{Path(file).name}`, {each['line']}", f"`{each['was']}`", f"`{each['became']}`", why]
             survivors.append([cell.replace("|", "\\|") for cell in cells])
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
@@ -310,19 +310,19 @@ def page(record: dict[str, Any]) -> str:
     shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
     return "\n\n".join(
         [
-            "# Would the tests notice?",
-            f"Made by `make mutants`, a file or its survivors at a time where that was asked for, so not all in one run; not to be edited. Last: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
+            "# Mutation testing",
+            f"{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
             ABOUT,
-            markdown(["file", "tests", "mutants", "noticed", "survived", "noticed, %"], shares),
+            markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
             "## Survivors",
-            "\n".join(f"- {word}: {meaning}" for word, meaning in told["words"].items()),
-            markdown(["file, line", "was", "became", "why"], survivors) + "\n",
+            "\n".join(f"- {word}: {meaning}" for word, meaning in reasons["words"].items()),
+            markdown(["file, line", "before", "after", "reason"], survivors) + "\n",
         ]
     )
 
 
 def targets() -> list[str]:
-    """The files, without those that only name others."""
+    """Return all files of the targets, except ``__init__.py``."""
     found = [path for target in TARGETS for path in sorted((ROOT / target).glob("*.py")) or [ROOT / target]]
     return [path.relative_to(ROOT).as_posix() for path in found if path.name != "__init__.py"]
 

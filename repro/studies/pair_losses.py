@@ -1,8 +1,8 @@
-"""How far do the losses of pairs of augmentations differ, under each objective?
+"""How much do the losses of augmentation pairs differ under each objective?
 
-    OMP_NUM_THREADS=1 JOAO_DATA=... python studies/pair_losses.py results/pair-losses.json results/pair-losses.md
+    OMP_NUM_THREADS=1 python -m repro.studies.pair_losses
 
-JOAO with its defaults, seed 0, on the development sets, but with a step so short that all pairs stay equally likely.
+JOAO with default settings, seed 0, on the development data sets, with a step so small that all pairs stay equally likely.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 import joao
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
 
 
 def spread(objective: str, name: str) -> float:
-    """The standard deviation over pairs, mean over epochs."""
+    """Return the standard deviation over pairs, as mean over epochs."""
     policy = {"name": "min_max", "step": 1e-12}
     model = joao.JOAO(objective=objective, policy=policy, device="cpu").fit(joao.read(name))
     losses = np.array([epoch.pair_losses for epoch in model.history_])
@@ -29,7 +29,7 @@ def spread(objective: str, name: str) -> float:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The record as a table; the last column is the median over the sets of what a loss has beside NT-Xent's."""
+    """Return the page of a record; the last column is the median over data sets of the ratio to NT-Xent."""
     found = record["deviation"]
     first = np.array([found["nt_xent"][name] for name in SETS])
     lines = []
@@ -38,10 +38,10 @@ def page(record: dict[str, Any]) -> str:
         lines.append([f"`{objective}`", *(f"{each:.3f}" for each in row), f"{np.median(row / first):.2g}"])
     made, machine_of = record["versions"], record["machine"]
     parts = [
-        "# How far pair losses differ",
-        f"Made by `python studies/{record['command']}`; not to be edited. JOAO with its defaults, seed 0, 20 epochs, all "
-        f"pairs equally likely throughout; joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 "
-        "pairs, mean over epochs; beside `nt_xent`: median over the sets.",
+        "# Differences between pair losses",
+        f"{generated('pair_losses')} JOAO with default settings, seed 0, 20 epochs, all pairs equally likely throughout; "
+        f"joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 pairs, mean over epochs. Relative to "
+        "`nt_xent`: median over the data sets.",
         markdown(["", *SETS, "relative to `nt_xent`"], lines),
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,9 +1,9 @@
-"""Do two processes train as one does, how fast, and what is left of a training when one of them is killed?
+"""Do two processes train as one does, how fast, and what remains of a training if one of them is killed?
 
-    python studies/processes.py results/processes.json results/processes.md
+    OMP_NUM_THREADS=1 python -m repro.studies.processes
 
-Needs NCI1 and PROTEINS in $JOAO_DATA. On CPUs, with gloo; one torch thread for each process (set OMP_NUM_THREADS=1). The training
-in one process and the one in two are measured in turn, epoch by epoch, in the same run.
+Needs NCI1 and PROTEINS in $JOAO_DATA. Uses CPUs and gloo, one thread per process. Trainings with one process and with
+two are measured in turn, epoch by epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -45,7 +45,7 @@ KILL = {"epochs": 6, "kill after epoch": 3, "checkpoint every": 2}
 
 @dataclass(frozen=True)
 class Work:
-    """A training to follow: its method and numbers, alone or in two processes."""
+    """A training whose steps are recorded, in one process or in two."""
 
     method: str = "joao"
     data: str = "NCI1"
@@ -54,7 +54,7 @@ class Work:
     batch_size: int = 128
     epochs: int = EPOCHS
     dtype: str = "float32"
-    nudged: bool = False  # whether all weights begin at the next number of their type
+    nudged: bool = False  # whether all initial weights are moved to the next floating-point number
 
     def training(self, several: bool) -> Pretraining:
         dataset = read_whole(self.data)
@@ -78,12 +78,12 @@ class Work:
 Step = dict[str, Any]
 
 
-def followed(work: Work, several: bool) -> list[Step]:
-    """Loss, table and weights after every step."""
+def record_steps(work: Work, several: bool) -> list[Step]:
+    """Train, and return loss, table of pairs and weights after every step."""
     training, steps = work.training(several), list[Step]()
     train = training.steps.train
 
-    def train_and_tell(batch: Any, pairs: Any) -> None:
+    def train_and_record(batch: Any, pairs: Any) -> None:
         before = float(training.steps.loss_sum)
         train(batch, pairs)
         weights = torch.cat([value.detach().flatten().double() for value in training.model.parameters()])
@@ -91,14 +91,14 @@ def followed(work: Work, several: bool) -> list[Step]:
         steps.append({"loss": loss, "table": training.method.policy.probabilities.numpy(), "weights": weights.numpy()})
 
     training.steps.loss_sum = training.steps.loss_sum.double()
-    training.steps.train = train_and_tell  # type: ignore[method-assign]
+    training.steps.train = train_and_record  # type: ignore[method-assign]
     for _ in training.run():
         pass
     return steps
 
 
 def differences(one: list[Step], other: list[Step]) -> list[dict[str, float]]:
-    """Step by step: the relative difference of losses, and the largest ones of probabilities and weights."""
+    """Return for each step the relative difference of losses and the largest differences of probabilities and weights."""
     return [
         {
             "step": number,
@@ -112,32 +112,32 @@ def differences(one: list[Step], other: list[Step]) -> list[dict[str, float]]:
 
 
 def follow_in_two(send: Send) -> None:
-    """One of two processes: all trainings, of which the first process tells."""
+    """Run all trainings in one of two processes. The first process sends the results."""
     for method in METHODS:
         for dtype in ("float64", "float32"):
-            steps = followed(Work(method, dtype=dtype), several=True)
+            steps = record_steps(Work(method, dtype=dtype), several=True)
             if os.environ["LOCAL_RANK"] == "0":
                 send((method, dtype, steps))
 
 
 def compare() -> list[dict[str, Any]]:
-    """One process against two, and, to know what rounding alone does, one against one from nudged weights."""
+    """Compare one process with two, and, to see the effect of rounding, one process with itself after nudging the weights."""
     in_two = {
         (method, dtype): steps for method, dtype, steps in run_in_processes(follow_in_two, [], find_process_layout(2))
     }
     rows = []
     for method in METHODS:
-        in_one = {dtype: followed(Work(method, dtype=dtype), several=False) for dtype in ("float64", "float32")}
+        in_one = {dtype: record_steps(Work(method, dtype=dtype), several=False) for dtype in ("float64", "float32")}
         for dtype, steps in in_one.items():
             found = differences(steps, in_two[method, dtype])
             rows.append({"method": method, "compared": f"one process and two, {dtype}", "steps": found})
-        found = differences(in_one["float32"], followed(Work(method, nudged=True), several=False))
+        found = differences(in_one["float32"], record_steps(Work(method, nudged=True), several=False))
         rows.append({"method": method, "compared": "one process and itself nudged, float32", "steps": found})
     return rows
 
 
 def measure_speed(send: Send) -> None:
-    """One of two processes: epochs of the first alone, while the other waits, and epochs of both, in turn."""
+    """Measure, in one of two processes, epochs of the first process alone and epochs of both, in turn."""
     for data, layers, width, batch_size in SPEEDS:
         work = Work("joao", data, layers, width, batch_size, epochs=1 + ROUNDS)
         both = work.training(several=True)
@@ -147,7 +147,7 @@ def measure_speed(send: Send) -> None:
         found: dict[str, list[dict[str, float]]] = {"one process": [], "two processes": []}
         for epochs, name in ((alone.run(), "one process"), (both.run(), "two processes")):
             if ranks.rank == 0 or name == "two processes":
-                next(epochs)  # the first is not counted
+                next(epochs)  # warm-up
             ranks.barrier()
             del epochs
         for _ in range(ROUNDS):
@@ -170,14 +170,14 @@ def _timed(training: Pretraining, ranks: ProcessGroup) -> dict[str, float]:
 
 
 def kill_and_resume() -> list[dict[str, Any]]:
-    """Trainings by ``joao pretrain NCI1 --devices 2``: undisturbed, and with either process killed and then resumed."""
+    """Train with ``joao pretrain NCI1 --devices 2``: undisturbed, and with either process killed and then resumed."""
     found = []
     with TemporaryDirectory() as folder:
         undisturbed = Path(folder) / "undisturbed"
         _finish(_start(undisturbed))
         for number in (1, 0):
             run = Path(folder) / f"killed{number}"
-            told = _killed(run, number)
+            told = _kill_process(run, number)
             left = Run.open(run)
             told["epochs in the checkpoint"] = int(left.read_checkpoint()["position"][0])
             subprocess.run([sys.executable, "-m", "joao", "pretrain", "--resume", str(run), "-q"], check=True)
@@ -201,7 +201,7 @@ def _finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def _killed(run: Path, number: int) -> dict[str, Any]:
+def _kill_process(run: Path, number: int) -> dict[str, Any]:
     process = _start(run)
     lines: list[str] = []
     while len(lines) < KILL["kill after epoch"]:
@@ -209,12 +209,12 @@ def _killed(run: Path, number: int) -> dict[str, Any]:
         path = run / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     time.sleep(0.3)  # into the next epoch
-    started = _spawned(process.pid)
+    started = _child_processes(process.pid)
     at = time.monotonic()
     os.kill(started[number], signal.SIGKILL)
     gone: list[float] = []
     while process.poll() is None:
-        if not gone and not any(_is_there(pid) for pid in started):
+        if not gone and not any(_is_running(pid) for pid in started):
             gone.append(time.monotonic() - at)
         time.sleep(0.01)
     seconds = time.monotonic() - at
@@ -228,12 +228,12 @@ def _killed(run: Path, number: int) -> dict[str, Any]:
     }
 
 
-def _spawned(parent: int) -> list[int]:
+def _child_processes(parent: int) -> list[int]:
     children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
     return sorted(pid for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
 
 
-def _is_there(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     path = Path(f"/proc/{pid}/stat")
     return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
 
@@ -245,7 +245,7 @@ def speeds(row: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The tables of a record."""
+    """Return the page of a record."""
     steps = [
         [row["method"], row["compared"], str(each["step"])]
         + [f"{each[key]:.1e}" for key in ("loss", "table", "weights", "mean weight")]
@@ -281,19 +281,19 @@ def page(record: dict[str, Any]) -> str:
     return (
         "\n\n".join(
             [
-                "# Two processes against one",
-                f"Made by `python studies/{record['command']}`; not to be edited. Two processes on one machine, CPU, gloo, {where['threads']} thread "
+                "# Two processes compared with one",
+                f"{generated('processes')} Two processes on one machine, CPU, gloo, {where['threads']} thread "
                 f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
-                f"{where['cores']} cores; load of the machine when it began {record['load'][0]:.1f}.",
+                f"{where['cores']} cores; load at the start {record['load'][0]:.1f}.",
                 "## Step by step",
-                f"NCI1, GIN 3 x 32, batches of 128 (the last of an epoch has 14), seed 0, {EPOCHS} epochs. Loss: relative difference; "
-                "table and weights: the largest absolute difference of an entry; all weights start equal. In float64 what is left is "
-                "rounding. In float32 it is rounding, too: Adam divides by the size of a gradient, so a weight whose gradient "
-                "is next to nothing moves by the whole learning rate in a direction that rounding decides. The third group of each method shows the "
-                "same between float32 and float64 in one process.",
+                f"NCI1, GIN 3 x 32, batch size 128 (the last batch of an epoch has 14 graphs), seed 0, {EPOCHS} epochs. Loss: relative difference. "
+                "Table and weights: largest absolute difference of an entry; the initial weights are equal. In float64 the differences are rounding "
+                "errors. In float32 they start as rounding errors and grow, because Adam divides by the size of the gradient: a weight with almost no "
+                "gradient moves by the full learning rate in a direction that rounding decides. The third group of each method shows the same effect "
+                "in one process whose initial weights were changed by one rounding step.",
                 markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
                 "## Speed",
-                f"JOAO, graphs per second, median (least to most) of {ROUNDS} epochs each, measured in turn. CPU s: of the first process in an epoch, median.",
+                f"JOAO, graphs per second, median (min to max) of {ROUNDS} epochs, measured in turn. CPU s: median CPU seconds of the first process per epoch.",
                 markdown(
                     [
                         "data",
@@ -313,7 +313,7 @@ def page(record: dict[str, Any]) -> str:
                 markdown(
                     [
                         "killed",
-                        "other gone after, s",
+                        "other process ended after, s",
                         "command ended after, s",
                         "exit code",
                         "standard error",

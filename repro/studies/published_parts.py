@@ -1,4 +1,4 @@
-"""Parts of JOAO as its authors' code has them, where the paper has others (docs/deviations.md 3, 7, 9)."""
+"""Parts of JOAO as in the authors' code, where it differs from the paper (docs/deviations.md 3, 7, 9)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What do embeddings learned by reading tell, if graphs are read in the order of their file?
+"""How do embeddings that read graphs one after another change if the graphs are read in the order of the file?
 
-    OMP_NUM_THREADS=1 python studies/reading_order.py results/reading-order.json results/reading-order.md
+    OMP_NUM_THREADS=1 python -m repro.studies.reading_order
 
-Files of graphs are usually sorted by class. Scores as the unsupervised table does, seeds 0 to 2, once as the baselines
-read, in a random order, and once in that of the file; IMDB-BINARY, where all graphs of a class stand together.
+Files of graphs are usually sorted by class. Scores by the protocol of the unsupervised table, seeds 0 to 2, with the
+random order of the baselines and with the order of the file, on IMDB-BINARY, which is sorted by class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -59,9 +59,9 @@ def page(record: dict[str, Any]) -> str:
     ]
     made, machine_of = record["versions"], record["machine"]
     parts = [
-        "# Embeddings that read graphs in the order of their file",
-        f"Made by `python studies/{record['command']}`; not to be edited. {DATA}, seeds {', '.join(map(str, SEEDS))}; "
-        f"joao {made['joao']}, {machine_of['processor']}. Accuracy % of an SVM.",
+        "# Baselines that read graphs in the order of the file",
+        f"{generated('reading_order')} {DATA}, seeds {', '.join(map(str, SEEDS))}; "
+        f"joao {made['joao']}, {machine_of['processor']}. Accuracy in percent of an SVM.",
         markdown(["", "random order", "order of the file"], lines),
     ]
     return "\n\n".join(parts) + "\n"

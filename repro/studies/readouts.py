@@ -1,4 +1,4 @@
-"""Parts of candidates for the defaults that the package does not have, and what can be said of embeddings without labels."""
+"""Readouts that are not part of the package, and criteria for embeddings that need no labels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ READOUTS = ("sum", "input", "mean", "max")
 
 
 def signed_log(x: Tensor) -> Tensor:
-    r""":math:`\operatorname{sign}(x) \log(1 + |x|)`: sums over nodes grow with the graph, their logs hardly."""
+    r""":math:`\operatorname{sign}(x) \log(1 + |x|)`: grows much more slowly with the size of the graph than sums."""
     return x.sign() * x.abs().log1p()
 
 
 @final
 class Logged(PaddedEncoder):
-    """An encoder with the signed log behind it, in pre-training as well."""
+    """An encoder followed by the signed logarithm, also in pre-training."""
 
     def __init__(self, inside: PaddedEncoder) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Logged(PaddedEncoder):
 
 @final
 class LoggedReadouts(NodeEncoder):
-    """An encoder whose embeddings are the signed logs of several readouts, in pre-training as well."""
+    """An encoder whose embeddings are the signed logarithms of several readouts, also in pre-training."""
 
     def __init__(self, inside: NodeEncoder, readouts: Sequence[str], num_features: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class LoggedReadouts(NodeEncoder):
 
 
 def with_log_degree(store: GraphStore) -> GraphStore:
-    """The same graphs with one more column of features: the log of 1 and the degree."""
+    """Add a column of features: log(1 + degree)."""
     first_of_edge = store.first_node[:-1].repeat_interleave(store.first_edge.diff())
     degrees = torch.bincount(store.target.long() + first_of_edge, minlength=len(store.x))
     return replace(store, x=torch.cat([store.x.float(), degrees.float().log1p()[:, None]], dim=1))
@@ -70,8 +70,8 @@ def with_log_degree(store: GraphStore) -> GraphStore:
 
 @torch.no_grad()
 def read_out(encoder: NodeEncoder, batches: Iterable[GraphBatch], readouts: Sequence[str]) -> Tensor:
-    """``(G, d)`` embeddings on the CPU: of every layer the sum over nodes, which is the encoder's own, its mean and
-    its maximum, and the sum of the features, whichever are named."""
+    """Return embeddings ``(G, d)`` on the CPU: sum (the encoder's own), mean and maximum over nodes of every layer, and
+    the sum of the input features, as named in ``readouts``."""
     encoder.eval()
     return torch.cat([torch.cat([_read(encoder, batch, name) for name in readouts], dim=1).cpu() for batch in batches])
 
@@ -91,26 +91,26 @@ def _read(encoder: NodeEncoder, batch: GraphBatch, readout: str) -> Tensor:
 
 
 def whole(store: GraphStore) -> list[GraphBatch]:
-    """All graphs of ``store`` in order, in batches of bounded size."""
+    """Return all graphs of ``store`` in order, in batches of bounded size."""
     return [store.batch(graphs) for graphs in batches_by_size(store, torch.arange(len(store), device=store.device))]
 
 
 def augmented(store: GraphStore, augmentation: Augmentation, generator: torch.Generator) -> list[GraphBatch]:
-    """Likewise, each graph under an augmentation."""
+    """Return all graphs after an augmentation."""
     return [augmentation(batch, generator) for batch in whole(store)]
 
 
 def criteria(rows: Tensor, views: Sequence[Tensor]) -> dict[str, float]:
-    r"""What embeddings are like, without labels, when each column is scaled to mean 0 and deviation 1 as the SVM has it.
+    r"""Describe embeddings without labels. Columns are standardised, as for the SVM.
 
-    With :math:`u` for rows of length 1: alignment :math:`E \lVert u - u' \rVert^2` of a graph and its views, 0 at best,
-    and uniformity :math:`\log E \exp(-2 \lVert u_n - u_m \rVert^2)` of two graphs, the lower the more evenly they are
-    spread (Wang and Isola 2020). The effective rank is the exponential of the entropy of the singular values as shares
+    With rows :math:`u` scaled to length 1: alignment :math:`E \lVert u - u' \rVert^2` of a graph and its views, 0 at best,
+    and uniformity :math:`\log E \exp(-2 \lVert u_n - u_m \rVert^2)` of two graphs, which is lower if they are spread more
+    evenly (Wang and Isola 2020). The effective rank is the exponential of the entropy of the singular values as shares
     of their sum (Roy and Vetterli 2007).
 
     Args:
         rows: ``(G, d)``.
-        views: of the same graphs, ``(G, d)`` each.
+        views: embeddings of augmented views, ``(G, d)`` each.
     """
     rows = rows.double()
     shift, scale = rows.mean(0), rows.std(0, correction=0)

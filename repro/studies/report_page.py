@@ -1,10 +1,10 @@
 """How large is the page of ``joao report``, and how long does it take?
 
     joao pretrain NCI1 --epochs 100 --out runs/nci1
-    OMP_NUM_THREADS=1 python studies/report_page.py runs/nci1 results/report-page.json results/report-page.md
+    OMP_NUM_THREADS=1 python -m repro.studies.report_page runs/nci1
 
-Writes the page of one run with each kind of map, each in a process of its own that runs the whole command, and takes the
-seconds of the processor, as the machine may have other work.
+Writes the page of a run with each kind of map. Each page is written by a complete command in its own process, whose CPU
+seconds are measure.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
 from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
-from repro.studies.common import write_page, write_record
+from repro.studies.common import generated, write_page, write_record
 
 
-def measured(run: Path, kind: str) -> dict[str, Any]:
+def measure(run: Path, kind: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         written = Path(folder) / "page.html"
         before = os.times()
@@ -38,10 +38,10 @@ def page(record: dict[str, Any]) -> str:
     rows = [[KINDS[row["map"]], f"{row['bytes'] / 1000:,.0f}", f"{row['cpu_seconds']:.1f}"] for row in record["rows"]]
     return (
         "# Size and time of the report page\n\n"
-        "Made by `python studies/report_page.py RUN results/report-page.json results/report-page.md`; not to be edited. "
+        f"{generated('report_page')} "
         f"joao {record['versions']['joao']}, {record['machine']['processor']}, 1 thread. "
         f"One run on {record['data']}: {record['graphs']:,} graphs, {record['epochs']} epochs. "
-        "Time is that of the processor for the whole command, reading and embedding the graphs included.\n\n"
+        "CPU time of the whole command, including reading and embedding the graphs.\n\n"
         + markdown(["map", "page, kB", "CPU s"], rows)
         + "\n"
     )
@@ -57,7 +57,7 @@ def main() -> None:
         "data": run.info.data,
         "graphs": run.info.num_graphs,
         "epochs": len(run.metrics()),
-        "rows": [measured(folder, kind) for kind in KINDS],
+        "rows": [measure(folder, kind) for kind in KINDS],
     }
     write_record("report-page", record)
     write_page("report-page", page(record))

@@ -1,10 +1,10 @@
-"""Are the scores of machines side by side on a GPU libsvm's, and how long do both take?
+"""Do SVMs that are solved together on a GPU give the scores of libsvm, and how long do both take?
 
-    OMP_NUM_THREADS=1 python studies/scorers.py results/scorers results/scorers.md --device cuda
-    OMP_NUM_THREADS=1 python studies/scorers.py results/scorers results/scorers.md --device cpu
+    OMP_NUM_THREADS=1 python -m repro.studies.scorers --device cuda
+    OMP_NUM_THREADS=1 python -m repro.studies.scorers --device cpu
 
-Scores an untrained encoder's embeddings of each set, ten folds of partition 0. A GPU does it twice, as the first time
-compiles. What has a record is not computed again; the page is made of all there are.
+Scores the embeddings of an untrained encoder on each data set, ten folds of partition 0. On a GPU this is done twice,
+because the first time includes compilation. Cells that have a record are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from joao.runs.trained import make_untrained
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid
 from repro.record_files import RECORDS, Record, RecordFile
-from repro.studies.common import write_page
+from repro.studies.common import generated, write_page
 
 
 def record_file(folder: Path) -> RecordFile:
@@ -49,7 +49,7 @@ def compute(name: str, device: str) -> Record:
 
 
 def page(records: Sequence[Record]) -> str:
-    """Of each set that both have scored: seconds, and in how many folds they disagree."""
+    """Return the page: for data sets with both scores, seconds and the number of folds that differ."""
     by_place = {(record["set"], record["device"]): record for record in records}
     lines = []
     for name in grid()["datasets"]:
@@ -72,18 +72,18 @@ def page(records: Sequence[Record]) -> str:
     return (
         "\n\n".join(
             [
-                "# Machines side by side on a GPU, beside libsvm's",
-                "Made from the records in `scorers` by `python studies/scorers.py`; not to be edited. "
-                f"{gpu}, and libsvm on one thread of {processor}. Ten folds of an untrained encoder's embeddings.",
+                "# SVMs on a GPU compared with libsvm",
+                f"{generated('scorers')} {gpu}, and libsvm on one thread of {processor}. Ten folds of the embeddings of an "
+                "untrained encoder.",
                 markdown(
                     [
                         "data",
                         "libsvm, s",
-                        "GPU, first time, s",
+                        "GPU, first call, s",
                         "GPU, s",
                         "libsvm / GPU",
                         "accuracy %, libsvm",
-                        "GPU less it",
+                        "difference (GPU - libsvm)",
                         "folds that differ",
                         "C that differ",
                     ],
@@ -96,7 +96,7 @@ def page(records: Sequence[Record]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Two scorers.")
+    parser = argparse.ArgumentParser(description="SVM on a GPU and libsvm.")
     parser.add_argument("--data", default=",".join(grid()["datasets"]))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     given = parser.parse_args()

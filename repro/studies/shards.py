@@ -1,11 +1,11 @@
-"""How much memory do graphs in shards take, and how quickly are they read, beside graphs in memory?
+"""How much memory do graphs in shards need, and how fast are they read, compared with graphs in memory?
 
-    python studies/shards.py results/shards --sizes 10000,100000,1000000,10000000
+    python -m repro.studies.shards --sizes 10000,100000,1000000,10000000
 
-Made graphs of the sizes of drug-like molecules, 25 nodes on average, are streamed into stores of several sizes. On each, in
-a process of its own, some hundred steps of pre-training are taken while a thread looks at the memory of the process:
-anonymous memory (RssAnon), which nobody can take back, and mapped files (RssFile), which the system lets go when others need
-room. The structures of the graphs repeat after 2^19; labels are drawn anew for every shard.
+Synthetic graphs of the size of drug-like molecules, 25 nodes on average, are streamed into stores of several sizes. For
+each, a new process takes some hundred steps of pre-training while a thread samples the memory of the process: anonymous
+memory (RssAnon), which cannot be reclaimed, and mapped files (RssFile), which the system can drop at any time. The
+structures of the graphs repeat after 2^19; labels are drawn anew for every shard.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from joao.data.synthetic import molecule_like_graphs
 from joao.evaluation.tables import markdown
 from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
-from repro.studies.common import PAGES, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, read_record, write_page, write_record
 
 BATCH = 256
-STRUCTURES = 4  # shards with structures of their own
+STRUCTURES = 4  # number of shards with different structures
 MOST_IN_MEMORY = 1_000_000
 SPEED_GRAPHS = 100_000
 TIMED_BATCHES, TIMED_STEPS = 40, 8
-H200 = 106_339  # molecules a second that JOAO trains on, GIN 5x300, fast path: results/benchmarks/tables.md
+H200 = 106_339  # molecules per second, JOAO, GIN 5x300, fast path: docs/results/benchmarks/tables.md
 ENCODER = {"name": "gin", "width": 32, "layers": 3}
 
 
@@ -73,15 +73,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="shards-") as place:
         if arguments.keep:
             record = read_record("shards")
-            record |= {**measured_orders(Path(place), sizes[-1]), "pass and orders": origin}
+            record |= {**measure_orders(Path(place), sizes[-1]), "pass and orders": origin}
         else:
-            record = measured(Path(place), sizes, arguments.steps, arguments.rounds) | origin
+            record = measure(Path(place), sizes, arguments.steps, arguments.rounds) | origin
     write_record("shards", record)
     write_page("shards", page(record))
     draw(record, PAGES / "shards.png")
 
 
-def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
+def measure(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for size in sizes:
         folder = str(place / f"{size}.joao")
@@ -93,7 +93,7 @@ def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str
     speed = str(place / f"{min(SPEED_GRAPHS, sizes[-1])}.joao")
     return {
         "sizes": rows,
-        **measured_orders(place, sizes[-1]),
+        **measure_orders(place, sizes[-1]),
         "speed": child("speed", folder=speed, rounds=rounds),
         "steps": steps,
         "batch": BATCH,
@@ -103,8 +103,8 @@ def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str
     }
 
 
-def measured_orders(place: Path, size: int) -> dict[str, Any]:
-    """A whole pass over the largest store, and a part of one in different orders."""
+def measure_orders(place: Path, size: int) -> dict[str, Any]:
+    """Measure a pass over the largest store, and a part of a pass in different orders."""
     folder = place / f"{size}.joao"
     if not folder.exists():
         child("pack", folder=str(folder), graphs=size)
@@ -115,7 +115,7 @@ def measured_orders(place: Path, size: int) -> dict[str, Any]:
 
 
 def child(what: str, **task: Any) -> dict[str, Any]:
-    """Runs a function of this file in a new process."""
+    """Run a function of this module in a new process."""
     argument = json.dumps({"what": what, **task})
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "repro.studies.shards", "--child", argument]
@@ -127,7 +127,7 @@ def child(what: str, **task: Any) -> dict[str, Any]:
 
 
 def synthetic_shards(graphs: int) -> Iterator[Dataset]:
-    """Shards of made molecules; a few have structures of their own, labels are drawn anew for each."""
+    """Yield shards of synthetic molecules; structures repeat, labels are drawn anew for each shard."""
     made: dict[int, Dataset] = {}
     for number, first in enumerate(range(0, graphs, SHARD_GRAPHS)):
         size, of = min(SHARD_GRAPHS, graphs - first), number % STRUCTURES
@@ -139,7 +139,7 @@ def synthetic_shards(graphs: int) -> Iterator[Dataset]:
 
 
 def pack(folder: str, graphs: int) -> dict[str, Any]:
-    with watched() as seen, timed() as took:
+    with watch_memory() as seen, stopwatch() as took:
         writer = ShardWriter(Path(folder), "molecules", f"synthetic {graphs}")
         for dataset in synthetic_shards(graphs):
             writer.add(dataset, 0, len(dataset))
@@ -150,28 +150,28 @@ def pack(folder: str, graphs: int) -> dict[str, Any]:
 
 
 def train(folder: str, steps: int, in_memory: bool) -> dict[str, Any]:
-    with watched() as seen, timed() as took:
-        with timed() as opening:
+    with watch_memory() as seen, stopwatch() as took:
+        with stopwatch() as opening:
             shards = Shards(Path(folder))
-        training = made_training(Path(folder), shards.whole() if in_memory else shards)
-        for batch in islice(batches_of(training), steps):
+        training = make_training(Path(folder), shards.whole() if in_memory else shards)
+        for batch in islice(iterate_batches(training), steps):
             training.steps.train(batch, training.method.policy.sample(1, training.generators["pairs"]))
     return {**seen, **took, "opening seconds": opening["seconds"], "loss": float(training.steps.loss_sum)}
 
 
 def full_pass(folder: str) -> dict[str, Any]:
-    """Every graph once, in the order of an epoch, made into batches and thrown away."""
+    """Read every graph once, in the order of an epoch."""
     store = shard_store(Path(folder))
     order = BatchSampler(len(store), BATCH, store.block)
     seen_graphs = 0
-    with watched() as seen, timed() as took:
+    with watch_memory() as seen, stopwatch() as took:
         for numbers in chain.from_iterable(order.draw(torch_generator(0, "batches"))):
             seen_graphs += store.batch(numbers).num_graphs
     return {**seen, **took, "graphs": seen_graphs}
 
 
 def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
-    """A window's worth of graphs, or a tenth of them, with nothing of the store in the page cache at the beginning."""
+    """Read a window of graphs, or a tenth of the store, starting with an empty page cache."""
     store = shard_store(Path(folder))
     if not ahead:
         setattr(store, "_prefetch", lambda graphs: None)  # noqa: B010
@@ -179,17 +179,17 @@ def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
     order = BatchSampler(len(store), BATCH, block)
     count = min(WINDOW, len(store) // 10) // BATCH
     before = disk_bytes()
-    with timed() as took:
+    with stopwatch() as took:
         for numbers in islice(chain.from_iterable(order.draw(torch_generator(0, "batches"))), count):
             store.batch(numbers)
     return {**took, "graphs": count * BATCH, "bytes read": disk_bytes() - before}
 
 
 def speed(folder: str, rounds: int) -> dict[str, Any]:
-    """Batches, and steps of training, of the same graphs in memory and in shards, in turn."""
+    """Time batches and training steps of the same graphs in memory and in shards, in turn."""
     shards = Shards(Path(folder))
-    trainings = {"memory": made_training(Path(folder), shards.whole()), "shards": made_training(Path(folder), shards)}
-    batches = {way: cycle_of(training) for way, training in trainings.items()}
+    trainings = {"memory": make_training(Path(folder), shards.whole()), "shards": make_training(Path(folder), shards)}
+    batches = {way: cycle_batches(training) for way, training in trainings.items()}
 
     def take_batches(way: str) -> None:
         for _ in range(TIMED_BATCHES):
@@ -204,7 +204,7 @@ def speed(folder: str, rounds: int) -> dict[str, Any]:
     for turn in range(rounds + 1):
         for what, work in ways.items():
             for way in trainings:
-                with timed() as took:
+                with stopwatch() as took:
                     work(way)
                 if turn:  # the first warms up
                     times[what][way].append(took["CPU seconds"])
@@ -232,7 +232,7 @@ CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {
 }
 ORDERS = {
     "windows of blocks": {"block": BLOCK, "ahead": True},
-    "windows of blocks, left to the system's reading ahead": {"block": BLOCK, "ahead": False},
+    "windows of blocks, without prefetching": {"block": BLOCK, "ahead": False},
     "uniform permutation": {"block": 0, "ahead": False},
 }
 
@@ -242,21 +242,21 @@ def recipe_of(seed: int = 0) -> Any:
     return make_recipe(table, "study", "graphs")
 
 
-def made_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
+def make_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
     recipe, features = recipe_of(), Features.from_dataset(graphs, "labels")
     store: Store = ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)
     return Pretraining(store, build_method(recipe, store), recipe.training)
 
 
-def batches_of(training: Pretraining) -> Iterator[Any]:
+def iterate_batches(training: Pretraining) -> Iterator[Any]:
     while True:
         for numbers in training.sampler.draw(training.generators["batches"]):
             yield from training.steps.load(numbers)
 
 
-def cycle_of(training: Pretraining) -> Iterator[Any]:
-    """The first batches of an epoch over and over, the same for the same seed."""
-    return cycle(list(islice(batches_of(training), 200)))
+def cycle_batches(training: Pretraining) -> Iterator[Any]:
+    """Repeat the first batches of an epoch, which depend on the seed only."""
+    return cycle(list(islice(iterate_batches(training), 200)))
 
 
 def shard_store(folder: Path) -> ShardStore:
@@ -265,7 +265,7 @@ def shard_store(folder: Path) -> ShardStore:
 
 
 def network(kind: str) -> dict[str, int]:
-    """Parameters of encoder and heads, and how wide a projection is, of the defaults of a kind of data."""
+    """Return the number of parameters and the width of the projections of the default network for a kind of data."""
     columns = {"graphs": 9, "molecules": 2}[kind]
     ends = torch.tensor([1, 0]), torch.tensor([0, 1])
     bonds = torch.zeros(2, 2) if kind == "molecules" else None
@@ -277,7 +277,7 @@ def network(kind: str) -> dict[str, int]:
 
 
 @contextmanager
-def timed() -> Iterator[dict[str, float]]:
+def stopwatch() -> Iterator[dict[str, float]]:
     took: dict[str, float] = {}
     wall, cpu = time.perf_counter(), time.process_time()
     yield took
@@ -285,8 +285,8 @@ def timed() -> Iterator[dict[str, float]]:
 
 
 @contextmanager
-def watched() -> Iterator[dict[str, int]]:
-    """Bytes of the process at the beginning, and the most that were seen, 100 times a second."""
+def watch_memory() -> Iterator[dict[str, int]]:
+    """Sample the memory of the process 100 times per second; report start and maximum."""
     seen: dict[str, int] = {}
     stop = threading.Event()
     before = resident()
@@ -322,7 +322,7 @@ def disk_bytes() -> int:
 
 
 def evict(folder: Path) -> None:
-    """Asks the system to let go of the files' pages."""
+    """Ask the system to drop the pages of the files."""
     for path in folder.iterdir():
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -343,19 +343,19 @@ def memory_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
                 f"{row['graphs']:,}",
                 f"{packing['bytes'] / 1e6:,.1f}",
                 f"{packing['bytes'] / row['graphs']:.1f}",
-                _mega(packing["anonymous at most"]),
+                _megabytes(packing["anonymous at most"]),
                 f"{row['graphs'] / packing['CPU seconds']:,.0f}",
-                _mega(shards["anonymous before"]),
-                _mega(shards["anonymous at most"]),
-                _mega(shards["file at most"]),
-                _mega(memory["anonymous at most"]) if memory else "not run",
+                _megabytes(shards["anonymous before"]),
+                _megabytes(shards["anonymous at most"]),
+                _megabytes(shards["file at most"]),
+                _megabytes(memory["anonymous at most"]) if memory else "not run",
                 f"{1000 * shards['opening seconds']:.0f}",
             ]
         )
     header = [
         "graphs",
         "store, MB",
-        "bytes a graph",
+        "bytes per graph",
         "packing: anonymous, MB",
         "packing: graphs/CPU s",
         "before training: anonymous, MB",
@@ -371,12 +371,12 @@ def page(record: dict[str, Any]) -> str:
     """Return the page of a record."""
     header, lines = memory_table(record)
     rows = record["sizes"]
-    whole, speeds, again = record["pass"], record["speed"], record.get("pass and orders")
+    whole, speeds = record["pass"], record["speed"]
     passed = [
-        f"One pass over {whole['graphs']:,} graphs in the order of an epoch, batches of {record['batch']} made and thrown away: "
-        f"{whole['seconds']:.0f} s ({whole['CPU seconds']:.0f} CPU s, {whole['graphs'] / whole['CPU seconds']:,.0f} graphs a "
-        f"CPU second), anonymous memory {_mega(whole['anonymous before'])} MB before and "
-        f"{_mega(whole['anonymous at most'])} MB at most, mapped files {_mega(whole['file at most'])} MB at most."
+        f"One pass over {whole['graphs']:,} graphs in the order of an epoch, in batches of {record['batch']}: "
+        f"{whole['seconds']:.0f} s ({whole['CPU seconds']:.0f} CPU s, {whole['graphs'] / whole['CPU seconds']:,.0f} graphs per "
+        f"CPU second), anonymous memory {_megabytes(whole['anonymous before'])} MB before and "
+        f"{_megabytes(whole['anonymous at most'])} MB at most, mapped files {_megabytes(whole['file at most'])} MB at most."
     ]
     cold_lines = [
         [
@@ -401,22 +401,21 @@ def page(record: dict[str, Any]) -> str:
         "\n\n".join(
             [
                 "# Graphs in shards",
-                f"Made by `{record['command']}` on {record['machine']['processor']}, one thread, a shared machine; not to be edited. "
-                f"Made graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batches of {record['batch']}, each size in a process "
-                "of its own. MB are millions of bytes.",
+                f"{generated('shards')} {record['machine']['processor']}, one thread, a shared machine. "
+                f"Synthetic graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batch size {record['batch']}, each size in its own "
+                "process. MB are millions of bytes.",
                 "## Memory",
                 markdown(header, lines),
                 *passed,
                 "## Order",
-                f"Nothing of the largest store in the page cache at the beginning; {rows[-1]['graphs']:,} graphs."
-                + (f" Made by `{again['command']}`." if again else ""),
+                f"The largest store ({rows[-1]['graphs']:,} graphs), starting with an empty page cache.",
                 markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
                 "## Speed",
-                f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds; graphs a CPU second, "
-                "medians, and CPU time of shards over memory: median, least and most of the rounds.",
+                f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds: graphs per CPU second "
+                "(medians), and CPU time of shards / memory (median, min to max).",
                 markdown(["", "memory", "shards", "ratio"], speed_lines),
                 "## A billion graphs on 64 GPUs",
-                markdown(["what", "how much", "how it is known"], billion(record)),
+                markdown(["quantity", "estimate", "source"], billion(record)),
             ]
         )
         + "\n"
@@ -424,7 +423,7 @@ def page(record: dict[str, Any]) -> str:
 
 
 def billion(record: dict[str, Any], graphs: int = 10**9, ranks: int = 64) -> list[list[str]]:
-    """What the measured figures come to, and what follows from the design."""
+    """Extrapolate the measured figures, and compute what follows from the design."""
     largest = record["sizes"][-1]
     packing, per_rank = largest["packing"], record["batch"]
     each = packing["bytes"] / largest["graphs"]
@@ -441,68 +440,68 @@ def billion(record: dict[str, Any], graphs: int = 10**9, ranks: int = 64) -> lis
         return f"{share * network['parameters'] * 4 / 1e6:.2f} MB"
 
     return [
-        ["stored", f"{graphs * each / 1e9:,.0f} GB", f"{each:.1f} bytes a graph, measured at {largest['graphs']:,}"],
-        ["of it offsets", f"{graphs * 8 / 1e9:.0f} GB", "8 bytes a graph, by the format"],
+        ["stored", f"{graphs * each / 1e9:,.0f} GB", f"{each:.1f} bytes per graph, measured at {largest['graphs']:,}"],
+        ["of it offsets", f"{graphs * 8 / 1e9:.0f} GB", "8 bytes per graph, by the format"],
         ["shards", f"{num_shards:,} files", f"{record['shard graphs']:,} graphs each, the default"],
         [
             "index.json",
             f"{num_shards * packing['index bytes'] / packing['shards'] / 1e6:.1f} MB",
-            "measured a shard, without labels of text",
+            "measured per shard, without text labels",
         ],
         [
             "packing",
             f"{graphs * packing['CPU seconds'] / largest['graphs'] / 3600:.1f} CPU hours",
-            "measured, graphs made by the study; RDKit, where it is needed, is far slower (results/molecule-speed.md)",
+            "measured with synthetic graphs; RDKit, if needed, is much slower ([molecule speed](molecule-speed.md))",
         ],
         [
             "opening",
             f"{num_shards * largest['shards']['opening seconds'] / packing['shards']:.1f} s",
-            "measured a shard, headers in the page cache",
+            "measured per shard, headers in the page cache",
         ],
         [
             "order, in each process",
             f"{(8 * graphs / 4096 + 3 * 8 * record['window']) / 1e6:.0f} MB",
-            "8 bytes a block, and three times 8 bytes a graph of the window, by the design",
+            "8 bytes per block, and three times 8 bytes per graph of the window, by design",
         ],
         [
-            "read a step, all ranks",
+            "read per step, all ranks",
             f"{together * each / 1e6:.1f} MB",
-            f"{ranks} x {per_rank} graphs; {per_rank * each / 1e3:.0f} kB each rank",
+            f"{ranks} x {per_rank} graphs; {per_rank * each / 1e3:.0f} kB per rank",
         ],
         [
-            "read a second, all ranks",
+            "read per second, all ranks",
             f"{ranks * rate * each / 1e9:.1f} GB at most",
-            f"{rate:,.0f} graphs a CPU second in one thread, measured: more than this a rank cannot take",
+            f"{rate:,.0f} graphs per CPU second in one thread, measured; the maximum of a rank",
         ],
         [
             "an epoch",
             f"{graphs / ranks / H200 / 60:.1f} minutes at best",
-            f"{H200:,} graphs a second and GPU: JOAO on one H200, fast path, graphs on the card (results/benchmarks)",
+            f"{H200:,} graphs per second and GPU: JOAO on one H200, fast path, graphs in GPU memory ([benchmarks](benchmarks/tables.md))",
         ],
         [
-            "read a second at that speed, all ranks",
+            "read per second at that speed, all ranks",
             f"{ranks * H200 * each / 1e9:.2f} GB",
-            "computed from it and from bytes a graph",
+            "from this speed and the bytes per graph",
         ],
         [
-            "projections gathered a step, each rank",
+            "projections gathered per step, each rank",
             f"{gathered(small)} (gin), {gathered(large)} (molecule_gin)",
             f"two views x all graphs x {small['width']} or {large['width']} x 4 bytes; as much again for their gradients",
         ],
         [
-            "gradients all-reduced a step, each rank",
+            "gradients all-reduced per step, each rank",
             f"{reduced(small)} (gin), {reduced(large)} (molecule_gin)",
             f"ring: 2 x {ranks - 1}/{ranks} x 4 bytes x {small['parameters']:,} or {large['parameters']:,} parameters, counted",
         ],
         [
             "similarities of all pairs",
-            f"{together**2 * 4 / 1e9:.2f} GB, or {per_rank * together * 4 / 1e6:.1f} MB for a rank's own rows",
-            "all graphs squared x 4 bytes, by the objective",
+            f"{together**2 * 4 / 1e9:.2f} GB, or {per_rank * together * 4 / 1e6:.1f} MB for the rows of one rank",
+            "number of graphs squared x 4 bytes, by the objective",
         ],
     ]
 
 
-def _mega(value: float) -> str:
+def _megabytes(value: float) -> str:
     return f"{value / 1e6:,.0f}"
 
 
@@ -523,14 +522,14 @@ def draw(record: dict[str, Any], path: Path) -> None:
         "in memory": [(row["graphs"], row["memory"]["anonymous at most"]) for row in rows if "memory" in row],
         "from shards": [(row["graphs"], row["shards"]["anonymous at most"]) for row in rows],
         "packing": [(row["graphs"], row["packing"]["anonymous at most"]) for row in rows],
-        "the store on disk": [(row["graphs"], row["packing"]["bytes"]) for row in rows],
+        "store on disk": [(row["graphs"], row["packing"]["bytes"]) for row in rows],
     }
     for (name, points), style in zip(curves.items(), ("o-", "s-", "^:", "--"), strict=True):
         numbers, values = zip(*points, strict=True)
         axes.loglog(numbers, [value / 1e6 for value in values], style, label=name)
     axes.set_xlabel("graphs")
-    axes.set_ylabel("MB, at most (anonymous memory of the process)")
-    axes.set_title(f"{record['steps']} steps of pre-training on made molecules", fontsize=10)
+    axes.set_ylabel("maximum anonymous memory, MB")
+    axes.set_title(f"{record['steps']} steps of pre-training on synthetic molecules", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend()
     buffer = io.BytesIO()

@@ -1,18 +1,18 @@
-"""Which configuration learns strengths, and what does it cost beside the fixed strength 0.2?
+"""Which configuration should learn strengths, and what does it cost compared with the fixed strength 0.2?
 
-    OMP_NUM_THREADS=1 python studies/strengths.py results/strengths.json results/strengths.md results/strengths.png
+    OMP_NUM_THREADS=1 python -m repro.studies.strengths
 
-Pre-trains with the settings of the unsupervised table on development sets, seeds 0 to 2, and scores as that table does.
-Strengths are 0.1, 0.2 and 0.3; a peaked prior gives them a quarter, a half and a quarter. The rule was fixed before any
-run: of the candidates, the one with the best average accuracy over the sets; one that stands before it, simpler, if that
-is within half a point. The other ways are there to compare with. Two of the candidates have another lower level:
+Pre-trains with the settings of the unsupervised table on development data sets, seeds 0 to 2, and scores by its protocol.
+Strengths are 0.1, 0.2 and 0.3; a peaked prior gives them weights 1/4, 1/2 and 1/4. The rule was fixed before any run: the
+candidate with the best average accuracy, or an earlier, simpler one within half a point. The other ways are references.
+Two of the candidates change the lower level:
 
-- compared at equal strengths: from the loss of a pair, the mean over all pairs of the same two strengths is taken away,
-  so that strong members have no advantage as such;
-- near the usual loss: what counts is not how large a pair's loss is but how near to the mean over all pairs, so that
-  pairs are neither too easy nor too hard.
+- compared at equal strengths: the mean loss over all pairs with the same two strengths is subtracted from the loss of a
+  pair, so that strong augmentations have no advantage as such;
+- near the usual loss: pairs count more the closer their loss is to the mean over all pairs, so that pairs are neither too
+  easy nor too hard.
 
-What the record has already is not computed again, so that a run that was cut short goes on.
+Finished runs are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
-from repro.studies.common import PAGES, has_record, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, has_record, read_record, write_page, write_record
 
 DATASETS = ("COX2", "DHFR", "MSRC_9", "MSRC_21")
 SEEDS = (0, 1, 2)
@@ -70,7 +70,7 @@ def near_the_usual(losses: Tensor, policy: Policy) -> Tensor:
 
 
 class Adjusted(Policy):
-    """A policy that is told other numbers than the losses."""
+    """A policy that is updated with adjusted losses."""
 
     learns = True
 
@@ -143,13 +143,13 @@ def average(record: dict[str, Any], way: str) -> float:
 
 
 def chosen(record: dict[str, Any]) -> str:
-    """By the rule above."""
+    """Return the candidate that the rule above selects."""
     best = max(average(record, way) for way in CANDIDATES)
     return next(way for way in CANDIDATES if average(record, way) >= best - CLOSE)
 
 
 def learned_table(record: dict[str, Any], way: str, data: str, kind: str = "mean") -> PairTable:
-    """The mean over seeds."""
+    """Return the learned table of pairs, as mean over seeds."""
     runs = runs_of(record, way, data)
     return PairTable.of(runs[0]["pool"], np.mean([run[kind] for run in runs], axis=0))
 
@@ -172,7 +172,7 @@ def score_lines(record: dict[str, Any]) -> list[list[str]]:
 
 
 def strength_lines(record: dict[str, Any]) -> list[list[str]]:
-    """The share of all views at each strength, and their mean strength, identity left out."""
+    """Return the share of views at each strength, and the mean strength without identity."""
     lines = []
     for way in WAYS:
         for data in record["data"]:
@@ -188,7 +188,7 @@ def strength_lines(record: dict[str, Any]) -> list[list[str]]:
 
 
 def chosen_lines(record: dict[str, Any]) -> list[list[str]]:
-    """Of the chosen way: the share of all views by each augmentation at each strength."""
+    """Return the share of views of each augmentation at each strength for the selected way."""
     lines = []
     for data in record["data"]:
         for name, shares in learned_table(record, chosen(record), data).by_strength().items():
@@ -199,22 +199,28 @@ def chosen_lines(record: dict[str, Any]) -> list[list[str]]:
 
 def page(record: dict[str, Any]) -> str:
     made, machine_of = record["versions"], record["machine"]
-    header = ["way", *record["data"], "average", "beside fixed 0.2 (least to most over seeds)", "CPU time / fixed 0.2"]
+    header = [
+        "way",
+        *record["data"],
+        "average",
+        "difference from fixed 0.2 (min to max over seeds)",
+        "CPU time / fixed 0.2",
+    ]
     strengths = [f"at {each}" for each in EQUAL]
     parts = [
         "# Learned strengths",
-        f"Made by `python studies/{record['command']}`; not to be edited. Settings of the unsupervised table, {record['epochs']} "
+        f"{generated('strengths')} Settings of the unsupervised table, {record['epochs']} "
         f"epochs, seeds {', '.join(map(str, SEEDS))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread. The sets are development sets: none of those of the table "
-        "was looked at. Accuracy % of an SVM on frozen embeddings, mean ± deviation over seeds. CPU time is that of "
-        "pre-training, the median ratio over sets and seeds.",
+        f"{machine_of['processor']}, {machine_of['threads']} thread. These are development data sets; none of them is in the "
+        "table. Accuracy in percent of an SVM on frozen embeddings, mean ± standard deviation over seeds. CPU time: median ratio of "
+        "the time of pre-training over data sets and seeds.",
         markdown(header, score_lines(record)),
-        f"Chosen by the rule in `studies/strengths.py`: **{chosen(record)}**.",
-        "## Share of all views at each strength",
+        f"Selected by the rule in `repro/studies/strengths.py`: **{chosen(record)}**.",
+        "## Share of views at each strength",
         "Mean over epochs and seeds.",
         markdown(["way", "data", *strengths, "identity", "mean strength"], strength_lines(record)),
-        "## What the chosen way learned",
-        "Share of all views by each augmentation at each strength, mean over epochs and seeds.",
+        "## What the selected way learned",
+        "Share of views of each augmentation at each strength, mean over epochs and seeds.",
         markdown(["data", "augmentation", *strengths, "all"], chosen_lines(record)),
         f"![{record['data'][0]}: the learned table](strengths.png)",
     ]
@@ -236,7 +242,7 @@ def main() -> None:
     for data in record["data"]:
         dataset = read_whole(data)
         for seed in SEEDS:
-            for way in WAYS:  # all ways in turn, so that a busy machine is unfair to none
+            for way in WAYS:  # all ways in turn, so that other load affects all of them equally
                 if (data, way, seed) not in done:
                     record["runs"].append({"data": data, "way": way, "seed": seed, **one_run(dataset, way, seed)})
                     print(data, seed, way, round(record["runs"][-1]["accuracy"], 2), flush=True)

@@ -192,14 +192,14 @@ def test_dropout_draws_from_the_seed_and_leaves_the_global_generator_alone(make,
     assert other != first
 
 
-def test_room_left_over_is_nobody(make):
+def test_padding_uses_the_empty_graph(make):
     """A part that is a graph short in its last batch gets a graph without nodes, which has no say in anything."""
-    rooms = StackedFits(make(), PARTS)
-    last = rooms._plan()[-1]
+    fits = StackedFits(make(), PARTS)
+    last = fits._plan()[-1]
     assert last.shape == (5, 3, 7)  # 22 = 8 + 8 + 6 and 23 = 8 + 8 + 7 graphs
     assert (last[:, 0, -1] == 45).all()
     assert (last[:, 1] < 45).all()
-    room = rooms._room(last, [last])
+    room = fits._make_batch(last, [last])
     assert room.views.first_node.diff()[0, -1] == 0
 
 

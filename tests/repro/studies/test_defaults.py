@@ -129,9 +129,10 @@ def test_a_candidate_of_one_change_has_one_and_no_two_are_the_same():
 
 
 def test_several_seeds_share_no_pre_training():
-    used = [seed for first in range(defaults.SEEDS) for seed in defaults.CANDIDATES["three_seeds"].trained(first)]
+    candidate = defaults.CANDIDATES["three_seeds"]
+    used = [seed for first in range(defaults.SEEDS) for seed in candidate.training_seeds(first)]
     assert len(set(used)) == 9
-    assert defaults.CANDIDATES["another_seed"].trained(0) == [3]
+    assert defaults.CANDIDATES["another_seed"].training_seeds(0) == [3]
 
 
 def test_a_training_that_is_stopped_on_the_way_is_the_shorter_one(data):

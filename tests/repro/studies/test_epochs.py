@@ -93,7 +93,7 @@ def test_traces_end_where_the_protocol_does(made_data, tmp_path, monkeypatch):
     for module in (reproduce, epochs):
         monkeypatch.setattr(module, "grid", lambda: table)
     work = Work("NCI1", "none", 0, (10,))
-    epochs.traced(work, [0.1, 0.0], tmp_path, "cpu", "32-true")
+    epochs.trace_one(work, [0.1, 0.0], tmp_path, "cpu", "32-true")
     trace = json.loads((tmp_path / "NCI1-none-0.json").read_text())
     (record,) = compute(work, read("NCI1", root), device="cpu")
     for number, fold in enumerate(trace["shares"]["0.1"]):
