@@ -40,7 +40,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "src/joao/policies": ("tests/policies",),
     "src/joao/objectives": ("tests/objectives",),
     "src/joao/evaluation/folds.py": ("tests/evaluation/test_folds.py",),
-    "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_labels.py"),
+    "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_few_labels.py"),
     "src/joao/augmentations": ("tests/augmentations",),
     "src/joao/training/checkpoint.py": ("tests/training/test_checkpoint.py",),
     "src/joao/runs/pretraining.py": ("tests/test_keeping.py",),

@@ -106,7 +106,7 @@ def test_a_baseline_sees_no_labels(graphs, monkeypatch):
     assert seen == [(None, (), None, None)]
 
 
-def test_what_has_a_seed():
+def test_has_seed():
     assert all(has_seed(name) for name in (*METHODS, "untrained"))
     assert not any(has_seed(name) for name in ("wl", "ldp", "histogram"))
     assert all(has_seed(name) for name, each in BASELINES.items() if each.needs == "gensim")

@@ -138,7 +138,7 @@ def test_rows_and_verdict_are_those_of_the_statistics(graphs):
     assert record["verdict"]["sentence"] == str(verdict)
 
 
-def test_what_is_not_random_is_made_once(graphs):
+def test_deterministic_methods_are_computed_once(graphs):
     compute(graphs, replace(PLAN, methods=("counting",), partitions=3))
     assert Counting.fitted == [24]
     record = compute(graphs, replace(PLAN, methods=("random",), partitions=3))
@@ -148,7 +148,7 @@ def test_what_is_not_random_is_made_once(graphs):
     assert record["methods"]["random"]["seeds"]["2"]["accuracies"] == alone.accuracies[0]
 
 
-def test_a_record_is_gone_on_with(graphs, tmp_path):
+def test_record_is_continued(graphs, tmp_path):
     out = tmp_path / "record.json"
     told = []
     plan = replace(PLAN, methods=("counting", "random"))
@@ -180,7 +180,7 @@ def test_a_record_is_gone_on_with(graphs, tmp_path):
     assert set(json.loads(out.read_text())["methods"]) == {"counting", "random", "untrained"}
 
 
-def test_another_comparison_is_not_gone_on_with(graphs, tmp_path):
+def test_record_of_another_comparison_is_not_continued(graphs, tmp_path):
     out = tmp_path / "record.json"
     compute(graphs, replace(PLAN, methods=("untrained",), partitions=1), out)
     kept = out.read_text()
@@ -197,7 +197,7 @@ def test_another_comparison_is_not_gone_on_with(graphs, tmp_path):
         compute(graphs, PLAN, out)
 
 
-def test_a_method_that_fails_does_not_take_the_others_along(graphs, tmp_path, monkeypatch):
+def test_failing_method_does_not_stop_the_others(graphs, tmp_path, monkeypatch):
     out, plan = tmp_path / "record.json", replace(PLAN, methods=("failing", "untrained", "joao"))
     record = compute(graphs, plan, out)
     by_name = {row.method: row for row in rows(record)}
@@ -216,7 +216,7 @@ def test_a_method_that_fails_does_not_take_the_others_along(graphs, tmp_path, mo
         compute(graphs, plan)
 
 
-def test_processes_of_their_own_change_nothing_and_tell_of_failures(graphs):
+def test_separate_processes_give_the_same_scores_and_report_failures(graphs):
     plan = replace(PLAN, methods=("attr_masking", "ldp"), partitions=1, jobs=2)
     record = compute(graphs, plan)
     first, second = rows(record)
@@ -229,7 +229,7 @@ def test_processes_of_their_own_change_nothing_and_tell_of_failures(graphs):
     assert second.accuracy == alone.mean
 
 
-def test_a_process_that_ends_before_its_time(monkeypatch):
+def test_process_that_dies(monkeypatch):
     monkeypatch.setattr(processes, "_run_task", operator.is_)
     (done,) = processes.run_in_processes([SimpleNamespace(method="joao")], 1)
     assert (done.method, done.score) == ("joao", None)
@@ -239,7 +239,7 @@ def test_a_process_that_ends_before_its_time(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "last"), [(None, None), (UserError("cannot."), "cannot."), (MemoryError(), "memory")]
 )
-def test_what_a_process_sends(monkeypatch, graphs, error, last):
+def test_messages_of_a_process(monkeypatch, graphs, error, last):
     def some_pieces(task):
         yield {"seed": 0}
         if error is not None:
@@ -259,7 +259,7 @@ def test_what_a_process_sends(monkeypatch, graphs, error, last):
     assert silenced == ["lightning"]  # whose advice would be told by every process
 
 
-def test_a_fault_in_a_process_is_told_whole(monkeypatch):
+def test_bug_in_a_process_is_raised_with_its_traceback(monkeypatch):
     def parent(context):
         here, there = context.Pipe(duplex=False)
         there.send(processes.MethodError("joao: ZeroDivisionError"))

@@ -146,7 +146,7 @@ def test_an_attribute_that_ends_like_those_of_a_fit_is_none(kind):
         estimator.transform(GRAPHS) if kind is joao.JOAO else estimator.predict(GRAPHS)
 
 
-def test_labels_of_another_type_are_told(fitted):
+def test_score_rejects_labels_of_another_type(fitted):
     with refused("graphs", "'a'", 0):
         fitted.score(UNSEEN, ["a"] * 9)
 
@@ -220,7 +220,7 @@ def test_params_reach_the_fine_tuning(pretrained):
 
 
 @pytest.mark.parametrize("weight", ["balanced", None])
-def test_what_is_loaded_has_the_params_of_what_was_saved(pretrained, tmp_path, weight):
+def test_load_restores_the_parameters(pretrained, tmp_path, weight):
     saved = joao.JOAOClassifier(pretrained, **OPTIONS, class_weight=weight, random_state=3).fit(GRAPHS)
     saved.save(tmp_path / "saved")
     loaded = joao.JOAOClassifier.load(tmp_path / "saved", device="cpu")
@@ -265,7 +265,7 @@ def test_saved_and_loaded(fitted, tmp_path):
     np.testing.assert_array_equal(embeddings, fitted.finetuned_.trained.embed(joao.read(UNSEEN)).numpy())
 
 
-def test_what_began_from_scratch_can_be_fitted_again(tmp_path):
+def test_loaded_model_from_scratch_can_be_fitted_again(tmp_path):
     model = joao.JOAOClassifier(**OPTIONS, random_state=2).fit(GRAPHS, CLASSES)
     model.save(tmp_path / "tuned")
     again = clone(joao.JOAOClassifier.load(tmp_path / "tuned", device="cpu")).fit(GRAPHS, CLASSES)
@@ -309,13 +309,13 @@ def test_it_is_pickled_with_all_it_learned(fitted):
     np.testing.assert_array_equal(copied.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN))
 
 
-def test_it_is_told_that_labels_were_learned_before(fitted, tmp_path):
+def test_fitting_the_same_labels_twice_warns(fitted, tmp_path):
     fitted.save(tmp_path / "tuned")
     with notice("graphs", "labels"):
         joao.JOAOClassifier(tmp_path / "tuned", **OPTIONS).fit(GRAPHS, CLASSES)
 
 
-def test_unknown_node_labels_are_told_of():
+def test_unknown_node_labels_warn():
     model = joao.JOAOClassifier(**OPTIONS).fit(random_graphs(8, mean_nodes=6, num_node_labels=2))
     unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
     with notice("synthetic", int((unseen.node_labels > 1).sum())):
@@ -337,7 +337,7 @@ def test_unknown_node_labels_are_told_of():
         (np.arange(24), ["classes", 24, "validation"]),
     ],
 )
-def test_labels_that_cannot_be_learned_are_told(pretrained, y, values):
+def test_unlearnable_labels_are_rejected(pretrained, y, values):
     with refused(*values):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(GRAPHS, y)
 
@@ -360,18 +360,18 @@ def test_labels_that_cannot_be_learned_are_told(pretrained, y, values):
         ({"pretrained": 3}, ["JOAOClassifier", "pretrained", "None", 3]),
     ],
 )
-def test_wrong_params_are_told_at_fit(options, values):
+def test_fit_rejects_wrong_parameters(options, values):
     with refused(*values):
         joao.JOAOClassifier(**{**OPTIONS, **options}).fit(GRAPHS, CLASSES)
 
 
-def test_graphs_without_labels_are_told(pretrained):
+def test_fit_rejects_graphs_without_labels(pretrained):
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
     with refused("graphs", "label"):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(bare)
 
 
-def test_graphs_with_other_columns_are_told(pretrained, fitted):
+def test_graphs_with_other_columns_are_rejected(pretrained, fitted):
     two_columns = [Data(x=graph.x[:, :2], edge_index=graph.edge_index) for graph in GRAPHS]
     with refused("graphs", 2, "attributes", 3):
         joao.JOAOClassifier(pretrained, **OPTIONS).fit(two_columns, CLASSES)

@@ -240,7 +240,7 @@ def test_strengths_reach_the_recipe():
         ({"precision": "half"}, ["precision", "32-true", "bf16-mixed", "'half'"]),
     ],
 )
-def test_wrong_params_are_told_at_fit(options, values):
+def test_fit_rejects_wrong_parameters(options, values):
     with refused(*values):
         joao.JOAO(**{**OPTIONS, **options}).fit(GRAPHS)
 
@@ -303,7 +303,7 @@ def test_other_kinds_of_graphs(kind, monkeypatch):
     assert np.isfinite(embeddings).all()
 
 
-def test_directed_graphs_are_told_of():
+def test_directed_graphs_warn():
     directed = [Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])) for _ in range(4)]
     with notice("graphs", 8, "directed"):
         model = joao.JOAO(**OPTIONS).fit(directed)
@@ -311,7 +311,7 @@ def test_directed_graphs_are_told_of():
         model.transform(directed)
 
 
-def test_unknown_node_labels_are_told_of():
+def test_unknown_node_labels_warn():
     model = joao.JOAO(**OPTIONS).fit(random_graphs(6, mean_nodes=6, num_node_labels=2))
     unseen = random_graphs(6, mean_nodes=6, num_node_labels=5, num_classes=1)
     count = int((unseen.node_labels > 1).sum())
@@ -373,7 +373,7 @@ def test_own_encoder(tmp_path):
     assert clone(model).fit_transform(GRAPHS).tolist() == embeddings.tolist()
 
 
-def test_an_encoder_that_does_not_pool_is_told():
+def test_encoder_without_pooling_is_rejected():
     class NodesOnly(nn.Module):
         def forward(self, x):
             return x
@@ -529,7 +529,7 @@ def test_no_graphs_have_no_rows(fitted):
             joao.JOAO().fit(nothing)
 
 
-def test_a_table_is_told_which_column_to_give(fitted):
+def test_data_frame_error_names_the_column(fitted):
     table = pd.DataFrame({"weight": [46.0], "SMILES": ["CCO"]})
     with refused("DataFrame", "df['SMILES']"):
         joao.JOAO().fit(table)

@@ -218,7 +218,7 @@ def test_smiles_that_are_no_molecules():
         (joao.JOAOClassifier, np.full((40, 2), "yes"), ["NaN", "'yes'"]),
     ],
 )
-def test_labels_that_cannot_be_learned_are_told(kind, y, values):
+def test_unlearnable_labels_are_rejected(kind, y, values):
     with refused(*values):
         kind(**OPTIONS).fit(GRAPHS, y)
 

@@ -147,12 +147,12 @@ def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
         ),
     ],
 )
-def test_what_cannot_be_parted_is_told(dataset, given, values):
+def test_impossible_splits_are_rejected(dataset, given, values):
     with refused(*values):
         split_graphs(dataset, *given, seed=0)
 
 
-def test_too_few_scaffolds_are_told():
+def test_too_few_scaffolds_are_rejected():
     pytest.importorskip("rdkit")
     with refused(8, "labelled", "scaffold", 0, "random"):
         split_graphs(read(RINGS[:8]), "scaffold", 0.1, 0.1, seed=0)

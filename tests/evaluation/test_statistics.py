@@ -139,7 +139,7 @@ def test_perfect_agreement(sign):
         ((2, 2), None, ["equal", "ranks"]),
     ],
 )
-def test_what_has_no_table_correlation(a, b, values):
+def test_table_correlation_rejects_wrong_tables(a, b, values):
     second = np.zeros(a) if b is None else np.random.default_rng(0).normal(size=b)
     with refused("correlation", *values):
         table_correlation(np.random.default_rng(1).normal(size=a), second)

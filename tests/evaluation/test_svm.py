@@ -169,7 +169,7 @@ def test_the_size_of_the_cache_changes_no_score(monkeypatch):
     assert score_folds(x, classes, [fold]) == scores
 
 
-def test_progress_is_told_in_order():
+def test_on_fold_is_called_in_order():
     x, classes = noisy_data(0, num_graphs=60)
     told = []
     scores = score_folds(x, classes, folds(classes, 0, num_folds=3), on_fold=lambda *call: told.append(call))

@@ -43,7 +43,7 @@ def test_graphs_with_a_label_of_the_named_tasks_are_kept():
         (with_targets(np.full((4, 7), NAN), "abcdefg"), [], ["a, b, c, d, e", 2]),
     ],
 )
-def test_tasks_that_are_not_there_are_told(dataset, tasks, values):
+def test_missing_tasks_are_rejected(dataset, tasks, values):
     with refused("synthetic", *values):
         select_tasks(dataset, tasks)
 
@@ -70,7 +70,7 @@ def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
         ([7, 7, NAN, 7, 7], None),
     ],
 )
-def test_numbers_that_look_like_classes_are_told(column, shown):
+def test_numbers_that_look_like_classes_give_a_notice(column, shown):
     other = [2.5, 0, 1, 3, 4]
     for values, names in (([column], "a"), ([other, column], "ba")):
         found = integer_labels_notice(with_targets(np.array(values).T, names))
@@ -145,7 +145,7 @@ def test_numbers_stand_beside_the_mean_of_what_was_learned_from():
     json.dumps(found, allow_nan=False)
 
 
-def test_what_cannot_be_told_is_nothing():
+def test_undefined_metrics_are_none():
     ones = np.ones((3, 1), dtype=np.float32)
     assert task_figures("binary", ones, ones, ["a"]) == {
         "roc_auc": None,

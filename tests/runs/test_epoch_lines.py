@@ -22,7 +22,7 @@ NO_TABLES = (0.5, [], [[]], [[1.0, 2.0]], [[1, 2], [3]], [[1, 2, 3]] * 2, [["1",
 
 
 @pytest.mark.parametrize("pair_losses", [EPOCH.pair_losses, None])
-def test_what_was_written_is_read(pair_losses):
+def test_round_trip(pair_losses):
     epoch = EpochMetrics(**{**vars(EPOCH), "pair_losses": pair_losses})
     assert format_epoch(epoch).count("\n") == 1
     assert parse_epoch(format_epoch(epoch), 2) == epoch
@@ -34,7 +34,7 @@ def test_what_was_written_is_read(pair_losses):
     + [(name, wrong) for name in ("probabilities", "pair_losses", "drawn") for wrong in NO_TABLES]
     + [("probabilities", [[math.nan, 1.0]] * 2), ("drawn", None)],
 )
-def test_what_is_no_number_or_table_is_refused(name, wrong):
+def test_parse_epoch_rejects_wrong_values(name, wrong):
     with pytest.raises((ValueError, TypeError)):
         parse_epoch(json.dumps({**vars(EPOCH), name: wrong}), 2)
 

@@ -132,7 +132,7 @@ def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
     torch.testing.assert_close(frozen.trained.embed(GRAPHS), expected, rtol=0, atol=0)
 
 
-def test_from_scratch_is_told_apart_from_pre_trained(trained, tmp_path):
+def test_from_scratch_is_recorded(trained, tmp_path):
     found = tuned(tuned(trained).trained, from_scratch=True)
     assert found.info.from_scratch
     assert found.trained.info.finetuned_on == (GRAPHS.fingerprint,)  # what the first one learned is gone
@@ -196,7 +196,7 @@ def test_a_balanced_fit_finds_the_rare_class():
     assert found[False] == pytest.approx([0.11, 0.99], abs=0.1)
 
 
-def test_what_is_saved_is_loaded(finetuned, folder):
+def test_save_and_load(finetuned, folder):
     loaded = load_finetuned(folder, device="cpu")
     assert torch.equal(loaded.predict_logits(UNSEEN), finetuned.predict_logits(UNSEEN))
     for name in ("classes", "settings", "fit", "info"):
@@ -292,12 +292,12 @@ def test_the_fast_path_is_taken_where_it_is_asked_for(trained):
         (GRAPHS, {"how": dataclasses.replace(HOW, learning_rate=1e30)}, ["nan", "learning rate", "1e+30"]),
     ],
 )
-def test_what_cannot_be_learned_from_is_told(trained, dataset, options, values):
+def test_unlearnable_data_is_rejected(trained, dataset, options, values):
     with refused(*values):
         tuned(trained, dataset, **options)
 
 
-def test_other_edge_attributes_are_told():
+def test_wrong_number_of_edge_attributes_is_rejected():
     recipe = make_recipe({"encoder": {"name": "convolutions", "convolution": "GATv2Conv"}, "training": {"epochs": 1}})
     trained = pretrain(recipe, random_graphs(8, num_edge_attributes=2), device="cpu")
     with refused("synthetic", 0, "edge attributes", 2):
@@ -334,14 +334,14 @@ def changed_settings(text):
         (changed_settings, [FILE, "settings", "'colour'"]),
     ],
 )
-def test_a_damaged_or_foreign_record_is_told(folder, damage, values):
+def test_damaged_finetune_json_is_rejected(folder, damage, values):
     path = folder / FILE
     path.write_text(damage(path.read_text()))
     with refused(folder, *values):
         load_finetuned(folder, device="cpu")
 
 
-def test_damaged_weights_are_told(folder):
+def test_damaged_weights_are_rejected(folder):
     path = folder / "weights.safetensors"
     weights = load_file(path)
     weights["classifier.linear.weight"][0, 0] = float("nan")

@@ -164,7 +164,7 @@ def test_from_scratch_knows_nothing_of_test_graphs(trained):
     assert torch.equal(first.predict(UNSEEN), second.predict(UNSEEN))
 
 
-def test_what_is_saved_is_loaded(found, tmp_path):
+def test_save_and_load(found, tmp_path):
     found.save(tmp_path / "tuned")
     loaded = load_finetuned(tmp_path / "tuned", device="cpu")
     assert torch.equal(loaded.predict(UNSEEN), found.predict(UNSEEN))
@@ -224,7 +224,7 @@ def test_a_folder_of_an_earlier_version_is_read(trained, tmp_path):
     assert torch.equal(loaded.predict(UNSEEN), found.predict(UNSEEN))
 
 
-def test_a_kind_of_a_later_version_is_told(trained, tmp_path):
+def test_unknown_kind_of_labels_is_rejected(trained, tmp_path):
     tuned(trained).save(tmp_path / "tuned")
     path = tmp_path / "tuned" / FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "sonnets"}))
@@ -248,7 +248,7 @@ def test_a_kind_of_a_later_version_is_told(trained, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_learned_is_told(trained, options, values):
+def test_unlearnable_labels_are_rejected(trained, options, values):
     given = {"dataset": GRAPHS, "settings": HOW, **options}
     with refused(*values):
         finetune(trained, device="cpu", **given)

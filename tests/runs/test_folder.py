@@ -71,7 +71,7 @@ def read_everything(folder):
     return run.metrics(), run.weights()
 
 
-def test_what_was_created_is_opened(tmp_path):
+def test_open_returns_what_create_wrote(tmp_path):
     Run.create(tmp_path / "new" / "run", RECIPE, INFO)
     opened = Run.open(tmp_path / "new" / "run")
     assert opened.info == INFO
@@ -255,7 +255,7 @@ def test_features_are_as_many_as_the_encoder_was_made_for(finished):
         Run.open(finished.folder)
 
 
-def test_what_is_no_folder_or_not_of_a_run(tmp_path):
+def test_open_rejects_missing_folders_and_other_files(tmp_path):
     (tmp_path / "file").write_text("")
     for place, command in (("nowhere", "joao pretrain"), ("file", "joao export")):
         with refused(tmp_path / place, command):

@@ -103,7 +103,7 @@ def test_both_logs_have_every_epoch_once(tmp_path, is_interrupted):
         assert board[epoch] == pytest.approx(numbers, rel=1e-6)
 
 
-def test_a_logger_of_ones_own_is_told_and_finalised(tmp_path):
+def test_custom_logger_gets_metrics_and_is_finalised(tmp_path):
     logger = Remembering()
     pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", loggers=[logger])
     assert dict(logger.told) == expected(tmp_path / "run")
@@ -189,12 +189,12 @@ def test_a_method_without_pairs_has_loss_and_rate_alone():
         (["csv"], ["'csv'"]),
     ],
 )
-def test_what_is_no_log_is_told(loggers, values):
+def test_unknown_logs_are_rejected(loggers, values):
     with refused(*values):
         pretrain(RECIPE, GRAPHS, device="cpu", loggers=loggers)
 
 
-def test_tensorboard_that_is_missing_is_told_with_the_cure(tmp_path, monkeypatch):
+def test_missing_tensorboard_is_reported_with_a_fix(tmp_path, monkeypatch):
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else there(name))
     with refused("pip install tensorboard", "csv"):

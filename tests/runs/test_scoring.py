@@ -56,7 +56,7 @@ def test_keys_and_json(record):
     assert record["machine"]["device"] == "cpu"
 
 
-def test_the_protocol_is_told(record):
+def test_record_contains_the_protocol(record):
     given = {key: value for key, value in record["protocol"].items() if key != "pre-training"}
     assert given == {"name": "unsupervised", "encoders": 1, "labels": "true"}
     assert "transductive" in record["protocol"]["pre-training"]
@@ -93,13 +93,13 @@ def test_gains_are_paired(record):
         assert gain.mean == pytest.approx(np.mean(ours) - np.mean(theirs))
 
 
-def test_progress_is_told_for_every_fold(trained):
+def test_on_fold_is_called_for_every_fold(trained):
     told = []
     evaluate(trained, GRAPHS, **SETTINGS, device="cpu", on_fold=lambda fold, accuracy: told.append(fold))
     assert told == list(range((len(REFERENCES) + 1) * 2 * 3))
 
 
-def test_other_graphs_and_the_published_form_are_told(trained):
+def test_record_states_other_graphs_and_unscaled_features(trained):
     other = random_graphs(24, mean_nodes=6, seed=2)
     record = evaluate(trained, other, **SETTINGS, device="cpu", standardise=False)
     assert "transductive" not in record["protocol"]["pre-training"]
@@ -122,7 +122,7 @@ def test_an_encoder_of_ones_own_has_no_known_untrained_form():
         evaluate(own, GRAPHS, **SETTINGS, device="cpu")
 
 
-def test_what_was_fine_tuned_with_labels_is_not_scored_as_if_it_were_not(trained):
+def test_fine_tuned_encoders_are_not_evaluated(trained):
     tuned = finetune(trained, GRAPHS, Finetune(epochs=1), device="cpu").trained
     with refused("evaluate", "joao predict"):
         evaluate(tuned, GRAPHS, **SETTINGS, device="cpu")

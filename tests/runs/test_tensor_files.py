@@ -16,7 +16,7 @@ from tests.messages import refused
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_round_trip(tmp_path):
     write_tensors(tmp_path / "t.safetensors", TENSORS)
     found = read_tensors(tmp_path / "t.safetensors", checked=True)
     assert found.keys() == TENSORS.keys()
@@ -54,7 +54,7 @@ def test_a_file_of_somebody_else_has_no_checksum_and_is_read_where_it_need_not(t
         read_tensors(tmp_path / "t.safetensors", checked=True)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_missing_file_is_rejected(tmp_path):
     with refused(tmp_path / "t.safetensors", os.strerror(errno.ENOENT)):
         read_tensors(tmp_path / "t.safetensors")
 
@@ -79,7 +79,7 @@ def header(metadata, **entry):
     ],
     ids=["bf16", "f4", "too many", "too few bytes", "no metadata", "a number", "another checksum", "a long header"],
 )
-def test_what_nobody_wrote_is_told_in_one_line(content, tmp_path):
+def test_invalid_content_gets_a_one_line_error(content, tmp_path):
     (tmp_path / "t.safetensors").write_bytes(content)
     with refused(tmp_path / "t.safetensors"):
         read_tensors(tmp_path / "t.safetensors", checked=True)

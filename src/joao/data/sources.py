@@ -251,7 +251,7 @@ def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
 
 def as_shards(X: Any) -> Shards | None:
     """Open ``X`` if it is a store of shards or the path of one."""
-    is_store = isinstance(X, str | os.PathLike) and Path(X).is_dir() and is_shard_store(Path(X))
+    is_store = isinstance(X, str | os.PathLike) and os.path.isdir(X) and is_shard_store(Path(X))
     found = read(X) if is_store else X
     return found if isinstance(found, Shards) else None
 

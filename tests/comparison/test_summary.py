@@ -70,7 +70,7 @@ def test_the_three_verdicts_and_their_sentences():
     assert_mentions(untold, "rings", "joao", "0.01", "wl", "95 %", f"{low:+.2f}", f"{high:+.2f}")
 
 
-def test_what_is_certain_against_one_baseline_is_not_against_all():
+def test_verdict_needs_a_gain_over_every_baseline():
     noise = 0.05 * np.random.default_rng(5).standard_normal((5, 10))
     base = np.full((5, 10), 0.7)
     verdict = make_verdict("rings", {"joao": base + noise}, {"histogram": base - 0.2, "wl": base}, 9)

@@ -86,7 +86,7 @@ def test_every_graph_of_a_class_is_as_likely(assert_law):
 
 
 @given(sizes, st.floats(0.01, 0.99), seeds)
-def test_what_is_held_out_is_about_its_share_and_every_class_keeps_a_graph(sizes, share, seed):
+def test_hold_out_takes_its_share_and_every_class_keeps_a_graph(sizes, share, seed):
     classes = shuffled(sizes, seed)
     assume(len(classes) > len(sizes))
     learn, choose = hold_out(classes, share, np.random.default_rng(seed))
@@ -148,18 +148,18 @@ def test_partitions_and_folds_draw_for_themselves():
 
 
 @pytest.mark.parametrize("rate", [0, 0.0, 2, 1.01, -0.1, float("nan")])
-def test_a_rate_that_is_none_is_told(rate):
+def test_invalid_label_rate_is_rejected(rate):
     with refused("labels", "rate", rate):
         few_label_splits(CLASSES, 0, rate)
 
 
 @pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 1.5, float("nan")])
-def test_a_share_that_is_none_is_told(share):
+def test_invalid_validation_share_is_rejected(share):
     with refused("labels", "validation", share):
         few_label_splits(CLASSES, 0, 0.5, validation_share=share)
 
 
-def test_a_budget_smaller_than_the_number_of_classes_is_told_with_a_rate_that_would_do():
+def test_too_few_labels_are_rejected_with_a_sufficient_rate():
     # 0.4 % of 702 graphs are three; four of 702 are 0.57 %.
     with refused("labels", "0.4 %", 3, "0.6 %"):
         few_label_splits(CLASSES, 0, 0.004)
