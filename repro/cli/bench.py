@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORKLOADS]", help="NCI1, REDDIT-BINARY, COLLAB, molecules; without any, all."),
+        typer.Argument(metavar="[WORKLOADS]", help="NCI1, REDDIT-BINARY, COLLAB, molecules; default: all."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda; or cpu,cuda.")] = "auto",
     threads: Annotated[str, typer.Option(help="Threads of torch: a number, all, or several: 1,all.")] = "1",
-    repeats: Annotated[int | None, typer.Option(help="Of each figure.", show_default="7; quick: 2")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Number of repeats.", show_default="7; quick: 2")] = None,
     width: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="32; molecules, GPU: 300")] = None,
     layers: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="3; molecules, GPU: 5")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Graphs.", show_default="128; molecules, GPU: 256")] = None,
     precision: Annotated[str, typer.Option(help="On a GPU: 32-true or tf32.")] = "32-true",
-    scaling: Annotated[bool, typer.Option("--scaling", help="Measure how time and memory grow, too.")] = False,
-    svm: Annotated[bool, typer.Option("--svm", help="Measure the SVM protocol, too.")] = False,
-    reading: Annotated[bool, typer.Option("--reading", help="Measure how long reading large data takes, too.")] = False,
-    rivals: Annotated[bool, typer.Option(help="Measure what a user would pick instead, too.")] = True,
-    quick: Annotated[bool, typer.Option("--quick", help="Small made data: a first look, in seconds.")] = False,
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also measure how time and memory grow.")] = False,
+    svm: Annotated[bool, typer.Option("--svm", help="Also measure the SVM protocol.")] = False,
+    reading: Annotated[bool, typer.Option("--reading", help="Also measure reading large data.")] = False,
+    rivals: Annotated[bool, typer.Option(help="Also measure alternatives.")] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="Small synthetic data, for a first look in seconds.")] = False,
     out: Annotated[Path | None, typer.Option(help="Record to write, .json; must not exist yet.")] = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how fast training is: beside the least it could cost and beside what else one would use.
+    """Measure the speed of training, compared with its lower bound and with alternatives.
 
-    Everything is measured in turns, in one run, with a fixed number of threads.
+    Everything is measured in turn, in one run, with a fixed number of threads.
     """
     from joao.core.files import check_new_file, write_json
     from repro.benchmarks.plan import Plan, threads_of
@@ -79,7 +79,7 @@ def _show(record: Mapping[str, Any], output: Output) -> None:
     from repro.tables import benchmarks as tables
 
     if record["quick"]:
-        output.say("Quick: small made data and few repeats. These figures say little.")
+        output.say("Quick: small synthetic data and few repeats. These figures are not reliable.")
     for setting in record["settings"]:
         output.say(tables.setting_line(setting))
         for workload in setting["workloads"]:

@@ -29,6 +29,7 @@ from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.pairs import agreements
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer.table import Row as TransferRow
+from repro.protocols.unsupervised.table import gain_between
 from repro.record_files import RECORDS
 from repro.studies import controls, factors
 from repro.studies.common import read_record
@@ -102,9 +103,7 @@ def _clear_gains_over_untrained() -> dict[str, Gain]:
 
 def _pairs_do_not_matter() -> None:
     records = controls.read_all()
-    gains = [
-        controls.gain_between(records, name, "joao", way) for name in unsupervised_sets() for way in controls.SHOWN[1:]
-    ]
+    gains = [gain_between(records, name, "joao", way) for name in unsupervised_sets() for way in controls.SHOWN[1:]]
     require(all(gain and gain.low <= 0 <= gain.high for gain in gains), "no interval of the controls excludes 0")
 
 

@@ -1,4 +1,4 @@
-"""The record of a benchmark as lines of tables."""
+"""Benchmark records as lines of tables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from joao.evaluation.tables import markdown
 
-ROWS_HEADER = ("", "ms per step (least to most)", "CPU ms", "graphs/s", "GFLOP/s", "GB/s", "peak MB")
-PARTS_HEADER = ("part of a step", "ms (least to most)", "CPU ms")
+ROWS_HEADER = ("", "ms per step (min to max)", "CPU ms", "graphs/s", "GFLOP/s", "GB/s", "peak MB")
+PARTS_HEADER = ("part of a step", "ms (min to max)", "CPU ms")
 
 
 def setting_line(setting: Mapping[str, Any]) -> str:
-    """The machine in one line."""
+    """Return the machine as one line."""
     machine, roof = setting["machine"], setting["roof"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
     where = f"{machine['gpu']}, host {threads}" if "gpu" in machine else f"{machine['processor']}, {threads}"
@@ -27,7 +27,7 @@ def workload_line(workload: Mapping[str, Any]) -> str:
         f"{workload['nodes per graph']:.1f} nodes and {workload['directed edges per graph'] / 2:.1f} edges each, "
         f"{workload['features']} features; {workload['encoder']}, {workload['precision']}, {workload['batches']} "
         f"batches of {workload['batch size']}; a step on two views is {figure(work['flop'] / 1e9)} GFLOP and "
-        f"{figure(work['bytes'] / 1e6)} MB at least"
+        f"{figure(work['bytes'] / 1e6)} MB"
     )
 
 
@@ -50,11 +50,11 @@ def row_lines(workload: Mapping[str, Any]) -> list[list[str]]:
 def ratio_lines(workload: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]:
     """One comparison a line, with that of CPU time where it says something, and what was not measured."""
     by_cpu = workload["ratios of CPU time"] if machine["device"] == "cpu" and machine["threads"] == 1 else {}
-    told = [
+    lines = [
         f"{name}: {spread(value)}" + (f"; of CPU time {spread(by_cpu[name])}" if by_cpu else "")
         for name, value in workload["ratios"].items()
     ]
-    return told + [f"{name}: not measured, {why}" for name, why in workload["not measured"].items()]
+    return lines + [f"{name}: not measured, {why}" for name, why in workload["not measured"].items()]
 
 
 def part_lines(workload: Mapping[str, Any]) -> list[list[str]]:
@@ -87,12 +87,12 @@ def svm_lines(svm: Mapping[str, Any]) -> list[str]:
     """The SVM protocol beside a plain grid search."""
     seconds = {name: sum(turns) for name, turns in svm["seconds of each turn"].items()}
     same = "identical" if svm["identical"] else "DIFFER"
-    told = [
+    lines = [
         f"SVM protocol, {svm['folds']} outer folds of {svm['data']}'s embeddings "
         f"({svm['graphs']:,} x {svm['dimensions']}); scores and choices {same}",
         ", ".join(f"{name}: {figure(each)} s" for name, each in seconds.items()),
     ]
-    return told + [f"{name}: {figure(ratio)}" for name, ratio in svm["times faster"].items()]
+    return lines + [f"{name}: {figure(ratio)}" for name, ratio in svm["times faster"].items()]
 
 
 def reading_lines(reading: Mapping[str, Any]) -> list[str]:
@@ -129,7 +129,7 @@ def figure(value: float) -> str:
 
 def page_table(record: Mapping[str, Any]) -> str:
     """The rows of all workloads of a record, and their comparisons, as Markdown for a page."""
-    header = ["", "ms per step (least to most)", "graphs/s", "GFLOP/s", "GB/s", "peak MB"]
+    header = ["", "ms per step (min to max)", "graphs/s", "GFLOP/s", "GB/s", "peak MB"]
     parts = []
     for setting in record["settings"]:
         parts.append(f"`{record['command']}`. {setting_line(setting)}.")

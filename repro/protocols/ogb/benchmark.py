@@ -1,8 +1,4 @@
-"""Words to predict, as ogbg-code asks for: the name of a function, one word after another.
-
-The protocol of the OGB setting: few labels of the official training part, the official validation and test parts.
-
-A data set of OGB with all that its protocol needs: graphs, labels, official split."""
+"""OGB data sets: official splits with few labels, and the words of function names as targets (ogbg-code)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Work:
-    """A pre-training, and the label rates to fine-tune it at."""
+    """A pre-training and the label rates for fine-tuning it."""
 
     dataset: str
     method: str
@@ -64,12 +64,12 @@ class Work:
 
 
 def grid() -> dict[str, Any]:
-    """The recipe of the table."""
+    """Return the grid of the table."""
     return load_grid("ogb")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()) -> list[Cell]:
-    """The cells of the table, or of the named ones; ``none`` is always among the methods."""
+    """Return the cells of the table, or of the named ones. ``none`` is always included."""
     check_known("data set", datasets, [*grid()["datasets"]])
     check_known("method", methods, [*grid()["methods"]])
     check_known("label rate", label_rates, grid()["label_rates"])
@@ -82,16 +82,16 @@ def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates
 
 
 def split_available(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
-    """The cells whose data are there, and the data sets that are not; one that was ``named`` must be."""
+    """Return the cells whose data are available, and the missing data sets. A ``named`` one must be available."""
     there = list_datasets(data_root)
     absent = [name for name in dict.fromkeys(cell.dataset for cell in wanted) if name not in there]
     if absent and (named or len(absent) == len({cell.dataset for cell in wanted})):
-        ogb_path(absent[0], data_root)  # tells what to do
+        ogb_path(absent[0], data_root)  # raises an error that says what to do
     return [cell for cell in wanted if cell.dataset not in absent], absent
 
 
 def works(missing: Sequence[Cell]) -> list[Work]:
-    """The pre-trainings that the cells need, each once."""
+    """Return the pre-trainings that the cells need."""
     rates: dict[tuple[str, str], list[int]] = {}
     for cell in missing:
         rates.setdefault((cell.dataset, cell.method), []).append(cell.label_rate)
@@ -99,29 +99,29 @@ def works(missing: Sequence[Cell]) -> list[Work]:
 
 
 def family_of(dataset: str) -> dict[str, Any]:
-    """What the recipe says of data sets of this kind."""
+    """Return the settings for this kind of data set."""
     family: dict[str, Any] = grid()["families"][grid()["datasets"][dataset]]
     return family
 
 
 def cell_recipe(dataset: str, method: str) -> Recipe:
-    """The complete recipe of a pre-training; that of JOAO for the row without, which has its encoder."""
+    """Return the recipe of a pre-training: that of JOAO for the row without pre-training."""
     family, given = family_of(dataset), grid()["methods"][method] or grid()["methods"]["joao"]
     shared = {key: family[key] for key in ("features", "encoder", "augmentations", "training")}
     merged = {**grid()["recipe"], **shared, **given, "data": dataset}
     if given["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": family["pool"]}
-    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"{method} on {dataset}")
 
 
 def finetuning_of(dataset: str) -> dict[str, Any]:
-    """All that decides what comes behind pre-training, seeds included."""
+    """Return all settings of fine-tuning, including seeds."""
     family = family_of(dataset)
     return {"seeds": grid()["seeds"], "metric": family["metric"], **family["finetuning"], **family.get("words", {})}
 
 
 def compute(work: Work, benchmark: Benchmark, options: RunOptions) -> list[Record]:
-    """The records of a work's cells: pre-trains once, and fine-tunes at every label rate from every seed."""
+    """Pre-train once, fine-tune at every label rate with every seed, and return the records."""
     device, precision = options.device, options.precision
     recipe, unlabelled = cell_recipe(work.dataset, work.method), benchmark.unlabelled()
     trained = None
@@ -159,7 +159,7 @@ def compute(work: Work, benchmark: Benchmark, options: RunOptions) -> list[Recor
 def _described(
     cell: Cell, benchmark: Benchmark, splits: Sequence[Split], scores: Sequence[OfficialScore]
 ) -> dict[str, Any]:
-    """What a record says of its data and scores."""
+    """Return the part of a record about data and scores."""
     official, found = benchmark.split, [dataclasses.asdict(score) for score in scores]
     return {
         "cell": dataclasses.asdict(cell),
@@ -178,7 +178,7 @@ def _described(
 
 
 def _start(recipe: Recipe, trained: TrainedEncoder | None, dataset: Dataset, seed: int, device: str) -> OgbEncoder:
-    """Where fine-tuning starts: the pre-trained encoder, or the first weights of a seed."""
+    """Return the encoder from which fine-tuning starts: pre-trained, or with the initial weights of a seed."""
     if trained is None:
         training = dataclasses.replace(recipe.training, seed=seed)
         encoder = make_untrained(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
@@ -189,7 +189,7 @@ def _start(recipe: Recipe, trained: TrainedEncoder | None, dataset: Dataset, see
 
 
 def _pretrained(folder: Path, recipe: Recipe, dataset: Dataset, *, device: str, precision: str) -> TrainedEncoder:
-    """The run in ``folder``: taken where it is finished, gone on with where it is not, made where there is none."""
+    """Load the finished run in ``folder``, resume an unfinished one, or start a new one."""
     run = Run.open(folder) if (folder / "run.json").exists() else None
     if run is not None and (run.recipe != recipe or run.info.fingerprint != dataset.fingerprint):
         raise UserError(f"{folder}: was pre-trained by another recipe or on other graphs. Remove it.")

@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Work:
-    """A pre-training, and the label rates to fine-tune it at."""
+    """A pre-training and the label rates for fine-tuning it."""
 
     dataset: str
     method: str
@@ -61,7 +61,7 @@ class Work:
 
 
 def grid() -> dict[str, Any]:
-    """The recipe of the tables."""
+    """Return the grid of the tables."""
     return load_grid("semi_supervised")
 
 
@@ -69,7 +69,7 @@ PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL,
 
 
 def methods_of(table: str) -> list[str]:
-    """The methods of a table, each pair of augmentations one of them where it has the pairs."""
+    """Return the methods of a table. Each pair of augmentations is a method if the table contains the pairs."""
     named: list[str] = grid()["tables"][table]["methods"]
     return [method for name in named for method in (PAIRS if name == "pairs" else [name])]
 
@@ -77,10 +77,7 @@ def methods_of(table: str) -> list[str]:
 def cells(
     table: str, datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()
 ) -> list[Cell]:
-    """The cells of a table, or of the named ones; ``none`` is always among the methods.
-
-    A data set that is not named and not at hand may be left out by the caller; one that is named is wanted.
-    """
+    """Return the cells of a table, or of the named data sets, methods and label rates. ``none`` is always included."""
     columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
     rates = [int(rate) for rate in columns]
     all_sets = list(dict.fromkeys(name for names in columns.values() for name in names))
@@ -97,12 +94,12 @@ def cells(
         for method in dict.fromkeys(["none", *(methods or methods_of(table))])
     ]
     if not found:
-        raise UserError(f"reproduce: the table has no {', '.join(datasets)} at {_percent(label_rates)}.")
+        raise UserError(f"the table has no {', '.join(datasets)} at {_percent(label_rates)}.")
     return found
 
 
 def missing_columns(table: str, datasets: Sequence[str], label_rates: Sequence[int]) -> list[str]:
-    """What was asked for by name and rate and is not in the table, in words."""
+    """Return the requested combinations of data set and label rate that the table does not have."""
     columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
     asked = product(dict.fromkeys(datasets), dict.fromkeys(label_rates))
     return [f"{dataset} at {_percent([rate])}" for dataset, rate in asked if dataset not in columns[str(rate)]]
@@ -113,20 +110,20 @@ def _percent(label_rates: Sequence[int]) -> str:
 
 
 def split_available(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
-    """The cells whose data can be had, and the data sets left out that only a user can supply.
+    """Return the cells whose data are available, and the missing data sets, which the user must supply.
 
-    One that was ``named`` must be there.
+    A data set that the user ``named`` must be available.
     """
     there = list_datasets(data_root)
     names = dict.fromkeys(cell.dataset for cell in wanted)
     absent = [name for name in names if grid()["datasets"][name].get("supplied") and name not in there]
     if named and absent:
-        raise UserError(f"reproduce: {absent[0]} is not at hand. Put {absent[0]}.zip, in TU layout, under --data-root.")
+        raise UserError(f"{absent[0]} not found. Put {absent[0]}.zip, in TU layout, under --data-root.")
     return [cell for cell in wanted if cell.dataset not in absent], absent
 
 
 def works(missing: Sequence[Cell]) -> list[Work]:
-    """The pre-trainings that the cells need, each once, whatever the number of label rates."""
+    """Return the pre-trainings that the cells need, one for all label rates."""
     rates: dict[tuple[str, str, int], list[int]] = {}
     for cell in missing:
         rates.setdefault((cell.dataset, cell.method, cell.seed), []).append(cell.label_rate)
@@ -134,7 +131,7 @@ def works(missing: Sequence[Cell]) -> list[Work]:
 
 
 def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
-    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    """Return the recipe of a pre-training: that of JOAO for methods without pre-training."""
     table = grid()
     of_data = (table["datasets"] | table["development"])[dataset]
     if method in PAIRS:
@@ -148,7 +145,7 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     merged = {**shared, **given, "data": dataset, "max_degree": of_data["max_degree"], "training": training}
     if given.get("method") == "graphcl" and method not in PAIRS:
         merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
-    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"{method} on {dataset}")
 
 
 PROTOCOL = {
@@ -159,13 +156,13 @@ PROTOCOL = {
 
 
 def finetuning_of(method: str) -> dict[str, Any]:
-    """All that decides the fine-tuning of a method."""
+    """Return the settings of fine-tuning."""
     augmented = grid()["methods"].get(method, {}).get("augmented", False)
     return dataclasses.asdict(Finetune(**grid()["finetuning"])) | {"augmented": augmented}
 
 
 def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
-    """The records of a work's cells: pre-trains once, and fine-tunes at every label rate."""
+    """Pre-train once, fine-tune at every label rate, and return the records."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
     classes = require_classes(dataset)
     started = time.perf_counter()
@@ -214,7 +211,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
 def start_of(
     work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true"
 ) -> tuple[Encoder, Features, dict[str, Any]]:
-    """Where fine-tuning starts: the encoder, pre-trained or with its first weights, and what is to be said of it."""
+    """Return the encoder from which fine-tuning starts, its features, and facts about its pre-training."""
     recipe = cell_recipe(work.dataset, work.method, work.seed)
     if work.method not in PAIRS and "method" not in grid()["methods"][work.method]:
         start = make_untrained(recipe, dataset, device=device)

@@ -57,12 +57,12 @@ class Cell:
 
 
 def grid() -> dict[str, Any]:
-    """The recipe of the table."""
+    """Return the grid of the table."""
     return load_grid("transfer")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:
-    """The cells of the table, or of the named data sets and methods."""
+    """Return the cells of the table, or of the named data sets and methods."""
     check_known("data set", datasets, list(grid()["datasets"]))
     check_known("method", methods, list(grid()["methods"]))
     return [
@@ -73,32 +73,30 @@ def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cel
 
 
 def cell_recipe(method: str) -> Recipe:
-    """The complete recipe of a pre-training; that of JOAO for methods without, which have its encoder."""
+    """Return the recipe of a pre-training: that of JOAO for methods without pre-training."""
     given = dict(grid()["methods"][method])
     if "method" not in given:
         given = grid()["methods"]["joao"]
     shared = dict(grid()["recipe"])
     if "policy" not in given:  # an objective of nodes: molecules as they are
         del shared["objective"], shared["augmentations"]
-    return make_recipe(
-        {**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, source=f"reproduce: {method}"
-    )
+    return make_recipe({**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, source=f"{method}")
 
 
 def is_forest(method: str) -> bool:
-    """Whether a method is a random forest."""
+    """Return whether a method is a random forest."""
     return bool(grid()["methods"][method].get("forest", False))
 
 
 def encoder_of(method: str) -> str | None:
-    """The pre-training that a method needs."""
+    """Return the pre-training that a method needs, or None."""
     given = grid()["methods"][method]
     needed: str | None = given.get("embeddings") or (method if "method" in given else None)
     return needed
 
 
 def finetuning_of(cell: Cell) -> dict[str, Any]:
-    """All that decides what comes behind pre-training, seeds included."""
+    """Return all settings of fine-tuning, including seeds."""
     own = dict(grid()["datasets"][cell.dataset])
     seeds = grid()["seeds"][: own.pop("seeds", None)]
     if is_forest(cell.method):
@@ -108,7 +106,7 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
 
 
 def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
-    """The molecules to pre-train on: ``source``, or those of the recipe."""
+    """Read the molecules for pre-training: ``source``, or those of the grid."""
     names = grid()["corpus"]["sources"] if source is None else [source]
     return concatenate_datasets(
         [read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names)
@@ -116,7 +114,7 @@ def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
 
 
 def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOptions) -> Iterator[str]:
-    """Pre-trains what the methods need and is not there, each into a run of its own; yields what is done.
+    """Pre-train the encoders that the methods need and that do not exist; yield each when it is done.
 
     Args:
         methods: of the table.
@@ -131,7 +129,7 @@ def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOpt
     there = [(options.encoders / name, run.info) for name, run in runs.items() if run is not None]
     known = {(info.data, info.fingerprint) for _, info in there}
     if source is None and not missing and len(known) == 1 and "+".join(grid()["corpus"]["sources"]) in dict(known):
-        return  # all on the recipe's corpus, which need not be at hand
+        return  # all were pre-trained on the usual corpus, which need not be available
     # Read once, here: other processes find it in the cache.
     fingerprint = corpus(source, options.data_root, options.jobs).fingerprint
     for folder, info in there:
@@ -164,7 +162,7 @@ def _pretrain_one(name: str, source: str | None, options: RunOptions) -> None:
 
 
 def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:
-    """Computes cells and writes their records, each as soon as it is there; yields what is done.
+    """Compute cells and write their records, each as soon as it is done; yield the cell.
 
     Their encoders are those that :func:`pretrain_missing` made.
     """
@@ -208,7 +206,7 @@ def compute(
 
 
 def _recipe_table(method: str) -> dict[str, Any] | None:
-    """What decides the encoder of a method; a forest on fingerprints alone has none."""
+    """Return the recipe of the encoder of a method; None for a forest on fingerprints alone."""
     needed = encoder_of(method)
     if needed is None and is_forest(method):
         return None
@@ -244,7 +242,7 @@ def _weights_hash(trained: TrainedEncoder) -> str:
 def _finetuned_scores(
     cell: Cell, dataset: Dataset, split: Split, trained: TrainedEncoder | None, device: str, precision: str
 ) -> tuple[dict[str, Any], str]:
-    """Scores by kind, a number for each seed, and how the seeds were fitted."""
+    """Return scores by kind, one per seed, and how the seeds were fitted."""
     settings = finetuning_of(cell)
     seeds, dropout = settings.pop("seeds"), settings.pop("dropout")
     recipe = cell_recipe(cell.method)
@@ -273,7 +271,7 @@ def _finetuned_scores(
 
 
 def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> Encoder:
-    """The encoder with the first weights of a seed, calibrated on ``dataset``."""
+    """Return the encoder with the initial weights of a seed, calibrated on ``dataset``."""
     training = dataclasses.replace(recipe.training, seed=seed)
     return make_untrained(dataclasses.replace(recipe, training=training), dataset, device=device).encoder
 

@@ -1,6 +1,4 @@
-"""The transfer protocol: an encoder is fine-tuned on one split of the labelled graphs, from several seeds.
-
-The species split of protein networks (Hu et al., ICLR 2020), and the vector of a protein in its network."""
+"""The transfer protocol: fine-tuning on one split with several seeds; and parts for protein networks."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Cell:
 
     Attributes:
         inductive: whether pre-training sees the training part of a fold alone.
-        twins_together: whether graphs that cannot be told apart are in the same fold (:mod:`joao.data.refinement`).
+        twins_together: whether indistinguishable graphs are in the same fold (:mod:`joao.data.refinement`).
     """
 
     dataset: str
@@ -49,12 +49,12 @@ class Cell:
 
     @property
     def variant(self) -> str:
-        """What is not as usual in it, ``twins``, ``inductive`` or ``twins-inductive``; empty where nothing is."""
+        """The variant of the protocol: ``twins``, ``inductive``, ``twins-inductive``, or empty for the standard one."""
         return "-".join(["twins"] * self.twins_together + ["inductive"] * self.inductive)
 
     @property
     def row(self) -> str:
-        """Its row of a table, such as ``joao`` or ``joao-twins``."""
+        """The row of the table, such as ``joao`` or ``joao-twins``."""
         return "-".join(filter(None, [self.method, self.variant]))
 
     @property
@@ -64,7 +64,7 @@ class Cell:
 
 
 def grid() -> dict[str, Any]:
-    """The recipe of the table."""
+    """Return the grid of the table."""
     return load_grid("unsupervised")
 
 
@@ -85,9 +85,9 @@ def cells(
     twins_together: bool = False,
     table: str = "unsupervised",
 ) -> list[Cell]:
-    """The cells of a table, or of the named rows and columns; untrained encoders and histogram are always among them.
+    """Return the cells of a table (:func:`rows_of`), or of the named rows and columns.
 
-    See :func:`rows_of` for the tables.
+    Untrained encoders and the histogram are always included.
     """
     known_sets = list(grid()["datasets"] if table == "unsupervised" else grid()[table]["datasets"])
     known_methods = [*rows_of(table), *REFERENCES]
@@ -105,18 +105,18 @@ def cells(
 
 
 def has_encoder(method: str) -> bool:
-    """Whether a row of the table has an encoder, trained or not."""
+    """Return whether a row of the table has an encoder, trained or not."""
     return method != "histogram" and "baseline" not in grid()["methods"].get(method, {})
 
 
 def why_not(dataset: str, method: str) -> str | None:
-    """Why a cell is left open, if it is."""
+    """Return the reason why a cell is not computed, or None."""
     reason: str | None = grid()["methods"].get(method, {}).get("not_on", {}).get(dataset)
     return reason
 
 
 def cell_recipe(cell: Cell) -> Recipe | None:
-    """The complete recipe of a cell's pre-training; that of JOAO for encoders untrained, None without one."""
+    """Return the recipe of a cell: that of JOAO for untrained encoders, None for methods without encoder."""
     if not has_encoder(cell.method):
         return None
     table = grid()
@@ -132,11 +132,11 @@ def cell_recipe(cell: Cell) -> Recipe | None:
     merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
-    return make_recipe({**merged, "training": training}, source=f"reproduce: {cell.method} on {cell.dataset}")
+    return make_recipe({**merged, "training": training}, source=f"{cell.method} on {cell.dataset}")
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
-    """The record of a cell: pre-trains with its seed and scores on the partition of that number."""
+    """Pre-train with the seed of a cell, score on the partition of the same number, and return the record."""
     recipe = cell_recipe(cell)
     classes = require_classes(dataset)
     started = time.perf_counter()
@@ -179,7 +179,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    """Everything that decides a cell: a recipe, or what a baseline's constructor is given."""
+    """Return the settings of a cell: a recipe, or the options of a baseline."""
     recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
     if "baseline" not in row:
         return {"recipe": None if recipe is None else recipe.table()}
@@ -194,7 +194,7 @@ def _kernel(method: str) -> Kernel:
 
 
 def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
-    """The rows of a cell's graphs, and what was learned on the way to them."""
+    """Return the embeddings of a cell, and facts about the pre-training."""
     if recipe is None:
         options = dict(_settings(cell).get("baseline", {}))
         name = options.pop("name", "histogram")
@@ -209,7 +209,7 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
 def _inductive_scores(
     recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
 ) -> Scores:
-    """Pre-trains on each training part alone, so that test graphs are new to the encoder too."""
+    """Pre-train on each training part alone, so that the encoder does not see test graphs."""
     partition, where = recipe.training.seed, pick_device(device).type
     parts = []
     shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
@@ -224,13 +224,12 @@ def _inductive_scores(
 
 
 def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:
-    """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
-    for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
+    """Compute cells and write their records, each as soon as it is done; yield the cell just done."""
+    for method in dict.fromkeys(cell.method for cell in missing):  # check before any work
         baseline = grid()["methods"].get(method, {}).get("baseline")
         if baseline is not None and (package := BASELINES[baseline].missing_package()) is not None:
             raise UserError(
-                f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
-                "--methods."
+                f"{method} needs {package}, which is not installed: pip install {package}, or name other --methods."
             )
     yield from compute_and_write(_records_of, missing, options, record_file)
 

@@ -74,7 +74,7 @@ def test_every_table_has_its_own_records_in_the_order_of_the_recipe(tmp_path):
         ["PROTEINS", "10 %", joao, "50.00", "1"],
     ]
     for name, command in (("semi-supervised", "semi-supervised"), ("overview", "semi-supervised"), ("prior", "prior")):
-        assert f"`joao reproduce {command}`" in (tmp_path / f"semi-supervised/{name}.md").read_text()
+        assert f"`python -m repro {command}`" in (tmp_path / f"semi-supervised/{name}.md").read_text()
     papers = {name: table(tmp_path / f"semi-supervised/{name}.md")[3][6] for name in ("semi-supervised", "strength")}
     assert papers == {"semi-supervised": "61.97 ± 0.72", "strength": "61.77 ± 1.61"}
     assert [line[0] for line in table(tmp_path / "semi-supervised/overview.md")[2:]] == [none, joao]
