@@ -56,7 +56,7 @@ NONSENSE = {
     "no repeats": (["--repeats", "0"], ["repro: bench: ", "repeats", "1", "0"]),
     "no width": (["--width", "0"], ["repro: bench: ", "width", "1", "0"]),
     "no layers": (["--layers", "0"], ["repro: bench: ", "layers", "1", "0"]),
-    "a batch of one": (["--batch-size", "1"], ["repro: bench: ", "batch_size", "2", "1"]),
+    "a batch of one": (["--batch-size", "1"], ["repro: bench: ", "batch-size", "2", "1"]),
     "a folder that is not there": (["--out", "nowhere/bench.json"], ["repro: nowhere/bench.json: "]),
     "a root that is not there": (["NCI1", "--data-root", "nowhere"], ["nowhere"]),
     "words for numbers": (["--repeats", "many"], ["'--repeats'"]),
