@@ -1,0 +1,344 @@
+"""Which interval of a gain covers the truth in 95 % of all cases?
+
+    python -m repro.studies.coverage simulate RECORD --replicates 120
+    python -m repro.studies.coverage records RECORD --results results
+
+``simulate`` compares untrained encoders on real graphs where the truth is known: shuffled labels, two sets of seeds of one
+method, other graphs of the same data set. ``records`` compares seeds of one method in the stored records. Both add to
+RECORD. The rule of the choice is in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+
+from joao.baselines import BASELINES
+from joao.config.recipe import make_recipe
+from joao.core.files import write_json
+from joao.core.provenance import command, machine, versions
+from joao.core.randomness import numpy_generator
+from joao.data import Dataset, read_whole
+from joao.runs.trained import make_untrained
+
+Array = NDArray[np.float64]
+LEVEL = 0.95
+SHUFFLED = ("MUTAG", "PROTEINS", "DHFR", "MSRC_9")
+REAL = (*SHUFFLED, "NCI1")
+NEW_GRAPHS = ("PROTEINS", "DHFR", "NCI1")  # much larger than a sample of 150
+MOST_GRAPHS, POOL, SEEDS, FOLDS = 150, 30, 5, 10
+PENALTY = 10.0  # C of the machines
+WIDTHS = {"encoder": 32, "small": 4}
+SHIFT = 0.05
+SIMULATED = ("shuffled labels", "same method", "new graphs")
+FROM_RECORDS = "same method, records"
+MOST_MISSED, MOST_MISSED_ON_A_SET, CLOSE = 0.07, 0.10, 0.02
+
+
+def mean_squares(differences: Array) -> tuple[float, float]:
+    """B, the variance of the seed means, and W, the mean variance of the parts of a seed."""
+    return float(differences.mean(axis=1).var(ddof=1)), float(differences.var(axis=1, ddof=1).mean())
+
+
+def _student(variance: float, freedom: float) -> float:
+    return float(stdtrit(freedom, (1 + LEVEL) / 2) * np.sqrt(variance)) if variance else 0.0
+
+
+def _satterthwaite(*terms: tuple[float, float]) -> float:
+    """Half width for a sum of independent terms, each a variance with its degrees of freedom."""
+    total = sum(variance for variance, _ in terms)
+    if not total:
+        return 0.0
+    return _student(total, total**2 / sum(variance**2 / freedom for variance, freedom in terms))
+
+
+def corrected_resampled(differences: Array) -> float:
+    number, folds = differences.size, differences.shape[1]
+    return _student((1 / number + 1 / (folds - 1)) * differences.var(ddof=1), number - 1)
+
+
+def student_over_seeds(differences: Array) -> float:
+    between, _ = mean_squares(differences)
+    return _student(between / len(differences), len(differences) - 1)
+
+
+def seeds_and_folds(differences: Array, share: Callable[[int], float]) -> float:
+    seeds, folds = differences.shape
+    between, within = mean_squares(differences)
+    return _satterthwaite((between / seeds, seeds - 1), (share(folds) * within, seeds * (folds - 1)))
+
+
+def mixed_model(differences: Array) -> float:
+    seeds, folds = differences.shape
+    between, within = mean_squares(differences)
+    inside = seeds * (folds - 1)
+    if between / seeds > within / (seeds * folds):
+        return _satterthwaite((between / seeds, seeds - 1), (within / (folds - 1), inside))
+    return _student(within * (1 / (seeds * folds) + 1 / (folds - 1)), inside)
+
+
+def moments(differences: Array) -> float:
+    seeds, folds = differences.shape
+    between, within = mean_squares(differences)
+    return _student(between / seeds + max(0.0, within / folds - between), seeds - 1)
+
+
+def wider_of_two(differences: Array) -> float:
+    seeds, folds = differences.shape
+    between, within = mean_squares(differences)
+    if between / seeds > within / folds:
+        return _student(between / seeds, seeds - 1)
+    return _student(within / folds, seeds * (folds - 1))
+
+
+HALF_WIDTHS: dict[str, Callable[[Array], float]] = {
+    "corrected resampled t": corrected_resampled,
+    "Student over seeds": student_over_seeds,
+    "seeds + folds, 1/(k - 1)": lambda differences: seeds_and_folds(differences, lambda folds: 1 / (folds - 1)),
+    "seeds + folds, 1/k": lambda differences: seeds_and_folds(differences, lambda folds: 1 / folds),
+    "mixed model": mixed_model,
+    "moments": moments,
+    "wider of two": wider_of_two,
+}
+BOOTSTRAP = "bootstrap"
+CANDIDATES = (*HALF_WIDTHS, BOOTSTRAP)
+
+
+def bootstrap(differences: Array, rng: np.random.Generator, draws: int = 999) -> tuple[float, float]:
+    """Percentiles of the mean when seeds are drawn with replacement, and then the folds of each drawn seed."""
+    seeds, folds = differences.shape
+    rows = rng.integers(seeds, size=(draws, seeds, 1))
+    columns = rng.integers(folds, size=(draws, seeds, folds))
+    means = differences[rows, columns].mean(axis=(1, 2))
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def judge(all_differences: Sequence[Array], truth: float, rng: np.random.Generator) -> dict[str, dict[str, float]]:
+    """For each candidate: the share of intervals that miss the truth and the mean half width, in points."""
+    ends: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
+    for differences in all_differences:
+        centre = float(differences.mean())
+        for name, half_width in HALF_WIDTHS.items():
+            half = half_width(differences)
+            ends[name].append((centre - half, centre + half))
+        ends[BOOTSTRAP].append(bootstrap(differences, rng))
+    found = {}
+    for name, intervals in ends.items():
+        low, high = np.array(intervals).T
+        # A mean that is the truth exactly is covered, also by an interval without width.
+        missed = (low > truth + 1e-12) | (high < truth - 1e-12)
+        found[name] = {
+            "missed": float(missed.mean()),
+            "half width": 100 * float((high - low).mean() / 2),
+            "power": float((low - truth + SHIFT > 0).mean()),
+        }
+    return found
+
+
+def embed(dataset: Dataset, width: int, seed: int) -> NDArray[np.float32]:
+    table = {
+        "method": "joao",
+        "features": "labels",
+        "encoder": {"name": "gin", "width": width, "layers": 3},
+        "training": {"seed": seed},
+    }
+    trained = make_untrained(make_recipe(table, place="coverage"), dataset, device="cpu")
+    return np.asarray(trained.embed(dataset).numpy())
+
+
+def gram(rows: NDArray[Any]) -> Array:
+    """The RBF kernel of standardised rows, with the scale that scikit-learn calls ``scale``."""
+    rows = np.asarray(rows, dtype=np.float64)
+    spread = rows.std(axis=0)
+    scaled = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    squares = (scaled**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * scaled @ scaled.T
+    return np.exp(-distances / (scaled.shape[1] * (scaled.var() or 1.0)))  # an encoder may give zeros only
+
+
+def fold_accuracies(kernel: Array, classes: NDArray[np.int64], folds: Sequence[tuple[Any, Any]]) -> Array:
+    found = []
+    for train, test in folds:
+        fitted = SVC(C=PENALTY, kernel="precomputed").fit(kernel[np.ix_(train, train)], classes[train])
+        found.append(np.mean(fitted.predict(kernel[np.ix_(test, train)]) == classes[test]))
+    return np.array(found)
+
+
+def replicate(name: str, pool: Mapping[str, Sequence[NDArray[Any]]], classes: NDArray[np.int64], number: int) -> Any:
+    """By scenario and comparison, the ``(seeds, folds)`` differences of one draw of graphs, seeds and partitions."""
+    rng = numpy_generator(number, f"coverage {name}")
+    values, counts = np.unique(classes, return_counts=True)
+    of_each = min(MOST_GRAPHS // len(values), counts.min())
+    graphs = np.concatenate([rng.choice(np.flatnonzero(classes == value), of_each, replace=False) for value in values])
+    labels = {"real": classes[graphs], "shuffled": rng.permutation(classes[graphs])}
+    seeds = {width: rng.permutation(POOL)[: 2 * SEEDS].reshape(2, SEEDS) for width in WIDTHS}
+    kernels = {
+        (width, group, place): gram(pool[width][seed][graphs])
+        for width, groups in seeds.items()
+        for group, members in enumerate(groups)
+        for place, seed in enumerate(members)
+    }
+    histogram = gram(pool["histogram"][0][graphs])
+    scores: dict[tuple[str, str, int], list[Array]] = {}
+    for place, (kind, own) in itertools.product(range(SEEDS), labels.items()):
+        splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=int(rng.integers(2**31)))
+        folds = list(splitter.split(np.zeros(len(own)), own))
+        for width, group in itertools.product(WIDTHS, (0, 1)):
+            if kind == "real" or group == 0:
+                found = fold_accuracies(kernels[width, group, place], own, folds)
+                scores.setdefault((kind, width, group), []).append(found)
+        scores.setdefault((kind, "histogram", 0), []).append(fold_accuracies(histogram, own, folds))
+
+    def difference(kind: str, one: tuple[str, int], other: tuple[str, int]) -> list[list[float]]:
+        return (np.array(scores[kind, *one]) - np.array(scores[kind, *other])).tolist()
+
+    against = {"encoder - histogram": (("encoder", 0), ("histogram", 0))}
+    return {
+        "shuffled labels": {
+            **{label: difference("shuffled", *sides) for label, sides in against.items()},
+            "encoder - small encoder": difference("shuffled", ("encoder", 0), ("small", 0)),
+        },
+        "same method": {f"{width} - {width}": difference("real", (width, 0), (width, 1)) for width in WIDTHS},
+        "new graphs": {
+            **{label: difference("real", *sides) for label, sides in against.items()},
+            "small encoder - histogram": difference("real", ("small", 0), ("histogram", 0)),
+        },
+    }
+
+
+SETS_OF = {"shuffled labels": SHUFFLED, "same method": REAL, "new graphs": NEW_GRAPHS}
+
+
+def simulate(path: Path, replicates: int, sets: Sequence[str]) -> None:
+    """Adds the lines of the simulated scenarios on the named data sets to the record."""
+    started = time.process_time()
+    lines = []
+    for name in sets:
+        dataset = read_whole(name, root=None)
+        assert dataset.classes is not None
+        pool = {kind: [embed(dataset, width, seed) for seed in range(POOL)] for kind, width in WIDTHS.items()}
+        pool["histogram"] = [np.asarray(BASELINES["histogram"]().fit_transform(dataset.without_labels()))]
+        draws = [replicate(name, pool, np.asarray(dataset.classes), number) for number in range(replicates)]
+        for scenario, comparison in _comparisons(name, draws):
+            found = [np.array(each[scenario][comparison]) for each in draws]
+            mean = float(np.mean(found))
+            truth = mean if scenario == "new graphs" else 0.0
+            squares = np.array([mean_squares(each) for each in found]).mean(axis=0)
+            lines.append(
+                {
+                    "scenario": scenario,
+                    "data": name,
+                    "comparison": comparison,
+                    "intervals": len(found),
+                    "truth": truth,
+                    "mean difference": mean,
+                    "variance of the mean": float(np.var([each.mean() for each in found], ddof=1)),
+                    "B": float(squares[0]),
+                    "W": float(squares[1]),
+                    "candidates": judge(found, truth, numpy_generator(0, "coverage bootstrap")),
+                }
+            )
+        print(f"{name}: {time.process_time() - started:.0f} s of one core", flush=True)
+    _add(path, lines, {"replicates": replicates})
+
+
+def _comparisons(name: str, draws: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    for scenario, sets in SETS_OF.items():
+        if name in sets:
+            yield from ((scenario, comparison) for comparison in draws[0][scenario])
+
+
+def read_fold_scores(folder: Path) -> dict[tuple[str, ...], dict[int, list[float]]]:
+    """By row, and by seed, the accuracies of the folds of a folder of records: JSON files, or JSON lines."""
+    texts = [path.read_text("utf-8") for path in sorted(folder.rglob("*.json"))]
+    texts += [line for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
+    rows: dict[tuple[str, ...], dict[int, list[float]]] = {}
+    for record in map(json.loads, texts):
+        if not isinstance(record, dict) or "seed" not in record.get("cell", {}) or "scores" not in record:
+            continue
+        cell, scores = record["cell"], record["scores"]
+        if "partitions" in scores:
+            accuracies = scores["partitions"][0]["accuracies"]
+        elif "accuracy" in scores:
+            accuracies = scores["accuracy"]
+        else:
+            continue
+        key = tuple(f"{name} {value}" for name, value in sorted(cell.items()) if name != "seed")
+        rows.setdefault(key, {})[cell["seed"]] = accuracies
+    return rows
+
+
+def seed_comparisons(scores: Mapping[int, Sequence[float]]) -> list[Array]:
+    """All ways to compare two seeds with two others of five, fold by fold: 30 arrays of ``(2, folds)``."""
+    found = []
+    for first, second, third, fourth in itertools.permutations(sorted(scores), 4):
+        if first < min(second, third, fourth):  # the other orders are these with the sign changed or the rows swapped
+            pairs = np.array([scores[first], scores[third]]) - np.array([scores[second], scores[fourth]])
+            found.append(pairs)
+    return found
+
+
+PROTOCOLS = ("unsupervised", "semi-supervised", "controls", "factors")
+
+
+def from_records(path: Path, results: Path) -> None:
+    """Adds the lines of the scenario that needs no computation."""
+    lines = []
+    for protocol in PROTOCOLS:
+        rows = {key: own for key, own in read_fold_scores(results / protocol).items() if len(own) == SEEDS}
+        found = [each for own in rows.values() for each in seed_comparisons(own)]
+        if found:
+            lines.append(
+                {
+                    "scenario": FROM_RECORDS,
+                    "data": protocol,
+                    "comparison": f"two seeds against two others, {len(rows)} rows",
+                    "intervals": len(found),
+                    "truth": 0.0,
+                    "mean difference": float(np.mean([each.mean() for each in found])),
+                    "candidates": judge(found, 0.0, numpy_generator(0, "coverage bootstrap")),
+                }
+            )
+    _add(path, lines, {})
+
+
+def _add(path: Path, lines: Sequence[Any], facts: Mapping[str, Any]) -> None:
+    """Replaces the lines of the same scenarios and data sets."""
+    record = json.loads(path.read_text("utf-8")) if path.exists() else {"lines": []}
+    new = {(line["scenario"], line["data"]) for line in lines}
+    kept = [line for line in record["lines"] if (line["scenario"], line["data"]) not in new]
+    provenance = {"versions": versions(), "machine": machine("cpu"), "command": command()}
+    write_json(path, {**record, **facts, "lines": [*kept, *lines], **provenance})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    computing = commands.add_parser("simulate")
+    computing.add_argument("record", type=Path)
+    computing.add_argument("--replicates", type=int, default=120)
+    computing.add_argument("--data", default=",".join(REAL))
+    reading = commands.add_parser("records")
+    reading.add_argument("record", type=Path)
+    reading.add_argument("--results", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    if options.command == "simulate":
+        simulate(options.record, options.replicates, options.data.split(","))
+    else:
+        from_records(options.record, options.results)
+
+
+if __name__ == "__main__":
+    main()
