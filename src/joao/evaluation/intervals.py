@@ -99,10 +99,10 @@ def estimate_mean(values: ArrayLike, *, parts: Parts = "folds") -> Estimate:
         V = \max\left(\frac{B}{r}, \frac{W}{k}\right), \quad
         \nu = \begin{cases} r - 1 & \text{if } B/r > W/k \\ r (k - 1) & \text{else} \end{cases}
 
-    :math:`B/r` is the part of the variance that new seeds average out. Every seed tests the same graphs once, so that
-    what is particular to these graphs stays however many seeds there are; :math:`W/k` bounds that part. The maximum was
-    chosen by a rule and a simulation (``python -m repro.studies.coverage``). It is too small where both parts are equal
-    and the folds have no other noise: the interval then misses the truth in about 10 % of all cases.
+    :math:`B/r` is the part of the variance that more seeds average out. Every seed tests the same graphs once, so that
+    what is particular to these graphs stays however many seeds there are; :math:`W/k` stands for that part. The maximum
+    was chosen by a rule and a simulation (``python -m repro.studies.coverage``). It is too small where both parts are
+    equal and the folds have no other noise: the interval then misses the truth in about 10 % of all cases.
 
     Runs of fine-tuning share one split: they say nothing about other graphs, and :math:`V = B/r`. So does one score per
     seed.
