@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
-# Of `make mutants`: the files to try anew; all, if none is said.
+# Files for `make mutants`. Default: all.
 FILES ?=
 # Of `make fuzz`, all readers together.
 SECONDS ?= 600
@@ -16,8 +16,8 @@ help:
 	@echo "make test        install into .venv, then run the whole default test suite"
 	@echo "make slow        run the slow tests, too"
 	@echo "make docs        build the documentation into site: open site/index.html, no network is needed"
-	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes results/kills.md"
-	@echo "make mutants     break the code in more than a thousand places, one at a time, and see whether tests notice (half an hour or more); writes results/mutants.md"
+	@echo "make kill-test   kill trainings more than a hundred times and resume them (some minutes); writes docs/results/kills.md"
+	@echo "make mutants     mutation testing: break the code in more than a thousand places (half an hour or more); writes docs/results/mutants.md"
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
@@ -50,10 +50,10 @@ docs: .venv/installed
 	@echo "Built: site/index.html"
 
 kill-test: .venv/installed
-	@$(BIN)/python studies/kills.py results/kills.json results/kills.md
+	@$(BIN)/python -m repro.studies.kills
 
 mutants: .venv/installed
-	@$(BIN)/python studies/mutants.py results/mutants.json results/mutants.md $(FILES)
+	@$(BIN)/python -m repro.studies.mutants $(FILES)
 
 lint: .venv/installed
 	@echo "Checking format, lint and types ..."

@@ -34,7 +34,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=600, help="of all targets together")
     parser.add_argument("--only", default=",".join(NAMES), help="targets, with commas")
     parser.add_argument("--work", type=Path, default=Path("runs/fuzz"))
-    parser.add_argument("--out", type=Path, default=Path("results/fuzzing.json"))
+    parser.add_argument("--out", type=Path, default=Path("repro/records/fuzzing.json"))
     given = parser.parse_args(words)
     names = given.only.split(",")
     share = max(1, given.seconds // len(names))

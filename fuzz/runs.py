@@ -12,8 +12,8 @@ from safetensors.torch import save
 import joao
 from fuzz.targets import Target, _write, joined, parts_of
 from joao.data.synthetic import random_graphs
-from joao.estimators.export import export
-from joao.runs.tensor_files import CHECKSUM_KEY
+from joao.runs.export import export
+from joao.runs.folder import CHECKSUM_KEY
 
 _GRAPHS = random_graphs(12, mean_nodes=4, seed=1)
 _TEXTS = ("recipe.toml", "run.json", "metrics.jsonl", "finetune.json")

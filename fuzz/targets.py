@@ -52,10 +52,10 @@ def fault(target: Target, data: bytes, folder: Path) -> Exception | None:
     try:
         target.read(data, folder)
     except UserError as error:
-        told = str(error)
-        if "more memory than" in told:
-            return MemoryError(told)
-        return None if told and "\n" not in told else AssertionError(f"a message of several lines: {told!r}")
+        if isinstance(error.__cause__, MemoryError):
+            return error.__cause__
+        message = str(error)
+        return None if message and "\n" not in message else AssertionError(f"a message of several lines: {message!r}")
     except Exception as error:
         return error
     return None

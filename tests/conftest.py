@@ -17,13 +17,14 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from joao.augmentations import Identity
-from joao.augmentations.base import PaddedAugmentation, share_of
+from joao.augmentations.base import PaddedAugmentation, floor_share
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.graphs import GraphBatch
 from joao.core.padded import keep_nodes
 from joao.data import Features, make_store
+from joao.data.names import BUNDLED
 from joao.data.shards.writer import ShardWriter, slice_rows
-from joao.data.sources import BUNDLED, read
+from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 
 hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
@@ -209,7 +210,7 @@ class WithoutFirstNodes(PaddedAugmentation):
 
     def _kept(self, batch):
         place = torch.arange(batch.num_nodes, device=batch.device) - batch.first_node[batch.graph_of_node]
-        return place >= share_of(batch.nodes_per_graph, self.strength)[batch.graph_of_node]
+        return place >= floor_share(batch.nodes_per_graph, self.strength)[batch.graph_of_node]
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ LAYERS = (
         "comparison": "methods on the same folds, intervals and a verdict",
         "report": "the report page and figures",
     },
-    {"cli": "one file per command"},
+    {"cli": "one file for each command or pair of related commands"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 ENTRY_POINTS = {"__init__", "__main__"}

@@ -38,9 +38,7 @@ from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
-from joao.training.distributed.batch_norm import synced_batch_norms
-from joao.training.distributed.group import ProcessGroup, _Gather
-from joao.training.distributed.share import BatchShard
+from joao.training.distributed.group import BatchShard, ProcessGroup, _GatherRows, synced_batch_norms
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
@@ -205,14 +203,14 @@ def test_a_run_is_stopped_inside_an_epoch_and_goes_on(precision, fast, dataset, 
 
 def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(dataset, monkeypatch):
     recipe = make_recipe({"data": "MUTAG", "training": {"epochs": 4, "batch_size": 32}})
-    follow = Pretraining._follow
+    follow = Pretraining._update_copy
 
     def spoil(training, progress):
         follow(training, progress)
         if training.step == 14:  # after the fifteenth step
             next(training.model.parameters()).data.fill_(torch.nan)
 
-    monkeypatch.setattr(Pretraining, "_follow", spoil)
+    monkeypatch.setattr(Pretraining, "_update_copy", spoil)
     with refused("nan", "step 16", "epoch 3"):
         pretrain(recipe, dataset, device="cuda", fast=True)
 
@@ -334,7 +332,7 @@ def test_seeds_of_a_molecule_encoder_learn_side_by_side_with_dropout(molecules):
     how = Finetune(epochs=20, batch_size=32)
     fitting = Finetuning(store, BinaryTargets(values), encoder, how, make_fabric("cuda", "tf32"))
     order = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))
-    parts = [Part(order[:150], order[150:], seed, fitting.start_of(seed)) for seed in range(3)]
+    parts = [Part(order[:150], order[150:], seed, fitting.initial_weights(seed)) for seed in range(3)]
     found = torch.stack([shown(fit) for fit in fit_all(fitting, parts)])
     assert fitting.is_fast
     assert (found[:, -1, 0] < found[:, 0, 0] - 0.05).all()
@@ -384,8 +382,8 @@ def test_fine_tuning_by_replayed_steps_does_what_plain_steps_do(encoder, kind, f
         found.append(shown(fitting.fit(train, validation, seed=1)))
         assert fitting.is_fast == fast
         if fast:
-            assert ("step", 32) in fitting.recorder._graphs
-            assert ("step", 22) in fitting.recorder._graphs
+            assert ("step", 32) in fitting.padded_steps.runner._graphs
+            assert ("step", 22) in fitting.padded_steps.runner._graphs
     torch.testing.assert_close(found[0], found[1], rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(found[0], found[2], rtol=2e-3, atol=2e-3)
 
@@ -414,7 +412,7 @@ def test_fits_side_by_side_are_fits_one_after_another(kind, fine_tuning):
         scores = [fit.epochs[-1].validation_score for fit in fit_all(fitting, parts)]
         fits = fit_all(fitting, parts)
         for part, score, _ in zip(parts, scores, fits, strict=True):  # what was recorded is what is found by looking
-            fitting.to_last()
+            fitting.restore_last_epoch()
             assert fitting.score(part.validation) == pytest.approx(score, abs=0.02)
     for (one, logits), (other, expected) in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
@@ -447,7 +445,7 @@ def test_replayed_steps_do_what_plain_steps_do(heads, objective, dataset, certai
         results.append([(each.loss, each.pair_losses, each.drawn) for each in training.run()])
         assert training.is_fast == fast
         if fast:
-            steps = [key for key in training.steps.recorder._graphs if key[0] == "step"]
+            steps = [key for key in training.steps.runner._graphs if key[0] == "step"]
             times_drawn = (torch.tensor([drawn for _, _, drawn in results[0]]) > 0).sum(0)
             assert len(steps) == (1 if HEADS[heads].shared else (times_drawn > 1).sum())
     for one, other in zip(*results, strict=True):
@@ -480,10 +478,10 @@ def test_a_replay_does_not_overtake_its_recording_on_a_busy_gpu(monkeypatch):
 
     def drawn() -> list[Tensor]:
         generator = torch.Generator("cuda").manual_seed(0)
-        recorder, number = CudaGraphRunner(torch.device("cuda"), [generator]), torch.zeros(4, device="cuda")
+        runner, number = CudaGraphRunner(torch.device("cuda"), [generator]), torch.zeros(4, device="cuda")
         found = []
         for _ in range(4):
-            recorder.run("draw", lambda: number.copy_(torch.rand(4, device="cuda", generator=generator)))
+            runner.run("draw", lambda: number.copy_(torch.rand(4, device="cuda", generator=generator)))
             found.append(number.clone())
         return found
 
@@ -512,7 +510,7 @@ def test_shared_normalisation_and_the_gather_work_with_nccl(alone_with_nccl):
         norm, own = nn.BatchNorm1d(3).cuda(), x.clone().requires_grad_()
         with synced_batch_norms(norm) if shared else nullcontext():
             made = norm(own)
-        made = _Gather.apply(made, alone_with_nccl, 40) if shared else made
+        made = _GatherRows.apply(made, alone_with_nccl, 40) if shared else made
         (made * torch.arange(40, device="cuda")[:, None]).sum().backward()
         results.append([made, own.grad, norm.weight.grad, norm.bias.grad, *norm.buffers()])
     for one, other in zip(*results, strict=True):

@@ -25,7 +25,7 @@ def test_projections_have_the_shape_of_embeddings(heads, embeddings):
     assert heads(embeddings, 1).shape == heads(embeddings, NUMBERS).shape == embeddings.shape
 
 
-def test_one_number_is_the_same_as_that_number_for_each_row(heads, embeddings):
+def test_one_augmentation_equals_that_augmentation_for_each_row(heads, embeddings):
     for number in range(4):
         torch.testing.assert_close(heads(embeddings, number), heads(embeddings, torch.full((6,), number)))
 
@@ -64,7 +64,7 @@ def test_each_view_goes_through_the_head_of_its_augmentation(embeddings):
 
 
 @pytest.mark.parametrize("augmentation", [0, 3, NUMBERS], ids=["first", "last", "each its own"])
-def test_without_a_head_embeddings_are_as_they_are_and_there_is_nothing_to_learn(embeddings, augmentation):
+def test_no_head_returns_embeddings_and_has_no_parameters(embeddings, augmentation):
     heads = NoHead(5, 4)
     assert torch.equal(heads(embeddings, augmentation), embeddings)
     assert heads.shared
@@ -91,7 +91,7 @@ def step(heads, optimiser, embeddings, first, second):
 
 
 @pytest.mark.parametrize("as_tensors", [False, True])
-def test_the_heads_of_the_drawn_pair_learn_and_no_other_even_with_momentum(embeddings, as_tensors):
+def test_only_the_heads_of_the_drawn_pair_learn(embeddings, as_tensors):
     heads = HeadPerAugmentation(5, 4)
     optimiser = torch.optim.Adam(heads.parameters(), lr=0.1)
 

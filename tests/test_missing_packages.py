@@ -47,7 +47,7 @@ def scaffolds(model, folder):
 
 
 def fingerprints(model, folder):
-    return importlib.import_module("joao.evaluation.forest").fingerprints(["CCO"])
+    return importlib.import_module("repro.protocols.transfer.forest").fingerprints(["CCO"])
 
 
 def logged(model, folder):

@@ -10,7 +10,7 @@ import pytest
 
 import joao
 from joao.core.pair_table import PairTable
-from joao.estimators.export import export
+from joao.runs.export import export
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for folder in ("src", "studies", "examples", "fuzz") for path in (ROOT / folder).rglob("*.py"))
@@ -126,7 +126,7 @@ graphs = joao.read("MUTAG")
 model = joao.JOAO(epochs=1, device="cpu").fit(graphs)
 model.save("run")
 assert joao.JOAO.load("run", device="cpu").transform(graphs).shape == (188, 96)
-from joao.estimators.export import export
+from joao.runs.export import export
 assert joao.load(export(Path("run"), Path("model.safetensors")).file, device="cpu").transform(graphs).shape == (188, 96)
 from joao.data.formats.packed import write_packed
 write_packed(Path("a.safetensors.xz"), graphs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joao.training.model import View
+from joao.training.steps import View
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ class Fit:
     largest: float
 
 
-def fitted(sizes: Sequence[float], values: Sequence[float]) -> Fit:
+def fit_power_law(sizes: Sequence[float], values: Sequence[float]) -> Fit:
     r"""The least-squares slope of :math:`\log v` on :math:`\log s` over the larger half of the sizes, three at least.
 
     In the smaller half what every call costs, whatever its size, would hide the growth. Which sizes are left out
     does not depend on the values.
 
-    >>> fit = fitted([1, 10, 100, 1000], [0.5, 10, 100, 1000])
+    >>> fit = fit_power_law([1, 10, 100, 1000], [0.5, 10, 100, 1000])
     >>> round(fit.exponent, 6), fit.smallest, fit.largest
     (1.0, 10, 1000)
     """

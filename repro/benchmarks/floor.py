@@ -24,8 +24,9 @@ from torch import Tensor
 from joao.config.builder import Method
 from joao.core.graphs import Store
 from joao.objectives import PairObjective
-from joao.training.model import ContrastiveModel, View, draw_view, project
+from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
+from joao.training.steps import View, draw_view, project
 from repro.benchmarks.plain_gin import PlainGin
 from repro.benchmarks.timing import Task
 

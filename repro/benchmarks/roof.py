@@ -6,7 +6,7 @@ import statistics
 
 import torch
 
-from repro.benchmarks.timing import always, interleaved
+from repro.benchmarks.timing import always, time_in_turns
 
 
 def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
@@ -19,7 +19,7 @@ def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
     square, long = torch.ones(size, size, device=device), torch.ones(length, device=device)
     out, copy = torch.empty_like(square), torch.empty_like(long)
     tasks = {"product": always(lambda: torch.mm(square, square, out=out)), "copy": always(lambda: copy.copy_(long))}
-    seconds = interleaved(tasks, repeats, device)
+    seconds = time_in_turns(tasks, repeats, device)
     return {
         "GFLOP/s": 2 * size**3 / statistics.median(seconds["product"].wall) / 1e9,
         "GB/s": 8 * length / statistics.median(seconds["copy"].wall) / 1e9,

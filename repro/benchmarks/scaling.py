@@ -16,10 +16,10 @@ from joao.core.randomness import torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.objectives import NtXent
-from repro.benchmarks.fits import fitted
+from repro.benchmarks.fits import fit_power_law
 from repro.benchmarks.floor import Floor, ViewsOf
 from repro.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
-from repro.benchmarks.timing import Task, always, interleaved
+from repro.benchmarks.timing import Task, always, time_in_turns
 from repro.benchmarks.workloads import Workload
 
 WIDTH, LAYERS = 32, 3
@@ -80,15 +80,15 @@ def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> d
         for number, point in enumerate(points)
         for name, task in _tasks(point, axis.measures, device, seed).items()
     }
-    seconds = interleaved(tasks, repeats, device)
+    seconds = time_in_turns(tasks, repeats, device)
     times = {name: [seconds[name, number] for number in range(len(points))] for name, _ in tasks}
     memory = [_memory(point, device, seed) for point in points]
     # On a CPU the time of the process: the sizes are far apart in time, and others may work beside us meanwhile.
     clock = "wall" if device.type == "cuda" or torch.get_num_threads() > 1 else "cpu"
     medians = {name: [statistics.median(getattr(each, clock)) for each in series] for name, series in times.items()}
-    fits = {name: asdict(fitted(sizes, values)) for name, values in medians.items()}
+    fits = {name: asdict(fit_power_law(sizes, values)) for name, values in medians.items()}
     if all(memory):
-        fits["peak memory"] = asdict(fitted(sizes, [value or 0 for value in memory]))
+        fits["peak memory"] = asdict(fit_power_law(sizes, [value or 0 for value in memory]))
     return {
         "against": axis.counts,
         "sizes": sizes,

@@ -17,7 +17,7 @@ from repro.benchmarks.floor import Floor, ViewsOf, scattered
 from repro.benchmarks.plan import Plan
 from repro.benchmarks.rivals import MAKERS, rivals_of
 from repro.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
-from repro.benchmarks.timing import Spread, Task, always, interleaved, paired_ratio
+from repro.benchmarks.timing import Spread, Task, always, paired_ratio, time_in_turns
 from repro.benchmarks.workloads import Workload
 
 MOST_VIEWS = 30  # pairs of views that a floor runs over
@@ -57,7 +57,7 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
     for row in rows.values():
         row.anew()  # what a library takes once and for all belongs to no row
     memory = {name: peak_memory(row.anew, device) for name, row in rows.items()}
-    seconds = interleaved({name: row.task for name, row in rows.items()}, plan.repeats, device)
+    seconds = time_in_turns({name: row.task for name, row in rows.items()}, plan.repeats, device)
     per_step = {name: seconds[name].over(row.steps) for name, row in rows.items()}
     work = {
         METHODS[method]: work_of_step(each.views, workload.store.num_features, workload.width, workload.layers)
@@ -154,7 +154,7 @@ def _parts(workload: Workload, plan: Plan, device: torch.device) -> dict[str, An
     method = build_method(recipe_of(workload, "joao", plan.seed), workload.store)
     views = ViewsOf(training, 1, torch_generator(plan.seed, "views of the parts", device))
     floor = Floor(method, training.schedule.learning_rate, device)
-    seconds = interleaved(part_tasks(training, floor, views), 2 * plan.repeats, device)
+    seconds = time_in_turns(part_tasks(training, floor, views), 2 * plan.repeats, device)
     return {
         name: {
             "seconds": asdict(each),

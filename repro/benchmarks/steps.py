@@ -11,10 +11,8 @@ from torch import Tensor
 from joao.config.builder import build_method
 from joao.config.recipe import Recipe, make_recipe
 from joao.training.device import make_fabric
-from joao.training.distributed.share import BatchShard
-from joao.training.model import View, draw_view, project
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, View, draw_view, pair_losses, project
 from repro.benchmarks.floor import Floor, ViewsOf
 from repro.benchmarks.timing import Task, always
 from repro.benchmarks.workloads import Workload
@@ -62,7 +60,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     generator = views.generator
     graphs = torch.randperm(len(training.store), device=training.store.device, generator=generator)
     graphs = graphs[: training.schedule.batch_size]
-    share = BatchShard(training.store, graphs)
+    batch_views = BatchViews(training.store, graphs)
     first, second = views.remake()[0]
 
     def forward() -> Tensor:
@@ -84,7 +82,7 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
     tasks["backward"] = backward
     tasks["optimiser's step"] = optimise
     tasks["lower level, all pairs of a batch"] = always(
-        lambda: pair_losses(training.model, share, training.pool, floor.objective, generator)
+        lambda: pair_losses(training.model, batch_views, training.pool, floor.objective, generator)
     )
     return tasks
 

@@ -49,7 +49,7 @@ class Spread:
         return Spread(factor * self.median, factor * self.least, factor * self.most)
 
 
-def interleaved(
+def time_in_turns(
     tasks: Mapping[Key, Task],
     repeats: int,
     device: torch.device | str = "cpu",
@@ -67,10 +67,10 @@ def interleaved(
     for turn in range(warm_ups + repeats):
         for name, prepare in tasks.items():
             run = prepare()
-            at_rest(device)
+            synchronise(device)
             before = wall(), cpu()
             run()
-            at_rest(device)
+            synchronise(device)
             after = wall(), cpu()
             if turn >= warm_ups:
                 seconds[name].wall.append(after[0] - before[0])
@@ -78,7 +78,7 @@ def interleaved(
     return seconds
 
 
-def at_rest(device: torch.device | str) -> None:
+def synchronise(device: torch.device | str) -> None:
     """Waits until the device has done all it was told."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

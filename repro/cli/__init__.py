@@ -1,1 +1,1 @@
-"""The commands of ``python -m repro``."""
+"""The commands of ``python -m repro``: protocols, figures, pages and benchmarks."""

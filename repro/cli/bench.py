@@ -70,7 +70,9 @@ def bench(
     _show(record, output)
     if out is not None:
         output.say(f"Record: {out}")
-    output.say(f"Next: joao bench NCI1 --device cpu --threads 1,all --scaling --out {free_path(Path('bench.json'))}")
+    output.say(
+        f"Next: python -m repro bench NCI1 --device cpu --threads 1,all --scaling --out {free_path(Path('bench.json'))}"
+    )
 
 
 def _show(record: Mapping[str, Any], output: Output) -> None:

@@ -1,113 +1,134 @@
+"""Commands that compute the tables of the paper, and Figure 2."""
+
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import AsJson, DataRoot, Device, Encoders, Precision, Quiet, TwinsTogether
+from joao.cli.inputs import AsJson, DataRoot, Device, Precision, Quiet, TwinsTogether
 from joao.cli.output import Output
-from repro.cli.all import everything
-from repro.cli.check import check
-from repro.cli.figures import figure_2, figure_3
-from repro.cli.tables import Jobs, LabelRate, Methods, Only, Records, follow, names, place, publish, rates, to_do
+from joao.core.errors import UserError, suggest
+from repro.cli.options import (
+    DEFAULT_FIGURES,
+    DEFAULT_RECORDS,
+    Encoders,
+    Jobs,
+    LabelRates,
+    Methods,
+    Only,
+    Pictures,
+    Records,
+    pages_folder,
+    parse_label_rates,
+    progress_summary,
+    run_options,
+    show_progress,
+    show_table,
+    split_names,
+)
+from repro.cli.pages import show_figures
 
 if TYPE_CHECKING:
-    from repro.protocols.cells import Where
+    from repro.protocols.cells import RunOptions
     from repro.protocols.unsupervised.run import Cell
 
-UNSUPERVISED = Path("results/unsupervised")
 app = typer.Typer(
     name="repro",
-    help="Remake the tables and figures of the paper.",
+    help="Reproduce the tables, figures and benchmarks of the paper. Cells that already have a record are skipped.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# Cheap parts first, so that an interrupted run leaves as many complete tables as possible.
+PARTS = {
+    "unsupervised": ["unsupervised", "objectives"],
+    "semi-supervised": ["semi-supervised"],
+    "ablations": ["prior", "strength", "pairs"],
+    "figures": ["figure-2", "figure-3"],
+    "ogb": ["ogb"],
+    "transfer": ["transfer"],
+}
 
 
 @app.command("unsupervised")
 def unsupervised(
-    only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all eight")] = "",
-    methods: Annotated[str, typer.Option(help="Methods, with commas between.", show_default="all")] = "",
+    only: Only = "",
+    methods: Methods = "",
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Pre-train on each training part alone (ten times the work).")
     ] = False,
     twins_together: TwinsTogether = False,
-    out: Records = UNSUPERVISED,
+    out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pre-train and score five seeds of every method on every data set, and print the table beside the paper's.
-
-    What has a record is not computed again, so an interrupted run goes on where it was.
-    """
+    """Unsupervised table: an SVM on frozen embeddings, five seeds, next to the paper's figures."""
     from repro.protocols.unsupervised.run import cells, rows_of, why_not
     from repro.protocols.unsupervised.table import HEADER, cells_of, rows
 
     output = Output(quiet, as_json)
-    wanted = cells(names(only), names(methods), inductive=inductive, twins_together=twins_together)
-    for method in names(methods) or rows_of("unsupervised"):
+    wanted = cells(split_names(only), split_names(methods), inductive=inductive, twins_together=twins_together)
+    for method in split_names(methods) or rows_of("unsupervised"):
         for dataset in dict.fromkeys(cell.dataset for cell in wanted):
             if reason := why_not(dataset, method):
-                output.notice(f"{method} on {dataset} is left out: {reason}")
-    lines = [cells_of(row) for row in rows(_frozen(wanted, place(out, data_root, device, jobs), output))]
-    publish(output, HEADER, lines, "Unsupervised: accuracy of an SVM, five seeds", "unsupervised", out)
-    output.say(f"Table of all records: {out / ('variants.md' if inductive or twins_together else 'table.md')}")
+                output.notice(f"{method} on {dataset} is skipped: {reason}")
+    lines = [
+        cells_of(row) for row in rows(_unsupervised_records(wanted, run_options(out, data_root, device, jobs), output))
+    ]
+    pages = show_table(output, HEADER, lines, "Unsupervised: accuracy of an SVM, five seeds", "unsupervised", out)
+    output.say(f"Table of all records: {pages / ('variants.md' if inductive or twins_together else 'table.md')}")
     output.say("Next, with your own graphs: joao compare my_graphs.jsonl")
 
 
 @app.command("objectives")
 def objectives(
-    only: Annotated[str, typer.Option(help="Data sets, with commas between.", show_default="all four")] = "",
-    methods: Annotated[str, typer.Option(help="Rows, with commas between.", show_default="all")] = "",
-    out: Records = UNSUPERVISED,
+    only: Only = "",
+    methods: Methods = "",
+    out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Other objectives of two views, each without JOAO and with it, by the unsupervised protocol.
-
-    What has a record is not computed again, so an interrupted run goes on where it was.
-    """
+    """Other contrastive losses, each with uniform pairs and with JOAO, by the unsupervised protocol."""
     from repro.protocols.unsupervised.run import cells
     from repro.protocols.unsupervised.variants import OBJECTIVES_HEADER as HEADER
     from repro.protocols.unsupervised.variants import objective_lines
 
     output = Output(quiet, as_json)
-    wanted = cells(names(only), names(methods), table="objectives")
-    lines = objective_lines(_frozen(wanted, place(out, data_root, device, jobs), output))
-    publish(output, HEADER, lines, "Accuracy of an SVM, five seeds, without and with JOAO", "unsupervised", out)
-    output.say(f"Table of all records: {out / 'objectives.md'}")
+    wanted = cells(split_names(only), split_names(methods), table="objectives")
+    lines = objective_lines(_unsupervised_records(wanted, run_options(out, data_root, device, jobs), output))
+    title = "Accuracy of an SVM, five seeds, with uniform pairs and with JOAO"
+    pages = show_table(output, HEADER, lines, title, "unsupervised", out)
+    output.say(f"Table of all records: {pages / 'objectives.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --objective barlow_twins --out runs/mine")
 
 
-def _frozen(wanted: Sequence[Cell], where: Where, output: Output) -> list[dict[str, Any]]:
-    """The records of cells of the unsupervised protocol, computed where there are none."""
-    from repro.protocols.unsupervised.run import compute_missing, is_done, read_record
+def _unsupervised_records(wanted: Sequence[Cell], options: RunOptions, output: Output) -> list[dict[str, Any]]:
+    """Return the records of cells, computed if missing."""
+    from repro.protocols.unsupervised.run import compute_missing, is_done, record_file
 
-    missing = [cell for cell in wanted if not is_done(cell, where.records)]
-    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {where.records}"))
-    done = compute_missing(missing, where)
-    follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
-    return [read_record(cell.path(where.records)) for cell in wanted]
-
-
-SEMI_SUPERVISED = Path("results/semi-supervised")
+    missing = [cell for cell in wanted if not is_done(cell, options.records)]
+    output.say(progress_summary(len(wanted), "cells", len(missing), f"Records: {options.records}"))
+    done = compute_missing(missing, options)
+    show_progress(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method} seed {cell.seed}")
+    return [record_file(options.records)[cell.key] for cell in wanted]
 
 
 @app.command("semi-supervised")
 def semi_supervised(
     only: Only = "",
     methods: Methods = "",
-    label_rate: LabelRate = "",
-    out: Records = SEMI_SUPERVISED,
+    label_rate: LabelRates = "",
+    out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
     device: Device = "auto",
     precision: Precision = "32-true",
@@ -115,27 +136,24 @@ def semi_supervised(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pre-train, fine-tune with 1 % or 10 % of the labels, and print the table beside the paper's.
-
-    What has a record is not computed again, so an interrupted run goes on where it was.
-    """
-    asked, where = rates(label_rate), place(out, data_root, device, jobs, precision)
-    _few_labels("semi_supervised", names(only), names(methods), asked, where, Output(quiet, as_json))
+    """Semi-supervised table: fine-tuning with 1 % or 10 % of the labels, next to the paper's figures."""
+    rates, options = parse_label_rates(label_rate), run_options(out, data_root, device, jobs, precision)
+    _few_labels("semi_supervised", split_names(only), split_names(methods), rates, options, Output(quiet, as_json))
 
 
 ABLATIONS = {
-    "strength": "The paper's ablation of strength (Table 2): JOAO against JOAOv2 at 0.2 and 0.25.",
-    "prior": "The paper's ablation of the prior: JOAO with gamma = 0.",
-    "pairs": "Every pair of augmentations by itself, and how its gain agrees with the share JOAO gave it (Figure 3).",
+    "strength": "Ablation of the strength (the paper's Table 2): JOAO and JOAOv2 at 0.2 and 0.25.",
+    "prior": "Ablation of the prior: JOAO with gamma = 0.",
+    "pairs": "Every pair of augmentations alone, and how its gain agrees with the probability JOAO gave it (Figure 3).",
 }
 
 
-def ablation(table: str) -> Callable[..., None]:
-    """The command of one of :data:`ABLATIONS`."""
+def _ablation(table: str) -> Callable[..., None]:
+    """Return the command of one of :data:`ABLATIONS`."""
 
     def command(
         only: Only = "",
-        out: Records = SEMI_SUPERVISED,
+        out: Records = DEFAULT_RECORDS,
         jobs: Jobs = None,
         device: Device = "auto",
         precision: Precision = "32-true",
@@ -143,50 +161,40 @@ def ablation(table: str) -> Callable[..., None]:
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
-        where = place(out, data_root, device, jobs, precision)
-        _few_labels(table, names(only), [], [], where, Output(quiet, as_json))
+        options = run_options(out, data_root, device, jobs, precision)
+        _few_labels(table, split_names(only), [], [], options, Output(quiet, as_json))
 
     return command
 
 
-for _table, _about in ABLATIONS.items():
-    app.command(_table, help=_about)(ablation(_table))
-
-
-app.command("check")(check)
-app.command("figure-2")(figure_2)
-app.command("figure-3")(figure_3)
-app.command("all")(everything)
+for _table, _help in ABLATIONS.items():
+    app.command(_table, help=_help)(_ablation(_table))
 
 
 def _few_labels(
-    table: str, only: list[str], methods: list[str], label_rates: list[int], where: Where, output: Output
+    table: str, only: list[str], methods: list[str], label_rates: list[int], options: RunOptions, output: Output
 ) -> None:
-    from repro.protocols.semi_supervised.run import (
-        at_hand,
-        cells,
-        compute_missing,
-        is_done,
-        left_out,
-        read_record,
-        works,
-    )
+    """Compute and show one of the tables of the semi-supervised protocol."""
+    from repro.protocols.semi_supervised import run
     from repro.protocols.semi_supervised.table import HEADER, cells_of, rows
 
-    out = where.records
-    wanted, absent = at_hand(cells(table, only, methods, label_rates), where.data_root, named=bool(only))
-    for column in left_out(table, only, label_rates):
-        output.notice(f"{column}: is not in the table and is left out.")
+    out = options.records
+    wanted, absent = run.split_available(
+        run.cells(table, only, methods, label_rates), options.data_root, named=bool(only)
+    )
+    for column in run.missing_columns(table, only, label_rates):
+        output.notice(f"{column}: not in the table, skipped.")
     for name in absent:
-        output.notice(f"{name}: is not at hand and is left out. Put it under --data-root.")
-    missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}"))
-    done = compute_missing(missing, where)
-    follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
-    summary = rows([read_record(cell.path(out)) for cell in wanted], of_strength=table == "strength")
+        output.notice(f"{name}: not found, skipped. Put it under --data-root.")
+    missing = [cell for cell in wanted if not run.is_done(cell, out)]
+    output.say(progress_summary(len(wanted), "cells", len(missing), f"Records: {out}"))
+    works = run.works(missing)
+    done = run.compute_missing(missing, options)
+    show_progress(output, "encoders", len(works), done, lambda work: f"{work.dataset} {work.method} seed {work.seed}")
+    summary = rows([run.record_file(out)[cell.key] for cell in wanted], of_strength=table == "strength")
     title = "Accuracy after fine-tuning with few labels, five seeds"
-    publish(output, HEADER, [cells_of(row) for row in summary], title, "semi-supervised", out)
-    output.say(f"Tables of all records: {out}")
+    pages = show_table(output, HEADER, [cells_of(row) for row in summary], title, "semi-supervised", out)
+    output.say(f"Tables of all records: {pages}")
     output.say(
         "Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine, then joao finetune runs/mine ..."
     )
@@ -200,8 +208,8 @@ def transfer(
         str | None, typer.Option(help="Molecules to pre-train on, such as a file of 'joao pack'.", show_default="ZINC")
     ] = None,
     encoders: Encoders = Path("runs/transfer"),
-    pretrain_only: Annotated[bool, typer.Option("--pretrain-only", help="Stop when the encoders are there.")] = False,
-    out: Records = Path("results/transfer"),
+    pretrain_only: Annotated[bool, typer.Option("--pretrain-only", help="Stop after pre-training.")] = False,
+    out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
     device: Device = "auto",
     precision: Precision = "32-true",
@@ -209,30 +217,28 @@ def transfer(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pre-train on unlabelled molecules, fine-tune on MoleculeNet, and print the table beside the paper's.
-
-    What is there is not computed again, so an interrupted run goes on where it was. All of it is work for a GPU.
-    """
-    from repro.protocols.transfer.run import cells, compute_missing, encoder_of, is_done, pretrain_missing, read_record
+    """Transfer table: pre-training on molecules, fine-tuning on MoleculeNet. Needs a GPU to finish in hours."""
+    from repro.protocols.transfer import run
     from repro.protocols.transfer.table import HEADER, cells_of, rows
 
     output = Output(quiet, as_json)
-    where = place(out, data_root, device, jobs, precision, encoders)
-    wanted = cells(names(only), names(methods))
-    missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
+    options = run_options(out, data_root, device, jobs, precision, encoders)
+    wanted = run.cells(split_names(only), split_names(methods))
+    missing = [cell for cell in wanted if not run.is_done(cell, out)]
+    output.say(progress_summary(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
     needed = list(dict.fromkeys(cell.method for cell in missing))
-    trained = pretrain_missing(needed, corpus, where)
-    number = len({encoder_of(method) for method in needed} - {None})
-    follow(output, "pre-trainings", number, trained, str, "pre-trained")
+    number = len({run.encoder_of(method) for method in needed} - {None})
+    trained = run.pretrain_missing(needed, corpus, options)
+    show_progress(output, "pre-trainings", number, trained, str, "pre-trained")
     if pretrain_only:
         output.say("Next: the same command without --pretrain-only.")
         return
-    done = compute_missing(missing, where)
-    follow(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
-    lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
-    publish(output, HEADER, lines, "Transfer: ROC-AUC after fine-tuning on a scaffold split", "transfer", out)
-    output.say(f"Table of all records: {out / 'table.md'}")
+    done = run.compute_missing(missing, options)
+    show_progress(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
+    lines = [cells_of(row) for row in rows([run.record_file(out)[cell.key] for cell in wanted])]
+    title = "Transfer: ROC-AUC after fine-tuning on a scaffold split"
+    pages = show_table(output, HEADER, lines, title, "transfer", out)
+    output.say(f"Table of all records: {pages / 'table.md'}")
     output.say("Next, with your own molecules: joao pretrain molecules.csv --out runs/mine")
 
 
@@ -240,9 +246,9 @@ def transfer(
 def ogb(
     only: Only = "",
     methods: Methods = "",
-    label_rate: LabelRate = "",
+    label_rate: LabelRates = "",
     encoders: Encoders = Path("runs/ogb"),
-    out: Records = Path("results/ogb"),
+    out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
     device: Device = "auto",
     precision: Precision = "32-true",
@@ -250,24 +256,94 @@ def ogb(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pre-train on OGB's training part, fine-tune with 1 % or 10 % of its labels, and print the table.
+    """OGB table: official splits, fine-tuning with 1 % or 10 % of the training labels.
 
-    OGB's archives are looked for in ROOT/ogb. What is there is not computed again, so an interrupted run goes on where
-    it was.
+    OGB's archives are expected in the folder ogb under --data-root.
     """
-    from repro.protocols.ogb.run import at_hand, cells, compute_missing, is_done, read_record, works
+    from repro.protocols.ogb import run
     from repro.protocols.ogb.table import HEADER, cells_of, rows
 
     output = Output(quiet, as_json)
-    where = place(out, data_root, device, jobs, precision, encoders)
-    wanted, absent = at_hand(cells(names(only), names(methods), rates(label_rate)), data_root, named=bool(only))
+    options = run_options(out, data_root, device, jobs, precision, encoders)
+    asked = run.cells(split_names(only), split_names(methods), parse_label_rates(label_rate))
+    wanted, absent = run.split_available(asked, data_root, named=bool(only))
     for name in absent:
-        output.notice(f"{name}: is not at hand and is left out. Put OGB's archive into ROOT/ogb.")
-    missing = [cell for cell in wanted if not is_done(cell, out)]
-    output.say(to_do(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
-    done = compute_missing(missing, where)
-    follow(output, "encoders", len(works(missing)), done, lambda work: f"{work.dataset} {work.method}")
-    lines = [cells_of(row) for row in rows([read_record(cell.path(out)) for cell in wanted])]
-    publish(output, HEADER, lines, "OGB: few labels of the official training part", "ogb", out)
-    output.say(f"Table of all records: {out / 'table.md'}")
+        output.notice(f"{name}: not found, skipped. Put OGB's archive into ROOT/ogb, where ROOT is --data-root.")
+    missing = [cell for cell in wanted if not run.is_done(cell, out)]
+    output.say(progress_summary(len(wanted), "cells", len(missing), f"Records: {out}, encoders: {encoders}"))
+    done = run.compute_missing(missing, options)
+    show_progress(output, "encoders", len(run.works(missing)), done, lambda work: f"{work.dataset} {work.method}")
+    lines = [cells_of(row) for row in rows([run.record_file(out)[cell.key] for cell in wanted])]
+    pages = show_table(output, HEADER, lines, "OGB: few labels of the official training part", "ogb", out)
+    output.say(f"Table of all records: {pages / 'table.md'}")
     output.say("Next, with your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")
+
+
+@app.command("figure-2")
+def figure_2(
+    only: Annotated[
+        str, typer.Option(help="Data sets, separated by commas.", show_default="those of the paper's figure")
+    ] = "",
+    out: Records = DEFAULT_RECORDS,
+    figures: Pictures = DEFAULT_FIGURES,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Figure 2: training curves of JOAO for gamma 0.01, 0.1, 1 and 10, three seeds each. Nothing is scored."""
+    from joao.core.files import make_folder, write_file
+    from repro.protocols import gamma
+
+    output = Output(quiet, as_json)
+    wanted = gamma.cells(split_names(only))
+    missing = [cell for cell in wanted if not gamma.is_done(cell, out)]
+    output.say(progress_summary(len(wanted), "pre-trainings", len(missing), f"Records: {out}"))
+    done = gamma.compute_missing(missing, run_options(out, data_root, device, jobs))
+    show_progress(output, "pre-trainings", len(missing), done, str)
+    records = [gamma.record_file(out)[cell.key] for cell in wanted]
+    for folder in (pages_folder(out) / "gamma", figures):
+        make_folder(folder)
+    write_file(pages_folder(out) / "gamma/table.md", gamma.page(records))
+    show_figures(gamma.draw_figure_2(records, figures / "figure-2"), output)
+
+
+def everything(
+    parts: Annotated[
+        str,
+        typer.Option(help=f"Some of {', '.join(PARTS)}, separated by commas.", show_default="all that suit the device"),
+    ] = "",
+    jobs: Jobs = None,
+    device: Device = "auto",
+    precision: Precision = "32-true",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compute all missing cells, table by table, cheap ones first.
+
+    A table that cannot be computed, for example because its data are missing, is reported, and the next one follows.
+    On a CPU the part transfer, which pre-trains on millions of molecules, is skipped unless you name it.
+    """
+    from joao.training.device import pick_device
+
+    output = Output(quiet)
+    failed = []
+    on_gpu = pick_device(device).type == "cuda"
+    chosen = split_names(parts) or [name for name in PARTS if on_gpu or name != "transfer"]
+    for name in chosen:
+        if name not in PARTS:
+            raise UserError(f"--parts {parts}: unknown part '{name}'. {suggest(name, list(PARTS))}")
+    values = {"jobs": jobs, "device": device, "precision": precision, "data_root": data_root, "quiet": quiet}
+    commands: dict[str | None, Any] = {command.name: command.callback for command in app.registered_commands}
+    for name in [name for part in PARTS if part in chosen for name in PARTS[part]]:
+        output.say(f"python -m repro {name}")
+        try:
+            accepted = inspect.signature(commands[name]).parameters
+            commands[name](**{option: value for option, value in values.items() if option in accepted})
+        except UserError as error:
+            output.notice(f"{name}: {error}")
+            failed.append(name)
+    if failed:
+        raise UserError(f"all: failed for the reasons above: {', '.join(failed)}.")
+    output.say("Next, one page with all tables: python -m repro tables --out tables.html")

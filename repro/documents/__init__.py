@@ -1,1 +1,1 @@
-"""Generators of documentation pages and blocks."""
+"""Generated documentation: pages of results, the page of commands, and blocks inside other pages."""

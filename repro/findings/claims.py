@@ -1,4 +1,4 @@
-"""Parts of the paper's findings: the paper's figure, ours and a verdict, as text."""
+"""Claims of the paper: its figure, ours and a verdict, as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from joao.evaluation.tables import with_interval
-from joao.report.paper import ROWS
 from repro.findings.evidence import Shares, Table
 from repro.findings.verdicts import (
     Contrast,
@@ -20,7 +19,8 @@ from repro.findings.verdicts import (
     share_gains,
 )
 from repro.protocols.semi_supervised.pairs import Agreement
-from repro.tables.figures import FIGURE_3
+from repro.tables.learned import FIGURE_3
+from repro.tables.paper import ROWS
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Claim:
     Attributes:
         text: what is claimed.
         paper, here: the paper's figure and ours.
-        basis: what ours is of.
+        basis: data sets and seeds of our figure.
         verdict: whether it holds.
-        beside: whether the paper does not claim it, so that the finding's verdict leaves it out.
+        extra: whether the paper does not make this claim, so that it does not count for the finding.
     """
 
     text: str
@@ -40,14 +40,14 @@ class Claim:
     here: str
     basis: str
     verdict: str
-    beside: bool = False
+    extra: bool = False
 
 
 Rule = Callable[[Contrast], str]
 
 
 def difference(text: str, table: Table, signs: Mapping[str, int], rule: Rule, unit: str = "set") -> Claim:
-    """That a sum of methods' scores with signs is above 0, or not far below, as ``rule`` says; ``unit`` is a column."""
+    """Claim that a signed sum of scores is above 0, or not far below, depending on ``rule``."""
     found = contrast(table, signs)
     paper = "" if found.paper is None else f"{found.paper:+.2f}"
     ahead = f", above 0 on {found.num_ahead}" if found.num_sets > 1 else ""
@@ -56,13 +56,13 @@ def difference(text: str, table: Table, signs: Mapping[str, int], rule: Rule, un
     return Claim(text, paper, with_interval(found.gain), basis, rule(found))
 
 
-def beside(claim: Claim) -> Claim:
-    """The same as one that the paper does not make."""
-    return replace(claim, text=f"{claim.text} (beside)", beside=True)
+def not_in_paper(claim: Claim) -> Claim:
+    """Mark a claim that the paper does not make."""
+    return replace(claim, text=f"{claim.text} (not in the paper)", extra=True)
 
 
 def rank(text: str, table: Table, rivals: Sequence[str]) -> Claim:
-    """That JOAOv2's average rank is better than that of the best of ``rivals``."""
+    """Claim that JOAOv2 has a better average rank than the best of ``rivals``."""
     found = rank_lead(table, "joaov2", rivals)
     if found is None:
         return Claim(text, "", "", _basis(0, (0, 0)), better(Contrast(None, None)))
@@ -77,7 +77,7 @@ def rank(text: str, table: Table, rivals: Sequence[str]) -> Claim:
 
 
 def choice(text: str, shares: Shares, names: Sequence[str], sets: Sequence[str]) -> Claim:
-    """That JOAO favours the named augmentations on some of the sets of Figure 3."""
+    """Claim that JOAO prefers the named augmentations on some of the data sets of Figure 3."""
     others = [dataset for dataset in FIGURE_3 if dataset not in sets]
     over_uniform, over_others = share_gains(shares, names, sets, others)
     figures = f"over uniform {with_interval(over_uniform)}, over other sets {with_interval(over_others)}"
@@ -87,7 +87,7 @@ def choice(text: str, shares: Shares, names: Sequence[str], sets: Sequence[str])
 
 
 def agreement(text: str, found: Mapping[str, Agreement]) -> Claim:
-    """That JOAO draws those pairs more that help more by themselves."""
+    """Claim that JOAO draws pairs more often that help more on their own."""
     ranks = {name: each.correlation for name, each in found.items()}
     here = ", ".join(f"{name} {each.value:+.2f} (p = {each.p_value:.2f})" for name, each in ranks.items())
     seeds = [each.num_seeds for each in found.values()]
@@ -95,7 +95,7 @@ def agreement(text: str, found: Mapping[str, Agreement]) -> Claim:
 
 
 def somewhere(text: str, table: Table, methods: Sequence[str], baseline: str) -> Claim:
-    """That one of ``methods`` is better than ``baseline`` on some set."""
+    """Claim that one of ``methods`` is better than ``baseline`` on some data set."""
     gains = gains_on_sets(table, methods, baseline)
     if not gains:
         return Claim(text, "", "", _basis(0, (0, 0)), ahead_somewhere([]))

@@ -1,4 +1,4 @@
-"""What the records of all protocols say, in the one form that the paper's findings are judged by."""
+"""Scores and shares from the records of all protocols, in the form in which the findings use them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
-from joao.report import paper
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.unsupervised import run as unsupervised
-from repro.tables.records import READERS, read_records
+from repro.tables import paper
+from repro.tables.records import FILES, read_records
 
 Scores = dict[str, dict[str, dict[int, float]]]
 Shares = Mapping[str, Sequence[Mapping[str, float]]]
@@ -25,12 +25,12 @@ Shares = Mapping[str, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Table:
-    """The scores of a table of the paper, ours and its own, in percent.
+    """Our scores and the paper's for one of its tables, in percent.
 
     Attributes:
         scores: by column, method and seed.
         paper: by column and method, for every column of the paper.
-        paper_ranks: the average ranks that it prints, by method.
+        paper_ranks: the paper's average ranks, by method.
         one_pretraining: whether the seeds of a method share one pre-training.
     """
 
@@ -42,14 +42,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All there is.
+    """All figures that the findings need.
 
     Attributes:
-        unsupervised, transfer, ogb: a column is a data set, or "data set, rate %".
+        unsupervised, transfer, ogb: columns are data sets, or "data set, rate %".
         few_labels: by label rate.
-        strength: the ablation of strength; a column is "data set, rate %".
-        shares: by protocol and data set, of each seed of JOAO the share of views made by each augmentation.
-        agreements: by data set, the gain of each pair beside the share that JOAO gave it.
+        strength: ablation of the strength; columns are "data set, rate %".
+        shares: by protocol and data set, for each seed of JOAO the share of views of each augmentation.
+        agreements: by data set, the gain of each pair and its share of JOAO's draws.
     """
 
     unsupervised: Table
@@ -65,8 +65,8 @@ RATES = (1, 10)
 
 
 def read_evidence(results: Path) -> Evidence:
-    """That of a folder of the folders of 'joao reproduce'; what is not there is empty."""
-    found = {protocol: read_records(protocol, results / protocol) for protocol in READERS}
+    """Read the records of a folder. Tables without records are empty."""
+    found = {protocol: read_records(protocol, results) for protocol in FILES}
     frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
     few = found["semi-supervised"]
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
@@ -78,44 +78,46 @@ def read_evidence(results: Path) -> Evidence:
         for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
     }
     return Evidence(
-        unsupervised=Table(_scores(frozen, name_of), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)),
+        unsupervised=Table(
+            _scores(frozen, dataset_column), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)
+        ),
         few_labels={rate: _few_labels(few, rate) for rate in RATES},
-        strength=Table(_scores(ablation, column_of), _paper_of_strength()),
-        transfer=Table(_scores(found["transfer"], name_of), _papers(paper.transfer), one_pretraining=True),
-        ogb=Table(_scores(found["ogb"], column_of), of_ogb, one_pretraining=True),
+        strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
+        transfer=Table(_scores(found["transfer"], dataset_column), _papers(paper.transfer), one_pretraining=True),
+        ogb=Table(_scores(found["ogb"], rate_column), of_ogb, one_pretraining=True),
         shares={"unsupervised": _shares(frozen), "semi-supervised": _shares(ten)},
         agreements=pairs.agreements(few),
     )
 
 
-def name_of(cell: Mapping[str, Any]) -> str:
-    """A column that is a data set."""
+def dataset_column(cell: Mapping[str, Any]) -> str:
+    """Return the column of a cell: its data set."""
     return str(cell["dataset"])
 
 
-def column_of(cell: Mapping[str, Any]) -> str:
-    """A column that is a data set at a label rate."""
+def rate_column(cell: Mapping[str, Any]) -> str:
+    """Return the column of a cell: its data set and label rate."""
     return f"{cell['dataset']}, {cell['label_rate']} %"
 
 
 def _scores(records: Iterable[Mapping[str, Any]], column: Callable[[Mapping[str, Any]], str]) -> Scores:
-    """By column, method and seed, in percent; the scores of a seed must be of one split."""
+    """Return scores by column, method and seed, in percent. All methods must use the same split for a seed."""
     scores: Scores = {}
     splits: dict[tuple[str, int], str] = {}
     for record in records:
-        place, method = column(record["cell"]), record["cell"]["method"]
+        name, method = column(record["cell"]), record["cell"]["method"]
         for seed, score, split in _by_seed(record):
-            if splits.setdefault((place, seed), split) != split:
+            if splits.setdefault((name, seed), split) != split:
                 raise UserError(
-                    f"records: those of {method} on {place}, seed {seed}, have another split than other methods'. "
-                    "Remove the older and compute it again."
+                    f"records: {method} on {name}, seed {seed}: the split differs from that of other methods. "
+                    "Remove the older record and compute it again."
                 )
-            scores.setdefault(place, {}).setdefault(method, {})[seed] = 100 * float(score)
+            scores.setdefault(name, {}).setdefault(method, {})[seed] = 100 * float(score)
     return scores
 
 
 def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
-    """Seed, score and hash of the split: of a record of all seeds, or of one, with the mean over its folds."""
+    """Return seed, score and hash of the split, for records of one seed (mean over folds) or of all seeds."""
     scores = record["scores"]
     if "test" in scores:
         return [(seed, score, record["split_hash"]) for seed, score in zip(scores["seed"], scores["test"], strict=True)]
@@ -129,14 +131,14 @@ def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
 def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
     own = [record for record in records if record["cell"]["label_rate"] == rate]
     return Table(
-        _scores(own, name_of),
+        _scores(own, dataset_column),
         _papers(partial(paper.semi_supervised, label_rate=rate)),
         _ranks(partial(paper.semi_supervised_rank, label_rate=rate)),
     )
 
 
 def _papers(cell: Callable[[str, str], paper.Published | None]) -> dict[str, dict[str, float]]:
-    """The paper's figures by data set and method; data sets without any are left out."""
+    """Return the paper's figures by data set and method."""
     found = {
         dataset: {method: figure.mean for method in paper.ROWS if (figure := cell(method, dataset))}
         for dataset in paper.COLUMNS
@@ -148,7 +150,7 @@ def _paper_of_strength() -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cell in semi_supervised.cells("strength"):
         if figure := at_strength(cell.method, cell.dataset):
-            found.setdefault(column_of(vars(cell)), {})[cell.method] = figure.mean
+            found.setdefault(rate_column(vars(cell)), {})[cell.method] = figure.mean
     return found
 
 

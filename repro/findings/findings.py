@@ -1,14 +1,14 @@
-"""The findings of the paper, each with what the records say of it and a verdict."""
+"""The six findings of the paper, with figures from the records and verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joao.evaluation.tables import NAMES
-from repro.findings.claims import Claim, agreement, beside, choice, difference, rank, somewhere
+from repro.findings.claims import Claim, agreement, choice, difference, not_in_paper, rank, somewhere
 from repro.findings.evidence import Evidence, Table
 from repro.findings.verdicts import FAILS, HOLDS, as_well, better, overall
+from repro.tables.names import NAMES
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Finding:
     """A finding of the paper.
 
     Attributes:
-        title: in a few words.
-        about: what the paper says and where, what the figures are, and the rule of verdicts where it is its own.
+        title: a short description.
+        about: what the paper says and where, what the figures are, and the rule for the verdict if it is a special one.
         claims: its parts.
     """
 
@@ -30,46 +30,46 @@ class Finding:
         return overall(self._verdicts())
 
     def counts(self) -> str:
-        """How many of its parts have which verdict, in words."""
+        """Return the number of parts by verdict, as text."""
         found = self._verdicts()
         hold, fail = found.count(HOLDS), found.count(FAILS)
-        return f"of {len(found)} parts {hold} hold, {fail} do not, {len(found) - hold - fail} cannot be told"
+        return f"{len(found)} parts: {hold} hold, {fail} do not hold, {len(found) - hold - fail} inconclusive"
 
     def _verdicts(self) -> list[str]:
-        return [claim.verdict for claim in self.claims if not claim.beside]
+        return [claim.verdict for claim in self.claims if not claim.extra]
 
 
 RULES = (
-    "Every figure is computed from the records, and the verdict on every part by a rule that was settled before these "
-    "figures were computed. They are differences in points, averaged over data sets, with a 95 % interval over seeds: "
-    "it says what other seeds would give on these sets, not what other sets would. That a method is better holds if "
-    "the interval is above 0; it does not if the interval reaches 0 and the paper's own figure (or 0, if that is "
-    "higher) is above it. That a method does as well holds if the interval is above -1 point and not wholly below 0; "
-    "it does not if it is wholly below 0. Else it cannot be told. The paper's figures are of the sets that ours are "
-    "of. A finding holds if all its parts do, in part if some do; it does not if none does and one does not. What the "
-    "paper does not claim stands beside and is not counted; that this is so of JOAOv2 with as many epochs as JOAO was "
-    "settled when its figure was known."
+    "Every figure is computed from the records, and every verdict by a rule that was fixed before these figures were "
+    "computed. Figures are differences in points, averaged over data sets, with a 95 % interval over seeds. The "
+    "interval covers other seeds on these data sets, not other data sets. *Better* holds if the interval is above 0. "
+    "It does not hold if the interval reaches 0 and lies below the paper's own figure (or 0, if that is higher). *As "
+    "good* holds if the interval is above -1 point and not entirely below 0. It does not hold if the interval is "
+    "entirely below 0. Otherwise the verdict is inconclusive. The paper's figures are for the same data sets as ours. "
+    "A finding holds if all its parts hold, and holds in part if some do. It does not hold if no part holds and at "
+    "least one does not. Parts that the paper does not claim are not counted; for JOAOv2 with the epochs of JOAO this "
+    "was decided after its figure was known."
 )
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All of them, as a section of the page of results."""
+    """All findings, as a section of a page."""
 
     findings: Sequence[Finding]
-    title: str = "The paper's six findings: which hold here"
-    left_open: Sequence[str] = ()
+    title: str = "The paper's six findings"
+    empty_cells: Sequence[str] = ()
 
     def about(self) -> str:
-        """How to read it."""
+        """Return how to read the table."""
         return RULES
 
     def header(self) -> list[str]:
-        """The headings of all columns."""
-        return ["finding", "verdict", "paper", "here (95 %)", "of"]
+        """Return the headings of all columns."""
+        return ["finding", "verdict", "paper", "here (95 % CI)", "basis"]
 
     def cells(self) -> list[list[str]]:
-        """A line for each finding, its verdict between ``**``, and under it one for each of its parts."""
+        """Return one bold line per finding, followed by one line per part."""
         lines = []
         for number, finding in enumerate(self.findings, 1):
             lines.append([f"**{number}. {finding.title}**", f"**{finding.verdict}**", "", "", finding.counts()])
@@ -81,12 +81,12 @@ class Findings:
 
     @property
     def paragraphs(self) -> list[str]:
-        """What each finding is about."""
+        """Explanations of the findings."""
         return [f"**{number}. {each.title}.** {each.about}" for number, each in enumerate(self.findings, 1)]
 
 
 def findings_of(evidence: Evidence) -> Findings:
-    """The six, in the order of the paper."""
+    """Judge the six findings, in the order of the paper."""
     makers = (_choices, _by_hand, _parts, _rivals, _transfer, _large)
     return Findings([make(evidence) for make in makers])
 
@@ -106,22 +106,22 @@ def _choices(evidence: Evidence) -> Finding:
     ]
     return Finding(
         "What JOAO chooses agrees with rules of thumb",
-        "The paper's Figure 3 shows by shades which pairs JOAO drew on four sets, and reads in them the rules that "
-        "GraphCL's pools were made by. Here: by how many percent of all views the named augmentations make more than "
-        "under the uniform law, and more than on the other sets of the figure. It holds if both intervals are above "
-        "0, and does not if one is wholly below. The last part is the rank correlation of a pair's gain by itself, "
-        "after fine-tuning with 10 % of the labels, with the share that JOAO gave it: it holds if it is above 0 with "
-        "a p of 0.05 at most on every set, and does not if the mean is not above 0.",
-        [*claims, agreement("pairs that help are drawn more", evidence.agreements)],
+        "The paper's Figure 3 shows as shades which pairs JOAO drew on four data sets, and finds in them the rules by "
+        "which GraphCL's pools were chosen. Here: how many percent of all views more the named augmentations make "
+        "than with uniform pairs, and than on the other data sets of the figure. The claim holds if both intervals are "
+        "above 0, and does not hold if one is entirely below. The last part is the rank correlation of the gain of a "
+        "single pair, after fine-tuning with 10 % of the labels, and its share of JOAO's draws. It holds if the "
+        "correlation is above 0 with p <= 0.05 on every data set, and does not hold if the mean is not above 0.",
+        [*claims, agreement("pairs that help are drawn more often", evidence.agreements)],
     )
 
 
 def _by_hand(evidence: Evidence) -> Finding:
     signs = {"joao": 1, "graphcl": -1}
     return Finding(
-        "JOAO does as well as augmentations picked by hand",
-        "The paper sets JOAO beside GraphCL, whose pool of augmentations is picked for each kind of data, in its "
-        "unsupervised and its semi-supervised table. Here: JOAO less GraphCL, on the same folds and labels.",
+        "JOAO is as good as augmentations chosen by hand",
+        "The paper compares JOAO with GraphCL, whose pool of augmentations is chosen for each kind of data, in its "
+        "unsupervised and its semi-supervised table. Here: JOAO - GraphCL on the same folds and labels.",
         [difference(name, table, signs, as_well) for name, table in _frozen_and_few(evidence)],
     )
 
@@ -130,16 +130,20 @@ def _parts(evidence: Evidence) -> Finding:
     heads, equal = {"joaov2": 1, "joao": -1}, {"joaov2_joao_budget": 1, "joao": -1}
     at_more = {"joaov2_stronger": 1, "joao_stronger": -1}
     return Finding(
-        "A head for each augmentation helps, and so does the prior",
-        "The paper's JOAOv2 is above JOAO in its tables, and in its Table 2 at two strengths; its supplement has JOAO "
-        "without the prior. JOAOv2 is trained for twice as many epochs, there and here; hence a row with as many, "
-        "which the paper has not. The prior: JOAO less JOAO with gamma = 0, with 10 % of the labels; the paper's "
-        "figures of that are not at hand.",
+        "A head per augmentation helps, and so does the prior",
+        "In the paper JOAOv2 is better than JOAO in the tables and, in Table 2, at two strengths; the supplement has "
+        "JOAO without the prior. JOAOv2 is trained for twice as many epochs, there and here. We add a row with as many"
+        " epochs as JOAO, which the paper does not have. The prior: JOAO - JOAO with gamma = 0, with 10 % of the "
+        "labels. The paper's figures for the prior are not available to us.",
         [
             *(difference(f"heads, {name}", table, heads, better) for name, table in _frozen_and_few(evidence)),
-            beside(difference("heads, unsupervised, as many epochs", evidence.unsupervised, equal, better)),
+            not_in_paper(
+                difference("heads, unsupervised, same number of epochs", evidence.unsupervised, equal, better)
+            ),
             difference("heads, at strength 0.25", evidence.strength, at_more, better),
-            difference("by more than at 0.2", evidence.strength, {**at_more, "joaov2": -1, "joao": 1}, better),
+            difference(
+                "heads, more than at strength 0.2", evidence.strength, {**at_more, "joaov2": -1, "joao": 1}, better
+            ),
             difference("the prior", evidence.few_labels[10], {"joao": 1, "joao_without_prior": -1}, better),
         ],
     )
@@ -156,10 +160,10 @@ PRETEXTS = ("gae", "infomax", "context_pred")
 def _rivals(evidence: Evidence) -> Finding:
     return Finding(
         "JOAOv2 is better than other methods by average rank",
-        "The paper prints average ranks over the sets of its unsupervised and semi-supervised tables. Here: the "
-        "average rank of the best of the others less JOAOv2's, so that more is better, each the mean over seeds of "
-        "that seed's rank among the rows of the paper's table. As there, a row is ranked on the sets that it has "
-        "scores on; where these are few, its rank is that of these sets.",
+        "The paper reports average ranks over the data sets of its unsupervised and semi-supervised tables. Here: the "
+        "average rank of the best other method - that of JOAOv2, so that larger is better. Ranks are computed per seed"
+        " among the rows of the paper's table and averaged over seeds. As in the paper, a row is ranked on the data "
+        "sets for which it has scores, which may be few.",
         [
             *(rank(kind, evidence.unsupervised, members) for kind, members in KINDS.items()),
             *(rank(f"GAE, Infomax and ContextPred, {name}", table, PRETEXTS) for name, table in _few(evidence)),
@@ -170,15 +174,15 @@ def _rivals(evidence: Evidence) -> Finding:
 def _transfer(evidence: Evidence) -> Finding:
     table, domain = evidence.transfer, ("attr_masking", "context_pred")
     return Finding(
-        "Transfer: knowing the domain helps on some sets, JOAOv2 beats GraphCL",
-        "The paper fine-tunes on eight sets of molecules and one of proteins, which was not run here. A row has one "
-        "pre-training, there and here, and its seeds are those of fine-tuning: they do not say what another "
-        "pre-training would give. To allow for that, verdicts take every interval as a point wider on both sides. "
-        "AttrMasking and ContextPred, which know of atoms and their surroundings, stay ahead if one of them is better "
-        "than JOAOv2 on one set at least; they do not if all intervals are wholly below 0. These intervals hold for "
-        "all sets together, and are shown a point wider.",
+        "Transfer: domain knowledge helps on some data sets, JOAOv2 beats GraphCL",
+        "The paper fine-tunes on eight data sets of molecules and on one of proteins, which we did not run. Each row "
+        "has a single pre-training, there and here. Seeds vary fine-tuning only and say nothing about other "
+        "pre-trainings, so verdicts use intervals that are one point wider on both sides. AttrMasking and ContextPred "
+        "use knowledge of atoms and their surroundings. They are ahead if one of them is better than JOAOv2 on at "
+        "least one data set; they are not if all intervals are entirely below 0. These intervals are simultaneous, and"
+        " are shown one point wider.",
         [
-            somewhere("AttrMasking or ContextPred ahead of JOAOv2 on some sets", table, domain, "joaov2"),
+            somewhere("AttrMasking or ContextPred better than JOAOv2 on some data sets", table, domain, "joaov2"),
             difference("JOAOv2 better than GraphCL", table, {"joaov2": 1, "graphcl": -1}, better),
         ],
     )
@@ -186,10 +190,11 @@ def _transfer(evidence: Evidence) -> Finding:
 
 def _large(evidence: Evidence) -> Finding:
     return Finding(
-        "It works at large scale",
-        "The paper fine-tunes with 1 % and 10 % of the labels of ogbg-ppa and ogbg-code; a column is a set at a label "
-        "rate. Where neither set has records, the figures here are of small sets that stand in (deviation 45) and "
-        "cannot tell, and the paper's are of its own two. Seeds share a pre-training, as in transfer.",
+        "JOAO works at large scale",
+        "The paper fine-tunes with 1 % and 10 % of the labels of ogbg-ppa and ogbg-code; a column is a data set at a "
+        "label rate. We have no records of these data sets. Our figures are for smaller data sets (deviation 45), "
+        "which cannot decide the claim; the paper's figures are for its own data sets. Seeds share a pre-training, as "
+        "in transfer.",
         [
             difference(f"{NAMES[method]} better than {name}", evidence.ogb, {method: 1, baseline: -1}, better, "column")
             for method in ("joao", "joaov2")

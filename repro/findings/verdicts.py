@@ -1,4 +1,4 @@
-"""Whether a claim of the paper holds here: figures with intervals to verdicts, by stated rules."""
+"""Rules that turn figures with intervals into verdicts on the claims of the paper."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from joao.evaluation.statistics import Gain, TableCorrelation, average_ranks, gain_over_seeds, gain_over_sets
 from repro.findings.evidence import Shares, Table
 
-HOLDS, FAILS, UNTOLD, PARTLY = "holds", "does not hold", "cannot be told here", "holds in part"
-MARGIN = 1.0  # points; less is no difference worth choosing a method for
+HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "inconclusive", "holds in part"
+MARGIN = 1.0  # points; smaller differences do not matter for choosing a method
 CHANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A sum of methods' scores with signs, such as one less another: averaged over data sets.
+    """A signed sum of the scores of methods, such as the difference of two, averaged over data sets.
 
     Attributes:
-        gain: in points (or places), with its interval over seeds; None where no set has two seeds of all methods.
-        paper: the same of the paper's figures, on the same sets; None where it prints none.
-        num_sets: over which it is.
-        seeds: the least and the most that a set has.
-        num_ahead: sets on which it is above 0.
-        stands_in: whether none of the sets is in the paper's table; ``paper`` is then that of its own sets.
-        one_pretraining: whether seeds share one pre-training.
+        gain: in points (or ranks), with its interval over seeds; None if no data set has two seeds of all methods.
+        paper: the same for the paper's figures on the same data sets; None if the paper has none.
+        num_sets: number of data sets.
+        seeds: smallest and largest number of seeds of a data set.
+        num_ahead: number of data sets on which the sum is above 0.
+        stands_in: whether no data set is in the paper's table; ``paper`` is then that of the paper's data sets.
+        one_pretraining: whether the seeds share one pre-training.
     """
 
     gain: Gain | None
@@ -37,7 +37,7 @@ class Contrast:
 
     @property
     def judged(self) -> Gain | None:
-        """The interval that verdicts look at: none for stand-ins, wider by :data:`MARGIN` with one pre-training."""
+        """The interval for verdicts: None for stand-ins, wider by :data:`MARGIN` with a single pre-training."""
         if self.gain is None or self.stands_in:
             return None
         more = MARGIN if self.one_pretraining else 0.0
@@ -45,65 +45,65 @@ class Contrast:
 
 
 def better(contrast: Contrast) -> str:
-    """Holds: the interval is above 0. Does not: it reaches 0, and the paper's figure (or 0, if higher) is above it."""
+    """Hold if the interval is above 0. Fail if it reaches 0 and lies below the paper's figure (or 0, if higher)."""
     gain = contrast.judged
     if gain is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if gain.low > 0:
         return HOLDS
-    return FAILS if gain.high < max(contrast.paper or 0.0, 0.0) else UNTOLD
+    return FAILS if gain.high < max(contrast.paper or 0.0, 0.0) else INCONCLUSIVE
 
 
 def as_well(contrast: Contrast) -> str:
-    """Holds: the interval is above -MARGIN and not wholly below 0. Does not: it is wholly below 0."""
+    """Hold if the interval is above -MARGIN and not entirely below 0. Fail if it is entirely below 0."""
     gain = contrast.judged
     if gain is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if gain.high < 0:
         return FAILS
-    return HOLDS if gain.low > -MARGIN else UNTOLD
+    return HOLDS if gain.low > -MARGIN else INCONCLUSIVE
 
 
 def favoured(over_uniform: Gain | None, over_others: Gain | None) -> str:
-    """Holds: both intervals are above 0. Does not: one is wholly below."""
+    """Hold if both intervals are above 0. Fail if one is entirely below."""
     if over_uniform is None or over_others is None:
-        return UNTOLD
+        return INCONCLUSIVE
     if min(over_uniform.high, over_others.high) < 0:
         return FAILS
-    return HOLDS if min(over_uniform.low, over_others.low) > 0 else UNTOLD
+    return HOLDS if min(over_uniform.low, over_others.low) > 0 else INCONCLUSIVE
 
 
 def correlated(found: Sequence[TableCorrelation]) -> str:
-    """Holds: above 0 with p of 0.05 at most on every set. Does not: the mean is not above 0."""
+    """Hold if the correlation is above 0 with p <= 0.05 on every data set. Fail if the mean is not above 0."""
     if not found:
-        return UNTOLD
+        return INCONCLUSIVE
     if sum(each.value for each in found) <= 0:
         return FAILS
-    return HOLDS if all(each.value > 0 and each.p_value <= CHANCE for each in found) else UNTOLD
+    return HOLDS if all(each.value > 0 and each.p_value <= CHANCE for each in found) else INCONCLUSIVE
 
 
 def ahead_somewhere(gains: Sequence[Gain]) -> str:
-    """Holds: one of the intervals is above 0. Does not: all are wholly below."""
+    """Hold if one of the intervals is above 0. Fail if all are entirely below."""
     if any(gain.low > 0 for gain in gains):
         return HOLDS
-    return FAILS if gains and all(gain.high < 0 for gain in gains) else UNTOLD
+    return FAILS if gains and all(gain.high < 0 for gain in gains) else INCONCLUSIVE
 
 
 def overall(verdicts: Sequence[str]) -> str:
-    """Of several: holds if all do, in part if some do, does not if none does and one does not.
+    """Combine verdicts: hold if all do, in part if some do, fail if none holds and one fails.
 
-    >>> overall(["holds", "cannot be told here"])
+    >>> overall(["holds", "inconclusive"])
     'holds in part'
-    >>> overall(["does not hold", "cannot be told here"])
+    >>> overall(["does not hold", "inconclusive"])
     'does not hold'
     """
     if HOLDS in verdicts:
         return HOLDS if set(verdicts) == {HOLDS} else PARTLY
-    return FAILS if FAILS in verdicts else UNTOLD
+    return FAILS if FAILS in verdicts else INCONCLUSIVE
 
 
 def contrast(table: Table, signs: Mapping[str, int]) -> Contrast:
-    """The sum of methods' scores, each with its sign, by seed; sets without two seeds of all are left out."""
+    """Return the signed sum of scores by seed. Data sets without two seeds of all methods are omitted."""
     differences = {}
     for column, scores in table.scores.items():
         groups = [scores.get(method, {}) for method in signs]
@@ -127,7 +127,7 @@ def contrast(table: Table, signs: Mapping[str, int]) -> Contrast:
 
 
 def _of_paper(table: Table, signs: Mapping[str, int], columns: Sequence[str]) -> float | None:
-    """The mean over the columns for which the paper prints all methods."""
+    """Return the mean over the columns for which the paper has all methods."""
     found = [
         sum(sign * table.paper[column][method] for method, sign in signs.items())
         for column in columns
@@ -138,13 +138,13 @@ def _of_paper(table: Table, signs: Mapping[str, int], columns: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Ranks:
-    """A method's average rank beside that of the best of its rivals; the mean over seeds of each seed's rank.
+    """Average ranks of a method and of its best rival, as mean over seeds.
 
     Attributes:
-        rival: the best of them here.
+        rival: the best rival here.
         own, best: the average ranks.
-        paper_own, paper_best: the paper's, the best of its own.
-        lead: places by which the method is ahead.
+        paper_own, paper_best: the paper's, with its own best rival.
+        lead: number of ranks by which the method is ahead.
     """
 
     rival: str
@@ -156,7 +156,7 @@ class Ranks:
 
 
 def rank_lead(table: Table, method: str, rivals: Sequence[str]) -> Ranks | None:
-    """By each seed's scores, over the methods whose rank the paper prints; None without two seeds that rank both."""
+    """Rank by the scores of each seed, among the methods that the paper ranks. None without two seeds of both."""
     by_seed: dict[int, dict[str, dict[str, float]]] = {}
     for column, scores in table.scores.items():
         for name in table.paper_ranks:
@@ -182,12 +182,12 @@ def rank_lead(table: Table, method: str, rivals: Sequence[str]) -> Ranks | None:
 def share_gains(
     shares: Shares, names: Sequence[str], favouring: Sequence[str], others: Sequence[str]
 ) -> tuple[Gain | None, Gain | None]:
-    """By how many percent of the views ``names`` make more on some sets than under the uniform law, and than on others.
+    """Return how many percent more views ``names`` make on some data sets than with uniform pairs, and than on others.
 
     Args:
-        shares: by data set, of each seed the share of each augmentation.
-        names: augmentations, whose shares are added.
-        favouring, others: data sets; those with fewer than two seeds are left out.
+        shares: by data set, for each seed the share of views of each augmentation.
+        names: augmentations, whose shares are summed.
+        favouring, others: data sets; those with fewer than two seeds are omitted.
     """
     above = {
         dataset: [100 * (sum(each[name] for name in names) - len(names) / len(each)) for each in seeds]
@@ -204,9 +204,9 @@ def share_gains(
 
 
 def gains_on_sets(table: Table, methods: Sequence[str], baseline: str) -> dict[tuple[str, str], Gain]:
-    """By method and column, the gain over a baseline, with intervals that all hold together with probability 0.95.
+    """Return the gain over a baseline by method and column, with simultaneous 95 % intervals (Bonferroni).
 
-    Each is as wide as Bonferroni asks for, and wider by :data:`MARGIN` on both sides with one pre-training.
+    With a single pre-training, each is wider by :data:`MARGIN` on both sides.
     """
     shared = {
         (method, column): sorted(set(scores.get(method, {})) & set(scores.get(baseline, {})))

@@ -1,10 +1,9 @@
-"""What the tables share: their recipes, the records of their cells, as files, and the data they are of."""
+"""Parts that all protocols share: grids, options, and computing the missing cells of a table."""
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -13,44 +12,43 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError, suggest
-from joao.core.files import make_folder, write_json
-from joao.core.processes import Work, run_tasks
+from joao.core.files import make_folder
+from joao.core.processes import Task, run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.runs.trained import TrainedEncoder
-
-Record = dict[str, Any]
+from repro.record_files import Record, RecordFile
 
 
 @cache
-def recipe_of_table(name: str) -> dict[str, Any]:
-    """What the package says of a table's rows, columns and settings."""
-    return tomllib.loads((Path(__file__).parent / name / "grid.toml").read_text(encoding="utf-8"))
+def load_grid(protocol: str) -> dict[str, Any]:
+    """Read the ``grid.toml`` of a protocol: its rows, columns and settings."""
+    return tomllib.loads((Path(__file__).parent / protocol / "grid.toml").read_text(encoding="utf-8"))
 
 
-def check_known(kind: str, given: Iterable[Any], known: Sequence[Any]) -> None:
-    """Names that a user gave must be of the table."""
-    for name in given:
+def check_known(kind: str, names: Iterable[Any], known: Sequence[Any]) -> None:
+    """Raise an error if the user named something that the table does not have."""
+    for name in names:
         if name not in known:
-            raise UserError(f"reproduce: unknown {kind} '{name}'. {suggest(str(name), [*map(str, known)])}")
+            raise UserError(f"unknown {kind} '{name}'. {suggest(str(name), [*map(str, known)])}")
 
 
 @lru_cache(maxsize=1)
 def dataset_of(name: str, data_root: str | None) -> Dataset:
-    """The graphs of a cell; those of the last one are kept."""
+    """Read a data set. The last one is kept in memory."""
     return read_whole(name, data_root)
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where the records, data and encoders of a table lie, and what to compute with.
+class RunOptions:
+    """Where to find and write things, and how to compute.
 
     Attributes:
-        records: the folder of records.
-        data_root: where data sets lie.
-        device, precision: to train with.
-        jobs: processes, one thread each; they do not change the result.
-        encoders: the folder of runs, for tables that keep their pre-trained encoders; one that was interrupted goes on.
+        records: folder of the records.
+        data_root: folder of the data sets.
+        device, precision: for training.
+        jobs: number of processes with one thread each. The results do not depend on it.
+        encoders: folder of pre-training runs, for tables that keep them. Interrupted runs are resumed.
     """
 
     records: Path
@@ -61,56 +59,30 @@ class Where:
     encoders: Path = Path("runs")
 
 
+Compute = Callable[[Task, RunOptions], Iterable[Record]]
+
+
 def compute_and_write(
-    compute: Callable[[Work, Where], Mapping[Any, Record]], works: Sequence[Work], where: Where
-) -> Iterator[Work]:
-    """Computes works and writes the records of their cells, each as soon as it is there; yields the work just done.
+    compute: Compute[Task], works: Sequence[Task], options: RunOptions, file: Callable[[Path], RecordFile]
+) -> Iterator[Task]:
+    """Compute pieces of work, write the records of each as soon as it is done, and yield it.
 
     Args:
-        compute: gives the records of a work by cell; a function that other processes can import.
+        compute: returns the records of a piece of work. Other processes must be able to import it.
         works: the pieces.
-        where: see :class:`Where`.
+        options: see :class:`RunOptions`.
+        file: returns the record file of a folder. Other processes must be able to import it.
     """
-    make_folder(where.records)
-    yield from run_tasks(partial(_compute_one, compute, where), works, where.jobs)
+    make_folder(options.records)
+    yield from run_tasks(partial(_compute_one, compute, file, options), works, options.jobs)
 
 
-def _compute_one(compute: Callable[[Work, Where], Mapping[Any, Record]], where: Where, work: Work) -> None:
-    for cell, record in compute(work, where).items():
-        write(cell.path(where.records), record)
+def _compute_one(compute: Compute[Task], file: Callable[[Path], RecordFile], options: RunOptions, work: Task) -> None:
+    file(options.records).write(*compute(work, options))
 
 
-def write(path: Path, record: Mapping[str, Any]) -> None:
-    """Writes a record, and the folder around it."""
-    make_folder(path.parent)
-    write_json(path, record)
-
-
-def read_checked(path: Path, look: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """A record that was written before; ``look`` reads what must be in it."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        look(record)
-        return record
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file.") from error
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: is not a record ({error}). Remove it to compute it again.") from error
-
-
-def has_record(path: Path, read: Callable[[Path], Mapping[str, Any]], expected: Mapping[str, Any], what: str) -> bool:
-    """Whether there is a record; one that another recipe made is told, not passed off as that of ``what``."""
-    if not path.exists():
-        return False
-    record = read(path)
-    for key, value in expected.items():
-        if record.get(key) != json.loads(json.dumps(value)):
-            raise UserError(f"{path}: was made by another recipe than {what} has now. Remove it.")
-    return True
-
-
-def learned(trained: TrainedEncoder) -> dict[str, Any]:
-    """What a pre-training learned beside the encoder, and how it went."""
+def training_facts(trained: TrainedEncoder) -> dict[str, Any]:
+    """Return what a record says about a pre-training: the learned policy, the losses and the speed."""
     last = trained.metrics[-1]
     return {
         "policy": {

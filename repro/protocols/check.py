@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from joao.core.errors import UserError
 from repro.protocols.cells import dataset_of
-from repro.protocols.unsupervised.run import Cell, compute, read_record
+from repro.protocols.unsupervised.run import Cell, compute, record_file
 
 FIRST_LOSS = 1e-5
 LATER_LOSSES = 0.1
@@ -50,12 +49,20 @@ class Finding:
         """Whether the difference is allowed; nan never is."""
         return self.difference <= self.allowed
 
+    @property
+    def verdict(self) -> str:
+        return "holds" if self.holds else "DIFFERS"
 
-def check_record(path: Path, *, data_root: str | None, device: str = "auto") -> list[Finding]:
-    """Computes the cell of a record again and compares."""
-    record = read_record(path)
-    if record.get("protocol", {}).get("name") != "unsupervised":
-        raise UserError(f"{path}: only records of the unsupervised protocol can be checked.")
+
+def check_record(records: Path, key: str, *, data_root: str | None, device: str = "auto") -> list[Finding]:
+    """Compute the cell of a record again and compare.
+
+    Args:
+        records: folder of the records.
+        key: of a record of the unsupervised table, such as ``MUTAG/joao-0``.
+        data_root, device: as in :class:`repro.protocols.cells.RunOptions`.
+    """
+    record = record_file(records)[key]
     cell = Cell(**record["cell"])
     return list(compared(record, compute(cell, dataset_of(cell.dataset, data_root), device=device)))
 

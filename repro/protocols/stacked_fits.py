@@ -18,11 +18,12 @@ from joao.augmentations import Identity
 from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
-from joao.encoders.base import StackableEncoder, stacked
+from joao.encoders.base import StackableEncoder, stack_parameters
 from joao.training.device import matmul_precision
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore, drop_unused_edge_attr
-from joao.training.finetune import Classifier, Finetuning, Fit, FitEpoch
-from joao.training.order import split_into_batches
+from joao.training.finetune import Classifier, Finetuning
+from joao.training.metrics import Fit, FitEpoch
+from joao.training.model import split_into_batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +101,11 @@ class StackedFits:
             _with_empty_graph(drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store))
         )
         self.targets = finetuning.targets.with_unlabelled_graph()
-        self.classifier: Classifier = stacked(finetuning.classifier, len(parts))
+        self.classifier: Classifier = stack_parameters(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
         self.statistics = finetuning.statistics.repeat_interleave(len(parts), 0)
         for number, part in enumerate(parts):
-            finetuning.begin(part.train, part.seed, part.start)
+            finetuning.reset(part.train, part.seed, part.start)
             self.statistics[number] = finetuning.statistics[0]
             for ours, value in zip(self.state, finetuning.classifier.state_dict().values(), strict=True):
                 ours[number] = value

@@ -6,20 +6,18 @@ python studies/benchmark_tables.py results/benchmarks/tables.md
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from joao.core.files import write_file
 from joao.evaluation.tables import markdown
+from repro.record_files import RECORDS
+from repro.studies.common import write_page
 from repro.tables.benchmarks import exponent_table, page_table, reading_lines, svm_lines
 
-RECORDS = Path(__file__).parents[2] / "results" / "benchmarks"
 RIVAL = "torch-geometric, a transform per graph / GraphCL step"
 FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / GraphCL floor"
 
 
-def asked_and_found(records: dict[str, Any]) -> str:
+def targets_table(records: dict[str, Any]) -> str:
     """The project's own targets beside the records."""
     cpu = records["cpu-1-thread"]["settings"][0]
     tf32, plain = (records[name]["settings"][0] for name in ("gpu-h200-tf32", "gpu-h200"))
@@ -45,15 +43,15 @@ def asked_and_found(records: dict[str, Any]) -> str:
         at_most("exponent of a GraphCL epoch in nodes + edges", 1, growth["GraphCL, an epoch"]["exponent"]),
         at_most("exponent of a JOAO epoch in nodes + edges", 1, growth["JOAO, an epoch"]["exponent"]),
     ]
-    return markdown(["", "asked", "found", ""], lines)
+    return markdown(["", "target", "measured", ""], lines)
 
 
 def at_least(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at least {bound:,}", shown(found), "holds" if found >= bound else "misses"]
+    return [what, f"at least {bound:,}", shown(found), "met" if found >= bound else "missed"]
 
 
 def at_most(what: str, bound: float, found: float) -> list[str]:
-    return [what, f"at most {bound:.2f}", shown(found), "holds" if found <= bound else "misses"]
+    return [what, f"at most {bound:.2f}", shown(found), "met" if found <= bound else "missed"]
 
 
 def shown(value: float) -> str:
@@ -72,13 +70,16 @@ def rate(setting: dict[str, Any], name: str, row: str) -> float:
     return float(workload(setting, name)["rows"][row]["graphs per second"])
 
 
-def main() -> None:
-    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+def page() -> str:
+    records = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((RECORDS / "benchmarks").glob("*.json"))
+    }
     parts = [
         "# Benchmarks",
-        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../docs/performance.md).",
+        "Made by `python studies/benchmark_tables.py`; not to be edited. [What it means](../../performance.md).",
     ]
-    parts += ["## Asked and found", asked_and_found(records)]
+    parts += ["## Targets", targets_table(records)]
     for name, record in records.items():
         parts += [f"## {name}.json", page_table(record)]
         for setting in record["settings"]:
@@ -87,7 +88,11 @@ def main() -> None:
             for key, lines in (("svm", svm_lines), ("reading", reading_lines)):
                 if key in setting:
                     parts.append("\n".join(f"- {line}" for line in lines(setting[key])))
-    write_file(Path(sys.argv[1]), "\n\n".join(parts) + "\n")
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    write_page("benchmarks/tables", page())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -25,18 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
-from joao.core.files import make_folder, write_file
 from joao.core.processes import run_tasks
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import pick_device
-from repro.protocols.cells import dataset_of, write
-from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
+from repro.protocols.cells import dataset_of
+from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
+from repro.record_files import RECORDS, Record
+from repro.studies.common import write_page
 
-UNSUPERVISED = Path(__file__).parents[2] / "results/unsupervised"
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
 
 Table = NDArray[np.float64]
@@ -68,7 +67,7 @@ CONTROLS = {each.__name__: each for each in (frozen, permuted, opposite)}
 def compute(cell: Cell, folder: Path, device: str) -> None:
     """Writes the record of a control."""
     started = time.perf_counter()
-    learned = read_record(Cell(cell.dataset, "joao", cell.seed).path(UNSUPERVISED))["policy"]["probabilities"]
+    learned = record_file(RECORDS)[Cell(cell.dataset, "joao", cell.seed).key]["policy"]["probabilities"]
     recipe = cell_recipe(Cell(cell.dataset, "joao", cell.seed))
     assert recipe is not None
     table = CONTROLS[cell.method](np.array(learned), cell.seed)
@@ -83,10 +82,8 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
         device=pick_device(device).type,
     )
     facts = {"cell": dataclasses.asdict(cell), "data": describe_data(dataset), "recipe": recipe.table()}
-    write(
-        cell.path(folder),
-        {**facts, "scores": scores.to_json(), "seconds": time.perf_counter() - started, **provenance(device)},
-    )
+    record = {**facts, "scores": scores.to_json(), "seconds": time.perf_counter() - started, **provenance(device)}
+    record_file(folder, "controls").write(record)
 
 
 def page(records: list[dict[str, Any]]) -> str:
@@ -119,24 +116,21 @@ def page(records: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Controls of the learned table.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("page", type=Path)
     parser.add_argument("--data", default=",".join(grid()["datasets"]))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
-    make_folder(given.folder)
     wanted = [Cell(name, way, seed) for name in given.data.split(",") for way in CONTROLS for seed in grid()["seeds"]]
-    missing = [cell for cell in wanted if not cell.path(given.folder).exists()]
-    for cell in run_tasks(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
+    missing = [cell for cell in wanted if record_file(RECORDS, "controls").get(cell.key) is None]
+    for cell in run_tasks(partial(compute, folder=RECORDS, device=given.device), missing, given.jobs):
         print(cell.dataset, cell.method, cell.seed, flush=True)
-    places = [
-        *UNSUPERVISED.glob("*/joao-?.json"),
-        *UNSUPERVISED.glob("*/uniform-?.json"),
-        *given.folder.glob("*/*.json"),
-    ]
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(places)]
-    write_file(given.page, page(records))
+    write_page("controls", page(read_all()))
+
+
+def read_all() -> list[Record]:
+    """Return the records of the controls and of the rows that they are compared with."""
+    table = [each for each in record_file(RECORDS).read() if each["cell"]["method"] in ("joao", "uniform")]
+    return [each for each in table if not Cell(**each["cell"]).variant] + record_file(RECORDS, "controls").read()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m repro.studies.coverage simulate RECORD --replicates 120
     python -m repro.studies.coverage larger RECORD --replicates 200
-    python -m repro.studies.coverage records RECORD --results results
+    python -m repro.studies.coverage records RECORD --records repro/records
     python -m repro.studies.coverage page RECORD PAGE FIGURE
 
 ``simulate`` compares untrained encoders on real graphs where the truth is known: shuffled labels, two sets of seeds of one
@@ -339,21 +339,12 @@ def known_components(path: Path, replicates: int = 1000) -> None:
     _add(path, lines, {})
 
 
-def read_fold_scores(folder: Path) -> dict[tuple[str, ...], dict[int, list[float]]]:
-    """By row, and by seed, the accuracies of the folds of a folder of records: JSON files, or JSON lines."""
-    texts = [path.read_text("utf-8") for path in sorted(folder.rglob("*.json"))]
-    texts += [line for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
+def read_fold_scores(path: Path) -> dict[tuple[str, ...], dict[int, list[float]]]:
+    """By row, and by seed, the accuracies of the folds in a file of records, one JSON object per line."""
     rows: dict[tuple[str, ...], dict[int, list[float]]] = {}
-    for record in map(json.loads, texts):
-        if not isinstance(record, dict) or "seed" not in record.get("cell", {}) or "scores" not in record:
-            continue
+    for record in map(json.loads, path.read_text("utf-8").splitlines()):
         cell, scores = record["cell"], record["scores"]
-        if "partitions" in scores:
-            accuracies = scores["partitions"][0]["accuracies"]
-        elif "accuracy" in scores:
-            accuracies = scores["accuracy"]
-        else:
-            continue
+        accuracies = scores["partitions"][0]["accuracies"] if "partitions" in scores else scores["accuracy"]
         key = tuple(f"{name} {value}" for name, value in sorted(cell.items()) if name != "seed")
         rows.setdefault(key, {})[cell["seed"]] = accuracies
     return rows
@@ -372,11 +363,11 @@ def seed_comparisons(scores: Mapping[int, Sequence[float]]) -> list[Array]:
 PROTOCOLS = ("unsupervised", "semi-supervised", "controls", "factors")
 
 
-def from_records(path: Path, results: Path) -> None:
+def from_records(path: Path, records: Path) -> None:
     """Adds the lines of the scenario that needs no computation."""
     lines = []
     for protocol in PROTOCOLS:
-        rows = {key: own for key, own in read_fold_scores(results / protocol).items() if len(own) == SEEDS}
+        rows = {key: own for key, own in read_fold_scores(records / f"{protocol}.jsonl").items() if len(own) == SEEDS}
         found = [each for own in rows.values() for each in seed_comparisons(own)]
         if found:
             lines.append(
@@ -583,7 +574,7 @@ def main() -> None:
     larger.add_argument("--replicates", type=int, default=200)
     reading = commands.add_parser("records")
     reading.add_argument("record", type=Path)
-    reading.add_argument("--results", type=Path, default=Path("results"))
+    reading.add_argument("--records", type=Path, default=Path("repro/records"))
     writing = commands.add_parser("page")
     for argument in ("record", "page", "figure"):
         writing.add_argument(argument, type=Path)
@@ -593,7 +584,7 @@ def main() -> None:
     elif options.command == "larger":
         simulate_larger(options.record, options.replicates)
     elif options.command == "records":
-        from_records(options.record, options.results)
+        from_records(options.record, options.records)
         known_components(options.record)
     else:
         record = json.loads(options.record.read_text("utf-8"))

@@ -18,16 +18,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from joao.config.builder import Method, build_method, build_pool
-from joao.config.recipe import Recipe, make_recipe
-from joao.config.schedule import Schedule
-from joao.core.files import make_folder, write_file
+from joao.config.recipe import Recipe, Schedule, make_recipe
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.processes import run_tasks
 from joao.core.randomness import numpy_generator, temporary_seed, torch_generator
@@ -41,13 +38,14 @@ from joao.heads import HEADS
 from joao.objectives import PairObjective
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
-from joao.training.distributed.place import find_process_layout
-from joao.training.distributed.share import BatchShard
+from joao.training.distributed.launch import find_process_layout
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
-from repro.protocols.cells import dataset_of, has_record, write
-from repro.protocols.unsupervised.run import Cell, read_record
+from joao.training.steps import BatchViews, pair_losses
+from repro.protocols.cells import dataset_of
+from repro.protocols.unsupervised.run import Cell, record_file
+from repro.record_files import RECORDS, RecordFile
+from repro.studies.common import write_page
 from repro.studies.default_candidates import CANDIDATES, SEEDS, Candidate, Training
 from repro.studies.defaults_page import page
 from repro.studies.readouts import (
@@ -142,10 +140,10 @@ def held_out_losses(work: Work, dataset: Dataset, wanted: Collection[int], devic
     losses = {}
     for run, epoch, _ in trained(work.training, recipe, seen, wanted, device):
         unseen = unseen.to(run.store.device)
-        share = BatchShard(unseen, torch.arange(few, device=unseen.device))
+        batch_views = BatchViews(unseen, torch.arange(few, device=unseen.device))
         generator = torch_generator(work.seed, "held out views", unseen.device)
         assert isinstance(run.method.objective, PairObjective)
-        table = pair_losses(run.model, share, run.pool, run.method.objective, generator)
+        table = pair_losses(run.model, batch_views, run.pool, run.method.objective, generator)
         losses[epoch] = float(table.mean()) - math.log(few - 1)
     return losses
 
@@ -169,7 +167,7 @@ def embeddings(
 
 
 @limit_threads()
-def compute(work: Work, folder: Path, device: str) -> None:
+def compute(work: Work, records: RecordFile, device: str) -> None:
     """Writes the records of candidates that share pre-trainings."""
     dataset = dataclasses.replace(dataset_of(work.dataset, None), node_attributes=None)
     features = Features.from_dataset(dataset, work.features)
@@ -216,7 +214,7 @@ def compute(work: Work, folder: Path, device: str) -> None:
             "seconds of pre-training": sum(seconds[seed, candidate.epochs] for seed in mine),
             **provenance(device),
         }
-        write(work.cell(name).path(folder), record)
+        records.write(record)
 
 
 def identity(work: Work, name: str) -> dict[str, Any]:
@@ -230,21 +228,21 @@ def identity(work: Work, name: str) -> dict[str, Any]:
     }
 
 
-def is_done(work: Work, name: str, folder: Path) -> bool:
-    """Whether a candidate has a record; one that another candidate of that name made is told."""
-    path = work.cell(name).path(folder)
-    return has_record(path, read_record, identity(work, name), f"{name} on {path.parent.name}")
+def is_done(work: Work, name: str, records: RecordFile) -> bool:
+    """Return whether a candidate has a record. A record of another candidate with the same name is an error."""
+    cell = work.cell(name)
+    return records.is_current(cell.key, identity(work, name), f"{name} on {cell.dataset}")
 
 
 def works(
-    folder: Path, datasets: Sequence[str], features: Sequence[str], seeds: int, names: Sequence[str]
+    records: RecordFile, datasets: Sequence[str], features: Sequence[str], seeds: int, names: Sequence[str]
 ) -> list[Work]:
     """What is left to do; what is named last, which takes longest, comes first."""
     trainings = sorted({CANDIDATES[name].training for name in names})
     left = []
     for dataset, rule, seed, training in product(datasets, features, range(seeds), trainings):
         work = Work(dataset, rule, seed, training, tuple(n for n in names if CANDIDATES[n].training == training))
-        missing = tuple(name for name in work.names if not is_done(work, name, folder))
+        missing = tuple(name for name in work.names if not is_done(work, name, records))
         if missing:
             left.append(dataclasses.replace(work, names=missing))
     return sorted(left, key=lambda work: (-datasets.index(work.dataset), -len(work.names)))
@@ -252,8 +250,7 @@ def works(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Candidates for the defaults, on development sets.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("page", type=Path)
+    parser.add_argument("--table", default="defaults", help="name of the record file, defaults or defaults-cpu")
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--features", default=",".join(FEATURES))
     parser.add_argument("--candidates", default=",".join(CANDIDATES))
@@ -265,12 +262,17 @@ def main() -> None:
     for name, known in [(each, FEATURES) for each in features] + [(each, tuple(CANDIDATES)) for each in names]:
         if name not in known:
             parser.error(f"unknown '{name}'. Known: {', '.join(known)}.")
-    make_folder(given.folder)
-    left = works(given.folder, data, features, given.seeds, names)
-    for work in run_tasks(partial(compute, folder=given.folder, device=given.device), left, given.jobs):
+    records = record_file(RECORDS, given.table)
+    left = works(records, data, features, given.seeds, names)
+    for work in run_tasks(partial(compute, records=records, device=given.device), left, given.jobs):
         print(work.dataset, work.features, work.seed, *work.names, flush=True)
-    records = [read_record(path) for path in sorted(given.folder.glob("*/*.json"))]
-    write_file(given.page, page(records, {name: each.words for name, each in CANDIDATES.items()}, given.folder.name))
+    write_page(given.table, table_page(given.table))
+
+
+def table_page(table: str) -> str:
+    """Return the page of a record file."""
+    words = {name: each.words for name, each in CANDIDATES.items()}
+    return page(record_file(RECORDS, table).read(), words, table)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,10 @@ are. Seeds: embeddings of several encoders side by side. An untrained encoder is
 def page(records: Records, words: Mapping[str, str], folder: str = "defaults") -> str:
     """Differences to the default, on average and for each set; then what can be said without labels, and what it costs."""
     places = sorted({record["cell"]["dataset"] for record in records})
-    rules = [rule for rule in ("labels", "degree", "constant") if any(parted(place)[1] == rule for place in places)]
-    gains = {
-        (place, name): gain
-        for place in places
-        for name in words
-        if (gain := gain_between(records, place, name, "default")) is not None
-    }
+    rules = [
+        rule for rule in ("labels", "degree", "constant") if any(split_features(place)[1] == rule for place in places)
+    ]
+    gains = gains_over_default(records, places, words)
     sections = [
         INTRODUCTION.format(folder=folder),
         how_many(records),
@@ -41,13 +38,23 @@ def page(records: Records, words: Mapping[str, str], folder: str = "defaults") -
         means(gains, places, rules, words),
     ]
     for rule in rules:
-        here = [place for place in places if parted(place)[1] == rule]
+        here = [place for place in places if split_features(place)[1] == rule]
         sections += [f"## Features: {rule}", of_sets(records, gains, here, words)]
     sections += ["## Without labels, and cost", without_labels(records, words), correlations(records)]
     return "\n\n".join(sections) + "\n"
 
 
-def parted(place: str) -> tuple[str, str]:
+def gains_over_default(records: Records, places: Sequence[str], names: Iterable[str]) -> dict[tuple[str, str], Gain]:
+    """Return the paired gains over the default, by data set (with its features) and candidate."""
+    return {
+        (place, name): gain
+        for place in places
+        for name in names
+        if (gain := gain_between(records, place, name, "default")) is not None
+    }
+
+
+def split_features(place: str) -> tuple[str, str]:
     """Data set and rule of features."""
     dataset, _, rule = place.rpartition("-")
     return dataset, rule
@@ -67,7 +74,7 @@ def means(
     for name in words:
         if name == "default" or not any((place, name) in gains for place in places):
             continue
-        by_rule = [over_sets(gains, name, [p for p in places if parted(p)[1] == rule]) for rule in rules]
+        by_rule = [over_sets(gains, name, [p for p in places if split_features(p)[1] == rule]) for rule in rules]
         told = [gains[place, name] for place in places if (place, name) in gains]
         higher, lower = sum(gain.low > 0 for gain in told), sum(gain.high < 0 for gain in told)
         lines.append([words[name], *by_rule, over_sets(gains, name, places), f"{higher}", f"{lower}", f"{len(told)}"])
@@ -85,7 +92,7 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
         return ""
     of_set: dict[str, list[float]] = {}
     for place in places:
-        of_set.setdefault(parted(place)[0], []).append(gains[place, name].mean)
+        of_set.setdefault(split_features(place)[0], []).append(gains[place, name].mean)
     differences = [float(np.mean(each)) for each in of_set.values()]
     if len(differences) < 2:
         return f"{differences[0]:+.2f}"
@@ -113,21 +120,17 @@ def of_sets(
                 cells.append(f"{row.mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})")
         if any(cells):
             lines.append([said, *cells])
-    return markdown(["candidate", *(parted(place)[0] for place in places)], lines)
+    return markdown(["candidate", *(split_features(place)[0] for place in places)], lines)
 
 
 def without_labels(records: Records, words: Mapping[str, str]) -> str:
-    """A line for each candidate: medians over its records; times as long is beside the default on the same cell."""
-    base = {key(record): record["seconds of pre-training"] for record in records if method(record) == "default"}
+    """Return one line per candidate, with medians over its records."""
     lines = []
-    for name, said in words.items():
-        own = [record for record in records if method(record) == name and key(record) in base]
-        if not own:
-            continue
-        longer = [record["seconds of pre-training"] / base[key(record)] for record in own]
-        found = [[each["criteria"][c] for each in own if c in each["criteria"]] for c in ("dimensions", *CRITERIA)]
+    for name, longer in relative_times(records, words).items():
+        own = [record["criteria"] for record in records if method(record) == name]
+        found = [[each[c] for each in own if c in each] for c in ("dimensions", *CRITERIA)]
         figures = [f"{np.median(each):.3g}" if each else "" for each in found]
-        lines.append([said, f"{np.median(longer):.1f}", *figures])
+        lines.append([words[name], f"{longer:.1f}", *figures])
     table = markdown(["candidate", "times as long", "dimensions", *CRITERIA], lines)
     return (
         f"{table}\n\nMedians. Times as long: the seconds of pre-training beside the default's. Held-out loss: less that of "
@@ -137,9 +140,20 @@ def without_labels(records: Records, words: Mapping[str, str]) -> str:
     )
 
 
-def correlations(records: Records) -> str:
-    """Whether a criterion would have chosen as accuracy does."""
-    said = []
+def relative_times(records: Records, names: Iterable[str]) -> dict[str, float]:
+    """Return the time of pre-training of each candidate relative to the default on the same cell: the median."""
+    base = {key(record): record["seconds of pre-training"] for record in records if method(record) == "default"}
+    found = {}
+    for name in names:
+        own = [record for record in records if method(record) == name and key(record) in base]
+        if own:
+            found[name] = float(np.median([each["seconds of pre-training"] / base[key(each)] for each in own]))
+    return found
+
+
+def rank_correlations(records: Records) -> dict[str, float]:
+    """Return the rank correlation of each criterion with accuracy over the candidates, mean over the cells."""
+    result = {}
     for criterion in CRITERIA:
         found = []
         for place, seed in sorted({key(record) for record in records}):
@@ -148,8 +162,16 @@ def correlations(records: Records) -> str:
             if len(here) > 2 and all(len(set(each)) > 1 for each in values):
                 found.append(np.corrcoef(*map(rankdata, values))[0, 1])
         if found:
-            said.append(f"{criterion} {np.mean(found):+.2f}")
-    return f"Rank correlation with accuracy over the candidates, mean over sets, features and seeds: {', '.join(said)}."
+            result[criterion] = float(np.mean(found))
+    return result
+
+
+def correlations(records: Records) -> str:
+    """Return whether a criterion would have chosen as accuracy does, as text."""
+    shown = [f"{criterion} {value:+.2f}" for criterion, value in rank_correlations(records).items()]
+    return (
+        f"Rank correlation with accuracy over the candidates, mean over sets, features and seeds: {', '.join(shown)}."
+    )
 
 
 def key(record: Mapping[str, Any]) -> tuple[str, int]:

@@ -25,21 +25,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from joao.core.files import make_folder, write_file, write_json
+from joao.core.files import make_folder, write_json
 from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.splits import few_label_splits
 from joao.evaluation.statistics import gain_over_seeds
-from joao.evaluation.tables import NAMES, markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
-from joao.training.finetune import Finetune, Finetuning, FitEpoch
-from repro.protocols.semi_supervised.run import Cell, Work, grid, read_record, start_of
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.metrics import FitEpoch
+from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
+from repro.record_files import RECORDS
+from repro.studies.common import write_page, write_record
+from repro.tables.names import NAMES
 
-RECORDS = Path(__file__).parents[2] / "results" / "semi-supervised"
 LABEL_RATE = 10
 
 # From the accuracies and losses of the validation graphs, epoch by epoch, to the epoch.
@@ -67,8 +70,6 @@ def main() -> None:
     for name, do in (("choice", choice), ("rule", rule)):
         page_parser = parts.add_parser(name)
         page_parser.add_argument("traces", type=Path)
-        page_parser.add_argument("json", type=Path)
-        page_parser.add_argument("markdown", type=Path)
         page_parser.set_defaults(do=do)
     arguments = parser.parse_args()
     arguments.do(arguments)
@@ -161,8 +162,8 @@ def choice(arguments: argparse.Namespace) -> None:
                 key = f"{trace['dataset']}, {NAMES[trace['method']]}"
                 rows.setdefault(f"{share}|{name}", {}).setdefault(key, []).append(float(np.mean(kept)))
     record = {"rows": rows, **made_by(traces)}
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, choice_page(record))
+    write_record("epoch-choice", record)
+    write_page("epoch-choice", choice_page(record))
 
 
 def choice_page(record: dict[str, Any]) -> str:
@@ -193,10 +194,10 @@ def rule(arguments: argparse.Namespace) -> None:
         row = rows.setdefault(f"{trace['dataset']}|{trace['method']}", {})
         row.setdefault("best epoch by test", []).append(float(by_epoch.max()))
         row.setdefault("last epoch", []).append(float(by_epoch[-1]))
-        row.setdefault("chosen by validation", []).append(read_record(cell.path(RECORDS))["scores"]["mean"])
+        row.setdefault("chosen by validation", []).append(record_file(RECORDS)[cell.key]["scores"]["mean"])
     record = {"rows": rows, **made_by(traces)}
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, rule_page(record))
+    write_record("published-epoch", record)
+    write_page("published-epoch", rule_page(record))
 
 
 def rule_page(record: dict[str, Any]) -> str:

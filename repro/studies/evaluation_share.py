@@ -11,13 +11,10 @@ What the record has already is not measured again, so that a run that was cut sh
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
 from dataclasses import asdict
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +22,13 @@ from numpy.typing import NDArray
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.core.randomness import torch_generator
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.training.pretrain import Pretraining
+from repro.studies.common import has_record, read_record, write_page, write_record
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.
 SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21", 32))
@@ -163,7 +160,6 @@ def lines(setting: dict[str, Any]) -> list[list[str]]:
 
 
 def main() -> None:
-    record_path, table_path = map(Path, sys.argv[1:])
     record: dict[str, Any] = {
         "settings": [],
         "training": asdict(make_recipe({}).training),
@@ -172,13 +168,17 @@ def main() -> None:
         "versions": versions(),
         "machine": machine("cpu"),
     }
-    if record_path.exists():
-        record = json.loads(record_path.read_text(encoding="utf-8"))
+    if has_record("evaluation-share"):
+        record = read_record("evaluation-share")
     for data, batch_size in SETTINGS[len(record["settings"]) :]:
         record["settings"].append(measured(data, batch_size))
-        write_json(record_path, record)
+        write_record("evaluation-share", record)
+    write_page("evaluation-share", page(record))
+
+
+def page(record: dict[str, Any]) -> str:
     rows = [line for setting in record["settings"] for line in lines(setting)]
-    write_file(table_path, "\n".join(["# Fewer measured batches\n", explained(record), markdown(HEADER, rows), ""]))
+    return "\n".join(["# Fewer measured batches\n", explained(record), markdown(HEADER, rows), ""])
 
 
 def explained(record: dict[str, Any]) -> str:

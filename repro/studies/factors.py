@@ -23,7 +23,6 @@ from torch import Tensor
 
 from joao.config.builder import Method, build_method
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.files import make_folder, write_file
 from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data.dataset import Dataset
@@ -33,15 +32,16 @@ from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.launch import find_process_layout
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
-from repro.protocols.cells import dataset_of, has_record, write
-from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, read_record
+from repro.protocols.cells import dataset_of
+from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
+from repro.record_files import RECORDS, Record
+from repro.studies.common import write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 
-UNSUPERVISED = Path(__file__).parents[2] / "results/unsupervised"
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
 BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}
 
@@ -126,7 +126,7 @@ def level_recipe(cell: Cell) -> Recipe:
             change = {**table[key], **change}
         table[key] = change
     table["training"] = {**table["training"], "seed": cell.seed + level.later}
-    return make_recipe(table, place=f"{cell.method} on {cell.dataset}")
+    return make_recipe(table, source=f"{cell.method} on {cell.dataset}")
 
 
 @limit_threads()
@@ -159,7 +159,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     )
     facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
     seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}
-    write(cell.path(folder), {**facts, **seconds, **provenance(device)})
+    record_file(folder, "factors").write({**facts, **seconds, **provenance(device)})
 
 
 def identity(cell: Cell) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def identity(cell: Cell) -> dict[str, Any]:
 
 def is_done(cell: Cell, folder: Path) -> bool:
     """Whether a level has a record; one that another recipe made is told."""
-    return has_record(cell.path(folder), read_record, identity(cell), f"{cell.method} on {cell.dataset}")
+    return record_file(folder, "factors").is_current(cell.key, identity(cell), f"{cell.method} on {cell.dataset}")
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
@@ -243,23 +243,25 @@ def where(records: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="One factor at a time.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("page", type=Path)
     parser.add_argument("--data", default=",".join(DATA))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
-    make_folder(given.folder)
     wanted = [
         Cell(name, level, seed) for name in given.data.split(",") for level in COMPUTED for seed in grid()["seeds"]
     ]
-    missing = [cell for cell in wanted if not is_done(cell, given.folder)]
+    missing = [cell for cell in wanted if not is_done(cell, RECORDS)]
     missing.sort(key=lambda cell: -level_recipe(cell).training.epochs)  # the longest first
-    for cell in run_tasks(partial(compute, folder=given.folder, device=given.device), missing, given.jobs):
+    for cell in run_tasks(partial(compute, folder=RECORDS, device=given.device), missing, given.jobs):
         print(cell.dataset, cell.method, cell.seed, flush=True)
-    known = [*BASES, *(name for name in LEVELS if name not in COMPUTED)]
-    places = [path for name in known for path in UNSUPERVISED.glob(f"*/{name}-?.json")]
-    write_file(given.page, page([read_record(path) for path in sorted([*places, *given.folder.glob("*/*.json")])]))
+    write_page("factors", page(read_all()))
+
+
+def read_all() -> list[Record]:
+    """Return the records of the levels and of the rows that they are compared with."""
+    known = {*BASES, *(name for name in LEVELS if name not in COMPUTED)}
+    table = [each for each in record_file(RECORDS).read() if each["cell"]["method"] in known]
+    return [each for each in table if not Cell(**each["cell"]).variant] + record_file(RECORDS, "factors").read()
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from joao.cli import main
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, source_hash, versions
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
+from repro.studies.common import read_record, write_page, write_record
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
@@ -135,14 +135,14 @@ def nan_after(step: int) -> Callable[[], None]:
     """Makes a weight nan after a step."""
 
     def arrange() -> None:
-        follow = Pretraining._follow
+        update = Pretraining._update_copy
 
-        def spoil(training: Pretraining, progress: float) -> None:
-            follow(training, progress)
+        def spoil(training: Pretraining, fraction: float) -> None:
+            update(training, fraction)
             if training.step == step - 1:
                 next(training.model.parameters()).data.fill_(torch.nan)
 
-        Pretraining._follow = spoil  # type: ignore[assignment, method-assign]
+        Pretraining._update_copy = spoil  # type: ignore[assignment, method-assign]
 
     return arrange
 
@@ -466,8 +466,6 @@ def page(record: dict[str, Any]) -> str:
 
 def make() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
     parser.add_argument(
         "--only", default="", help="names of functions, with commas between; other rows stay as they are"
     )
@@ -477,7 +475,7 @@ def make() -> None:
     only = arguments.only.split(",") if arguments.only else []
     rows = {}
     if only:
-        rows = {row["name"]: row for row in json.loads(arguments.json.read_text(encoding="utf-8"))["rows"]}
+        rows = {row["name"]: row for row in read_record("faults")["rows"]}
     for fault in FAULTS:
         if not only or fault.__name__ in only:
             with TemporaryDirectory() as place:
@@ -487,8 +485,8 @@ def make() -> None:
             print(rows[fault.__name__], flush=True)
     ordered = [rows[fault.__name__] for fault in FAULTS if fault.__name__ in rows]
     record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": ordered}
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+    write_record("faults", record)
+    write_page("faults", page(record))
 
 
 if __name__ == "__main__":

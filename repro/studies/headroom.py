@@ -103,7 +103,7 @@ def effective_rank(embeddings: NDArray[np.float32]) -> float:
 def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     dataset, scored, groups = load(cell.dataset, root)
     started = time.perf_counter()
-    trained = pretrain(make_recipe(cell.recipe(), place=str(cell)), dataset.without_labels(), device=device)
+    trained = pretrain(make_recipe(cell.recipe(), source=str(cell)), dataset.without_labels(), device=device)
     embeddings = trained.embed(dataset).cpu().numpy()
     trained_in = time.perf_counter() - started
     assert dataset.classes is not None

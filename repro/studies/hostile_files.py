@@ -260,7 +260,7 @@ def main() -> None:
         "# Hostile files, and what they come to",
         "",
         f"Caused, one after the other, by `python studies/hostile_files.py`; joao {joao.__version__}. Memory: the most that",
-        "reading took, above what was taken before, resident, in MB. What is promised: [SECURITY.md](../SECURITY.md).",
+        "reading took, above what was taken before, resident, in MB. What is promised: [SECURITY.md](../../SECURITY.md).",
         "",
         "| file | what the user sees | MB |",
         "| --- | --- | ---: |",

@@ -10,24 +10,21 @@ sets that takes too long to be measured.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import grakel
 import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines import GL, WL
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
 from joao.evaluation.tables import markdown
+from repro.studies.common import write_page, write_record
 
 WL_DATA = ("MUTAG", "IMDB-BINARY", "PROTEINS", "NCI1", "DD")
 GL_DATA = ("MUTAG",)
@@ -38,6 +35,8 @@ Matrix = NDArray[np.float64]
 
 
 def in_their_form(dataset: Dataset) -> list[Any]:
+    import grakel
+
     graphs = []
     for graph in dataset:
         labels = np.zeros(graph.num_nodes, dtype=int) if graph.node_labels is None else graph.node_labels[:, 0]
@@ -54,6 +53,8 @@ def seconds_of(make: Callable[[], Matrix]) -> tuple[float, Matrix]:
 
 
 def measured(data: str, kernel: str) -> dict[str, Any]:
+    import grakel
+
     dataset = read_whole(data)
     graphs = in_their_form(dataset)
 
@@ -108,8 +109,9 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    import grakel
+
     warnings.filterwarnings("ignore")  # of old numpy calls in GraKeL
-    record_path, page_path = map(Path, sys.argv[1:])
     runs = [measured(data, "WL") for data in WL_DATA] + [measured(data, "GL") for data in GL_DATA]
     record = {
         "runs": runs,
@@ -118,8 +120,8 @@ def main() -> None:
         "versions": versions(),
         "machine": machine("cpu"),
     }
-    write_json(record_path, record)
-    write_file(page_path, page(record))
+    write_record("kernels", record)
+    write_page("kernels", page(record))
 
 
 if __name__ == "__main__":

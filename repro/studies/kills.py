@@ -29,13 +29,13 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import JoaoNotice, UserError
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
+from repro.studies.common import write_page, write_record
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
 KILLS, WHOLE_KILLS = 104, 6  # in forks, in whole commands
@@ -236,9 +236,7 @@ def page(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
-    arguments = parser.parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     draw = random.Random(SEED)
     rows = []
@@ -255,8 +253,8 @@ def main() -> None:
         "settings": OPTIONS,
         "rows": [asdict(row) for row in rows],
     }
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+    write_record("kills", record)
+    write_page("kills", page(record))
     if any(row.torn or row.unlike for row in rows):
         sys.exit("Something was torn, or not what it would have been.")
 

@@ -8,26 +8,24 @@ training, both sides counted; under the uniform law each has 0.20. Means over fi
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-from joao.core.files import write_file
 from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
-from repro.protocols.unsupervised.run import read_record
+from repro.protocols.unsupervised.run import Cell, grid, record_file
+from repro.record_files import RECORDS
+from repro.studies.common import write_page
 
-RESULTS = Path(__file__).parents[2] / "results"
 DATASETS = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 
 
 def tables(dataset: str) -> list[PairTable]:
     """The share of graphs shown under each pair, a table a seed."""
-    records = [read_record(path)["policy"] for path in sorted((RESULTS / "unsupervised" / dataset).glob("joao-?.json"))]
+    cells = [Cell(dataset, "joao", seed) for seed in grid()["seeds"]]
+    records = [record["policy"] for cell in cells if (record := record_file(RECORDS).get(cell.key)) is not None]
     found = [(record["augmentations"], np.array(record["drawn"])) for record in records]
     if not found:
-        raise SystemExit(f"no records of JOAO on {dataset} in {RESULTS.name}/")
+        raise SystemExit(f"no records of JOAO on {dataset} in {RECORDS}")
     return [PairTable.of(names, drawn / drawn.sum()) for names, drawn in found]
 
 
@@ -51,7 +49,7 @@ def verdict(holds: bool) -> str:
     return "**holds**" if holds else "**does not hold here**"
 
 
-def main() -> None:
+def page() -> str:
     shares = {dataset: [table.by_augmentation() for table in tables(dataset)] for dataset in DATASETS}
     same = {dataset: [float(np.trace(table.values)) for table in tables(dataset)] for dataset in DATASETS}
     names = list(shares["NCI1"][0])
@@ -69,7 +67,7 @@ def main() -> None:
         finding("3. EdgePert is favoured on social networks", edge, ("COLLAB", "REDDIT-BINARY"), 0.2),
     ]
     header = ["data", "seeds", *names, "the same twice"]
-    text = "\n".join(
+    return "\n".join(
         [
             "# The learned table against the rules of thumb\n",
             "Made by `python studies/learned_table.py`; not to be edited. Shares of views by JOAO with the settings of the "
@@ -79,7 +77,10 @@ def main() -> None:
             "",
         ]
     )
-    write_file(Path(sys.argv[1]), text)
+
+
+def main() -> None:
+    write_page("learned-table", page())
 
 
 if __name__ == "__main__":

@@ -20,20 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.files import write_file, write_json
 from joao.core.processes import map_chunks
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
-from joao.data.molecules.featurise import featurise
+from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
+from repro.studies.common import write_page, write_record
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data")
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
     parser.add_argument("--molecules", type=int, default=60_000, help="to be timed")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
@@ -43,8 +41,8 @@ def main() -> None:
     ]
     origin = {"command": command(), "versions": versions(), "machine": machine("cpu"), "jobs": arguments.jobs}
     record = {"rows": rows, **origin}
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+    write_record("molecule-speed", record)
+    write_page("molecule-speed", page(record))
 
 
 def measured(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
@@ -93,7 +91,7 @@ def page(record: dict[str, Any]) -> str:
     rows = record["rows"]
     names = [name for name in rows[0] if name != "data"]
     lines = [[name, *(_shown(row[name]) for row in rows)] for name in names]
-    cost = ["RDKit's share of the CPU time", *(f"{_share(row):.0%}" for row in rows)]
+    cost = ["RDKit's share of the CPU time", *(f"{rdkit_share(row):.0%}" for row in rows)]
     text = (
         f"Made by `{record['command']}` on {record['machine']['processor']} with {record['jobs']} processes; not to be "
         "edited. Medians of repeats in turn.\n\n"
@@ -106,7 +104,7 @@ def page(record: dict[str, Any]) -> str:
     )
 
 
-def _share(row: dict[str, Any]) -> float:
+def rdkit_share(row: dict[str, Any]) -> float:
     return float(row["graphs, molecules per CPU second"] / row["RDKit alone, molecules per CPU second"])
 
 

@@ -31,21 +31,23 @@ import pytest
 from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
+from repro.record_files import RECORDS
+from repro.studies.common import PAGES
 
 ROOT = Path(__file__).parents[2]
-# Files, and the tests that shall notice, beside the examples of each.
-TARGETS = {
-    "src/joao/policies": "tests/policies",
-    "src/joao/objectives": "tests/objectives",
-    "src/joao/evaluation/folds.py": "tests/evaluation/test_folds.py",
-    "src/joao/evaluation/labels.py": "tests/evaluation/test_labels.py",
-    "src/joao/evaluation/splits.py": "tests/evaluation/test_splits.py",
-    "src/joao/augmentations": "tests/augmentations",
-    "src/joao/training/checkpoint.py": "tests/training/test_checkpoint.py",
-    "src/joao/keeping.py": "tests/test_keeping.py",
-    "src/joao/tensor_files.py": "tests/test_tensor_files.py",
+# Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "src/joao/policies": ("tests/policies",),
+    "src/joao/objectives": ("tests/objectives",),
+    "src/joao/evaluation/folds.py": ("tests/evaluation/test_folds.py",),
+    "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_labels.py"),
+    "src/joao/augmentations": ("tests/augmentations",),
+    "src/joao/training/checkpoint.py": ("tests/training/test_checkpoint.py",),
+    "src/joao/runs/pretraining.py": ("tests/test_keeping.py",),
+    "src/joao/runs/folder.py": ("tests/runs/test_folder.py", "tests/runs/test_tensor_files.py"),
 }
-REASONS = ROOT / "studies" / "mutants.toml"
+REASONS = ROOT / "repro/studies/mutants.toml"
+RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"
 PAIRS = """Lt LtE, Gt GtE, Eq NotEq, In NotIn, Is IsNot, And Or, Add Sub, Mult Div, BitAnd BitOr,
     FloorDiv Mult, Mod Mult, Pow Mult"""
 OTHER: dict[type[ast.AST], Any] = {}  # what stands for an operator by mistake
@@ -198,7 +200,9 @@ class Trial:
 
     def run_all(self) -> None:
         """Tries all mutants of all files."""
-        tests = [tests for target, tests in TARGETS.items() if any(file.startswith(target) for file in self.files)]
+        tests = [
+            each for target, tests in TARGETS.items() for each in tests if any(f.startswith(target) for f in self.files)
+        ]
         with TemporaryDirectory() as place:
             options = ["-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--basetemp", f"{place}/tests"]
             status = pytest.main([*options, *(str(ROOT / each) for each in [*tests, *self.files])], plugins=[self])
@@ -325,19 +329,17 @@ def targets() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
     parser.add_argument("--survivors", action="store_true")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     record: dict[str, Any] = {"versions": versions(), "machine": machine("cpu"), "files": {}}
     if arguments.files or arguments.survivors:
-        record["files"] = json.loads(arguments.json.read_text(encoding="utf-8"))["files"]
+        record["files"] = json.loads(RECORD.read_text(encoding="utf-8"))["files"]
 
     def keep(file: str, row: dict[str, Any]) -> None:
         record["files"][file] = row
-        write_json(arguments.json, record)
-        write_file(arguments.markdown, page(record))
+        write_json(RECORD, record)
+        write_file(PAGE, page(record))
 
     found = ((file, each) for file, row in record["files"].items() for each in row["mutants"])
     noticed = (

@@ -7,16 +7,14 @@ JOAO with its defaults, seed 0, on the development sets, but with a step so shor
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import joao
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
+from repro.studies.common import write_page, write_record
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -44,21 +42,20 @@ def page(record: dict[str, Any]) -> str:
         f"Made by `python studies/{record['command']}`; not to be edited. JOAO with its defaults, seed 0, 20 epochs, all "
         f"pairs equally likely throughout; joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 "
         "pairs, mean over epochs; beside `nt_xent`: median over the sets.",
-        markdown(["", *SETS, "beside `nt_xent`"], lines),
+        markdown(["", *SETS, "relative to `nt_xent`"], lines),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
-    record_path, page_path = map(Path, sys.argv[1:])
     record = {
         "deviation": {objective: {name: spread(objective, name) for name in SETS} for objective in OBJECTIVES},
         "command": command(),
         "versions": versions(),
         "machine": machine("cpu"),
     }
-    write_json(record_path, record)
-    write_file(page_path, page(record))
+    write_record("pair-losses", record)
+    write_page("pair-losses", page(record))
 
 
 if __name__ == "__main__":

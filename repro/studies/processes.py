@@ -24,7 +24,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.features import Features, make_store
@@ -32,9 +31,9 @@ from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
-from joao.training.distributed.launch import Send, run_in_processes
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
+from repro.studies.common import write_page, write_record
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -88,7 +87,7 @@ def followed(work: Work, several: bool) -> list[Step]:
         before = float(training.steps.loss_sum)
         train(batch, pairs)
         weights = torch.cat([value.detach().flatten().double() for value in training.model.parameters()])
-        loss = (float(training.steps.loss_sum) - before) / batch.graphs.numel()
+        loss = (float(training.steps.loss_sum) - before) / batch.numel()
         steps.append({"loss": loss, "table": training.method.policy.probabilities.numpy(), "weights": weights.numpy()})
 
     training.steps.loss_sum = training.steps.loss_sum.double()
@@ -142,17 +141,18 @@ def measure_speed(send: Send) -> None:
     for data, layers, width, batch_size in SPEEDS:
         work = Work("joao", data, layers, width, batch_size, epochs=1 + ROUNDS)
         both = work.training(several=True)
-        ranks = both.ranks
+        ranks = both.group
+        assert ranks is not None
         alone = work.training(several=False)
         found: dict[str, list[dict[str, float]]] = {"one process": [], "two processes": []}
         for epochs, name in ((alone.run(), "one process"), (both.run(), "two processes")):
             if ranks.rank == 0 or name == "two processes":
                 next(epochs)  # the first is not counted
-            ranks.wait()
+            ranks.barrier()
             del epochs
         for _ in range(ROUNDS):
             for training, name in ((alone, "one process"), (both, "two processes")):
-                ranks.wait()
+                ranks.barrier()
                 found[name].append(_timed(training, ranks) if ranks.rank == 0 or name == "two processes" else {})
         if ranks.rank == 0:
             print(data, width, batch_size, flush=True)
@@ -238,6 +238,12 @@ def _is_there(pid: int) -> bool:
     return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def speeds(row: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
+    """Return graphs per second of one process and of two, and their ratios, epoch by epoch."""
+    one, two = ([each["graphs per second"] for each in row["epochs"][name]] for name in row["epochs"])
+    return one, two, [b / a for a, b in zip(one, two, strict=True)]
+
+
 def page(record: dict[str, Any]) -> str:
     """The tables of a record."""
     steps = [
@@ -247,17 +253,16 @@ def page(record: dict[str, Any]) -> str:
         for each in row["steps"]
         if each["step"] in SHOWN
     ]
-    speeds = []
+    speed_lines = []
     for row in record["speed"]:
-        one, two = ([each["graphs per second"] for each in row["epochs"][name]] for name in row["epochs"])
-        ratios = [b / a for a, b in zip(one, two, strict=True)]
+        one, two, ratios = speeds(row)
         cells = [f"{np.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})" for values in (one, two)]
         ratio = f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         works = [
             np.median([each["CPU seconds of the first process"] for each in row["epochs"][name]])
             for name in row["epochs"]
         ]
-        speeds.append(
+        speed_lines.append(
             [row["data"], row["encoder"], str(row["batch size"]), *cells, ratio, *(f"{each:.2f}" for each in works)]
         )
     kills = [
@@ -300,7 +305,7 @@ def page(record: dict[str, Any]) -> str:
                         "CPU s, one",
                         "CPU s, first of two",
                     ],
-                    speeds,
+                    speed_lines,
                 ),
                 "## A process is killed",
                 f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
@@ -326,9 +331,7 @@ def page(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("json", type=Path)
-    parser.add_argument("markdown", type=Path)
-    arguments = parser.parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {
@@ -340,8 +343,8 @@ def main() -> None:
         "speed": list(run_in_processes(measure_speed, [], find_process_layout(2))),
         "step by step": compare(),
     }
-    write_json(arguments.json, record)
-    write_file(arguments.markdown, page(record))
+    write_record("processes", record)
+    write_page("processes", page(record))
 
 
 if __name__ == "__main__":

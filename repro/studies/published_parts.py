@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from joao.augmentations import Augmentation
-from joao.augmentations.base import share_of
+from joao.augmentations.base import floor_share
 from joao.core.graphs import GraphBatch
 from joao.core.randomness import order_within_groups
 from joao.heads import Heads
 from joao.policies import Policy
-from joao.policies.base import checked_losses
+from joao.policies.base import check_losses
 from joao.policies.min_max import ascend
 
 
@@ -47,7 +47,7 @@ class OwnNeighbourhood(Augmentation):
         when.scatter_reduce_(0, batch.source[edge[degree > 0]], draw[degree > 0].double(), "amin")
         when[start] = -1
         place = draw - batch.first_node[of]
-        most = share_of(batch.nodes_per_graph, 1 - self.strength) + 1
+        most = floor_share(batch.nodes_per_graph, 1 - self.strength) + 1
         taken = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
         taken[order_within_groups(when, of)[place < most[of]]] = True
         return batch.keep_nodes(taken & when.isfinite())
@@ -85,13 +85,13 @@ class OneSided(Policy):
     def __init__(self, augmentations: Sequence[str], gamma: float, step: float) -> None:
         super().__init__(augmentations)
         self.gamma, self.step = gamma, step
-        (self.first,) = self.numbers(["identity"])
+        (self.first,) = self.indices(["identity"])
         size = len(self.augmentations)
         self.prior = torch.full((size,), 1 / size, dtype=torch.float64)
         self.probabilities = self._table(self.prior)
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))[self.first]
+        losses = check_losses(pair_losses, len(self.augmentations))[self.first]
         law = self.probabilities[self.first]
         self.probabilities = self._table(ascend(law, losses, prior=self.prior, gamma=self.gamma, step=self.step))
 

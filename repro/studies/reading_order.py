@@ -8,21 +8,19 @@ read, in a random order, and once in that of the file; IMDB-BINARY, where all gr
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from joao.baselines import DGK, Baseline, Graph2vec, Sub2vec
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
+from repro.studies.common import write_page, write_record
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -31,7 +29,7 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "DGK": lambda seed: DGK(seed=seed),
 }
 SEEDS = (0, 1, 2)
-READERS = ("joao.baselines.paragraphs", "joao.baselines.dgk")
+READERS = ("joao.baselines.doc2vec", "joao.baselines.wl")
 
 
 def accuracy(name: str, seed: int) -> float:
@@ -48,8 +46,8 @@ def accuracy(name: str, seed: int) -> float:
 
 def in_order_of_file(name: str, seed: int) -> float:
     with (
-        patch(f"{READERS[0]}.order_of_reading", lambda number, seed: range(number)),
-        patch(f"{READERS[1]}.order_of_reading", lambda number, seed: range(number)),
+        patch(f"{READERS[0]}.reading_order", lambda number, seed: range(number)),
+        patch(f"{READERS[1]}.reading_order", lambda number, seed: range(number)),
     ):
         return accuracy(name, seed)
 
@@ -70,7 +68,6 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    record_path, page_path = map(Path, sys.argv[1:])
     record = {
         "accuracy": {
             name: {
@@ -83,8 +80,8 @@ def main() -> None:
         "versions": versions(),
         "machine": machine("cpu"),
     }
-    write_json(record_path, record)
-    write_file(page_path, page(record))
+    write_record("reading-order", record)
+    write_page("reading-order", page(record))
 
 
 if __name__ == "__main__":

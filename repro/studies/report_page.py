@@ -16,25 +16,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from joao.report.embedding_map import KINDS
+from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
+from repro.studies.common import write_page, write_record
 
 
 def measured(run: Path, kind: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
-        page = Path(folder) / "page.html"
+        written = Path(folder) / "page.html"
         before = os.times()
-        words = ["report", str(run), "--map", kind, "--out", str(page), "--quiet"]
+        words = ["report", str(run), "--map", kind, "--out", str(written), "--quiet"]
         subprocess.run([sys.executable, "-m", "joao", *words], check=True)
         after = os.times()
         seconds = after.children_user + after.children_system - before.children_user - before.children_system
-        return {"map": kind, "bytes": page.stat().st_size, "cpu_seconds": seconds}
+        return {"map": kind, "bytes": written.stat().st_size, "cpu_seconds": seconds}
 
 
-def page_of(record: dict[str, Any]) -> str:
+def page(record: dict[str, Any]) -> str:
     rows = [[KINDS[row["map"]], f"{row['bytes'] / 1000:,.0f}", f"{row['cpu_seconds']:.1f}"] for row in record["rows"]]
     return (
         "# Size and time of the report page\n\n"
@@ -48,7 +48,7 @@ def page_of(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    folder, json_path, page_path = map(Path, sys.argv[1:])
+    folder = Path(sys.argv[1])
     run = Run.open(folder)
     record = {
         "command": command(),
@@ -59,8 +59,8 @@ def main() -> None:
         "epochs": len(run.metrics()),
         "rows": [measured(folder, kind) for kind in KINDS],
     }
-    write_json(json_path, record)
-    write_file(page_path, page_of(record))
+    write_record("report-page", record)
+    write_page("report-page", page(record))
 
 
 if __name__ == "__main__":

@@ -10,23 +10,29 @@ compiles. What has a record is not computed again; the page is made of all there
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from joao.core.files import make_folder, write_file, write_json
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.scoring import provenance, require_classes
 from joao.runs.trained import make_untrained
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid
+from repro.record_files import RECORDS, Record, RecordFile
+from repro.studies.common import write_page
 
-Record = dict[str, Any]
+
+def record_file(folder: Path) -> RecordFile:
+    """Return the records of this study."""
+    return RecordFile(folder / "scorers.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    return f"{record['device']}-{record['set']}"
 
 
 def compute(name: str, device: str) -> Record:
@@ -91,19 +97,15 @@ def page(records: Sequence[Record]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Two scorers.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("page", type=Path)
     parser.add_argument("--data", default=",".join(grid()["datasets"]))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    make_folder(given.folder)
+    records = record_file(RECORDS)
     for name in filter(None, given.data.split(",")):
-        path = given.folder / f"{given.device}-{name}.json"
-        if not path.exists():
-            write_json(path, compute(name, given.device))
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.folder.glob("*.json"))]
-    write_file(given.page, page(records))
+        if records.get(f"{given.device}-{name}") is None:
+            records.write(compute(name, given.device))
+    write_page("scorers", page(records.read()))
 
 
 if __name__ == "__main__":

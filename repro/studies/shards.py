@@ -30,7 +30,7 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.files import write_file, write_json
+from joao.core.files import write_file
 from joao.core.graphs import GraphStore, Store
 from joao.core.provenance import command, machine, versions
 from joao.core.randomness import numpy_generator, torch_generator
@@ -41,8 +41,9 @@ from joao.data.shards.store import BLOCK, ShardStore
 from joao.data.shards.writer import SHARD_GRAPHS, ShardWriter
 from joao.data.synthetic import molecule_like_graphs
 from joao.evaluation.tables import markdown
-from joao.training.order import WINDOW, BatchSampler
+from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
+from repro.studies.common import PAGES, read_record, write_page, write_record
 
 BATCH = 256
 STRUCTURES = 4  # shards with structures of their own
@@ -55,7 +56,6 @@ ENCODER = {"name": "gin", "width": 32, "layers": 3}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path, help="path without suffix: .json, .md and .png are written")
     parser.add_argument("--sizes", default="10000,100000,1000000,10000000")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=9)
@@ -70,15 +70,15 @@ def main() -> None:
         return
     sizes = [int(size) for size in arguments.sizes.split(",")]
     origin = {"command": command(), "versions": versions(), "machine": machine("cpu")}
-    with tempfile.TemporaryDirectory(dir=arguments.out.parent, prefix=".shards-") as place:
+    with tempfile.TemporaryDirectory(prefix="shards-") as place:
         if arguments.keep:
-            record = json.loads(arguments.out.with_suffix(".json").read_text(encoding="utf-8"))
+            record = read_record("shards")
             record |= {**measured_orders(Path(place), sizes[-1]), "pass and orders": origin}
         else:
             record = measured(Path(place), sizes, arguments.steps, arguments.rounds) | origin
-    write_json(arguments.out.with_suffix(".json"), record)
-    write_file(arguments.out.with_suffix(".md"), page(record))
-    draw(record, arguments.out.with_suffix(".png"))
+    write_record("shards", record)
+    write_page("shards", page(record))
+    draw(record, PAGES / "shards.png")
 
 
 def measured(place: Path, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def child(what: str, **task: Any) -> dict[str, Any]:
     """Runs a function of this file in a new process."""
     argument = json.dumps({"what": what, **task})
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, __file__, "unused", "--child", argument]
+    words = [sys.executable, "-m", "repro.studies.shards", "--child", argument]
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise SystemExit(f"{what}: {done.stderr}")
@@ -174,7 +174,7 @@ def cold(folder: str, block: int, ahead: bool) -> dict[str, Any]:
     """A window's worth of graphs, or a tenth of them, with nothing of the store in the page cache at the beginning."""
     store = shard_store(Path(folder))
     if not ahead:
-        setattr(store, "_expect", lambda graphs: None)  # noqa: B010
+        setattr(store, "_prefetch", lambda graphs: None)  # noqa: B010
     evict(Path(folder))
     order = BatchSampler(len(store), BATCH, block)
     count = min(WINDOW, len(store) // 10) // BATCH
@@ -193,7 +193,7 @@ def speed(folder: str, rounds: int) -> dict[str, Any]:
 
     def take_batches(way: str) -> None:
         for _ in range(TIMED_BATCHES):
-            trainings[way].store.batch(next(batches[way]).graphs)
+            trainings[way].store.batch(next(batches[way]))
 
     def take_steps(way: str) -> None:
         for number in range(TIMED_STEPS):
@@ -250,8 +250,8 @@ def made_training(folder: Path, graphs: Dataset | Shards) -> Pretraining:
 
 def batches_of(training: Pretraining) -> Iterator[Any]:
     while True:
-        for numbers in training.order.draw(training.generators["batches"]):
-            yield from training.steps.place(numbers)
+        for numbers in training.sampler.draw(training.generators["batches"]):
+            yield from training.steps.load(numbers)
 
 
 def cycle_of(training: Pretraining) -> Iterator[Any]:
@@ -332,8 +332,8 @@ def evict(folder: Path) -> None:
             os.close(handle)
 
 
-def page(record: dict[str, Any]) -> str:
-    """Tables of the record."""
+def memory_table(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return header and lines of the table of memory."""
     rows = record["sizes"]
     lines = []
     for row in rows:
@@ -364,6 +364,13 @@ def page(record: dict[str, Any]) -> str:
         "training in memory: anonymous, MB",
         "opening, ms",
     ]
+    return header, lines
+
+
+def page(record: dict[str, Any]) -> str:
+    """Return the page of a record."""
+    header, lines = memory_table(record)
+    rows = record["sizes"]
     whole, speeds, again = record["pass"], record["speed"], record.get("pass and orders")
     passed = [
         f"One pass over {whole['graphs']:,} graphs in the order of an epoch, batches of {record['batch']} made and thrown away: "

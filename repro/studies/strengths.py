@@ -17,12 +17,9 @@ What the record has already is not computed again, so that a run that was cut sh
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +29,6 @@ from torch import Tensor
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.files import write_file, write_json
 from joao.core.pair_table import PairTable, strength_label
 from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
@@ -45,6 +41,7 @@ from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
+from repro.studies.common import PAGES, has_record, read_record, write_page, write_record
 
 DATASETS = ("COX2", "DHFR", "MSRC_9", "MSRC_21")
 SEEDS = (0, 1, 2)
@@ -111,7 +108,7 @@ WAYS = {**COMPARED, **CANDIDATES}
 def one_run(dataset: Dataset, way: str, seed: int) -> dict[str, Any]:
     table, adjust = WAYS[way]
     settings = {**grid()["recipe"], **table, "features": "labels"}
-    recipe = make_recipe({**settings, "training": {**grid()["recipe"]["training"], "seed": seed}}, place=way)
+    recipe = make_recipe({**settings, "training": {**grid()["recipe"]["training"], "seed": seed}}, source=way)
     store = make_store(dataset, Features.from_dataset(dataset, recipe.features))
     method = build_method(recipe, store)
     if adjust:
@@ -225,7 +222,6 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    record_path, page_path, picture_path = map(Path, sys.argv[1:])
     record: dict[str, Any] = {
         "data": list(DATASETS),
         "epochs": grid()["recipe"]["training"]["epochs"],
@@ -234,8 +230,8 @@ def main() -> None:
         "versions": versions(),
         "machine": machine("cpu"),
     }
-    if record_path.exists():
-        record = json.loads(record_path.read_text(encoding="utf-8"))
+    if has_record("strengths"):
+        record = read_record("strengths")
     done = {(run["data"], run["way"], run["seed"]) for run in record["runs"]}
     for data in record["data"]:
         dataset = read_whole(data)
@@ -244,11 +240,11 @@ def main() -> None:
                 if (data, way, seed) not in done:
                     record["runs"].append({"data": data, "way": way, "seed": seed, **one_run(dataset, way, seed)})
                     print(data, seed, way, round(record["runs"][-1]["accuracy"], 2), flush=True)
-                    write_json(record_path, record)
-    write_file(page_path, page(record))
+                    write_record("strengths", record)
+    write_page("strengths", page(record))
     data = record["data"][0]
     final, mean = (learned_table(record, chosen(record), data, kind) for kind in ("final", "mean"))
-    draw_policy(final, mean, f"Augmentation pairs learned on {data}, mean over seeds", picture_path)
+    draw_policy(final, mean, f"Augmentation pairs learned on {data}, mean over seeds", PAGES / "strengths.png")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,28 @@
-"""What the policies learned: shares of augmentation pairs drawn in training, averaged over seeds (Figure 3)."""
+"""Learned policies: the share of training draws of each augmentation pair, averaged over seeds (Figure 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
-from joao.evaluation.tables import NAMES, markdown
+from joao.evaluation.tables import markdown
+from joao.report.plots import draw_panels, new_figure, pairs_panel, write_picture
+from repro.protocols.semi_supervised import run as semi_supervised
+from repro.protocols.unsupervised import run as unsupervised
+from repro.tables.names import NAMES
 
+# The data sets of the paper's figure.
+FIGURE_3 = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 LEARNING = ("joao", "joaov2", "joaov2_joao_budget", "joao_strengths")
 
 
 def learned_tables(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], PairTable]:
-    """By data set and method, the mean over seeds of the share of graphs shown under each pair."""
+    """Return by data set and method the share of draws of each pair, as mean over seeds."""
     shares: dict[tuple[str, str], list[Any]] = {}
     names: dict[tuple[str, str], list[str]] = {}
     for record in records:
@@ -28,9 +36,9 @@ def learned_tables(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str]
 
 
 def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
-    """The tables as Markdown: first each augmentation's share of all views, then strengths, then every pair.
+    """Return Markdown tables: the share of views of each augmentation, of each strength, and of every pair.
 
-    Pairs are summed over strengths, where a pool has them.
+    Pairs are summed over strengths.
     """
     members = learned_tables(records)
     if not members:
@@ -41,7 +49,10 @@ def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
         [dataset, NAMES[method], *(f"{share:.2f}" for share in table.by_augmentation().values()), f"{_same(table):.2f}"]
         for (dataset, method), table in tables.items()
     ]
-    parts = ["## Share of views made by each augmentation", markdown(["data", "method", *pool, "same twice"], summary)]
+    parts = [
+        "## Share of views made by each augmentation",
+        markdown(["data", "method", *pool, "same augmentation twice"], summary),
+    ]
     parts += _strengths({key: table for key, table in members.items() if table.has_strengths})
     for (dataset, method), table in tables.items():
         parts += [f"## {dataset}, {NAMES[method]}", pairs_table(table, ".3f")]
@@ -49,7 +60,7 @@ def learned_markdown(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pairs_table(table: PairTable, form: str) -> str:
-    """A table over pairs as Markdown, its numbers in the given form."""
+    """Return a table over pairs as Markdown, with numbers in the given format."""
     rows = [
         [f"**{name}**", *(format(value, form) for value in row)]
         for name, row in zip(table.names, table.values, strict=True)
@@ -58,7 +69,7 @@ def pairs_table(table: PairTable, form: str) -> str:
 
 
 def _strengths(tables: Mapping[tuple[str, str], PairTable]) -> list[str]:
-    """The share of views by each augmentation at each strength; nothing for pools without."""
+    """Return the share of views of each augmentation at each strength; nothing for pools without strengths."""
     if not tables:
         return []
     shares = {key: table.by_strength() for key, table in tables.items()}
@@ -73,5 +84,52 @@ def _strengths(tables: Mapping[tuple[str, str], PairTable]) -> list[str]:
 
 
 def _same(table: PairTable) -> float:
-    """The share of pairs that are the same augmentation twice; 1/K under the uniform law."""
+    """Return the share of pairs with the same augmentation twice; 1/K for the uniform distribution."""
     return float(np.trace(table.values))
+
+
+def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path) -> list[Path]:
+    """Draw the share of draws of each pair over the whole training, one panel per data set, as means over seeds.
+
+    Args:
+        records: semi-supervised or unsupervised records.
+        method: ``joao``, or ``joaov2`` for the paper's Figure S1.
+        stem: path of the files to write, without suffix.
+    """
+    tables = {dataset: table for (dataset, name), table in learned_tables(records).items() if name == method}
+    tables = {name: tables[name] for name in sorted(tables, key=_position)}
+    if not tables:
+        raise UserError(f"figure 3: no record of {method} contains the pairs that were drawn.")
+    with new_figure(1 + 3.3 * len(tables), 3.5) as figure:
+        panels = [pairs_panel(dataset, table.over_strengths()) for dataset, table in tables.items()]
+        draw_panels(figure, panels, same_rows=True)
+        return write_picture(figure, stem)
+
+
+def _position(dataset: str) -> tuple[int, str]:
+    return (FIGURE_3.index(dataset) if dataset in FIGURE_3 else len(FIGURE_3)), dataset
+
+
+def read_policies(folder: Path, datasets: Sequence[str], method: str) -> list[dict[str, Any]]:
+    """Return the records of a method on the named data sets; each data set must have some.
+
+    Semi-supervised records with 10 % of the labels are preferred (those with 1 % have the same pre-training), then
+    records of the unsupervised table.
+    """
+    tables = [semi_supervised.record_file(folder).read(), unsupervised.record_file(folder).read()]
+    usual = {"label_rate": 10, "inductive": False, "twins_together": False}
+    found = []
+    for dataset in datasets:
+        wanted = {"dataset": dataset, "method": method, **usual}
+        own = [
+            [
+                record
+                for record in table
+                if all(wanted.get(key, value) == value for key, value in record["cell"].items())
+            ]
+            for table in tables
+        ]
+        if not any(own):
+            raise UserError(f"{folder}: no record of {method} on {dataset}. Compute it: python -m repro unsupervised.")
+        found += own[0] or own[1]
+    return found

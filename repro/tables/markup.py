@@ -1,4 +1,4 @@
-"""Sections, such as overviews, as pages of Markdown, LaTeX or HTML."""
+"""Sections, such as overviews, as Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from joao.evaluation.tables import markdown
 
 
 class Section(Protocol):
-    """A table with a title and words before and after it; what stands between ``**`` is bold."""
+    """A table with a title and text before and after it. Text between ``**`` is bold."""
 
     @property
     def title(self) -> str: ...
     @property
-    def left_open(self) -> Sequence[str]: ...
+    def empty_cells(self) -> Sequence[str]: ...
     @property
     def paragraphs(self) -> Sequence[str]: ...
     def about(self) -> str: ...
@@ -25,13 +25,15 @@ class Section(Protocol):
 
 
 def as_markdown(sections: Sequence[Section]) -> str:
-    """All of them, a section each."""
+    """Return all sections as Markdown."""
     return "\n".join(f"## {each.title}\n\n{body(each)}" for each in sections)
 
 
 def body(section: Section) -> str:
-    """One of them as Markdown, without its title."""
-    reasons = ["", "Left open:", "", *(f"- {reason}" for reason in section.left_open)] if section.left_open else []
+    """Return a section as Markdown, without its title."""
+    reasons = (
+        ["", "Empty cells:", "", *(f"- {reason}" for reason in section.empty_cells)] if section.empty_cells else []
+    )
     return "\n".join(
         [
             section.about(),
@@ -45,7 +47,7 @@ def body(section: Section) -> str:
 
 
 def as_latex(sections: Sequence[Section]) -> str:
-    r"""All of them, a ``table`` each, for a document with the package ``booktabs``."""
+    r"""Return one ``table`` per section, for a document with the package ``booktabs``."""
     return "\n".join(_latex_table(each) for each in sections)
 
 
@@ -80,7 +82,7 @@ _STYLE = (
 
 
 def as_html(sections: Sequence[Section]) -> str:
-    """All of them, as one page without scripts."""
+    """Return all sections as one page without scripts."""
     parts = "\n".join(_html_section(each) for each in sections)
     head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">'
     head += f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
@@ -91,7 +93,7 @@ def as_html(sections: Sequence[Section]) -> str:
 def _html_section(section: Section) -> str:
     rows = [f"<tr>{''.join(f'<th>{for_html(cell)}</th>' for cell in section.header())}</tr>"]
     rows += [f"<tr>{''.join(f'<td>{for_html(cell)}</td>' for cell in line)}</tr>" for line in section.cells()]
-    open_cells = "".join(f"<p>Left open: {for_html(reason)}</p>" for reason in section.left_open)
+    open_cells = "".join(f"<p>Empty cell: {for_html(reason)}</p>" for reason in section.empty_cells)
     return "\n".join(
         [
             f"<h2>{for_html(section.title)}</h2>",

@@ -1,4 +1,4 @@
-"""A table of the paper, remade: our figures beside the paper's."""
+"""A table with one row per method and one column per data set: our figures next to the paper's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import mean
 
 @dataclass(frozen=True)
 class Figure:
-    """What a cell shows, in percent; ``mean`` is None where we have none and the paper has."""
+    """The content of a cell, in percent. ``mean`` is None if only the paper has a figure."""
 
     mean: float | None
     std: float | None = None
@@ -19,18 +19,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Overview:
-    """A line for each method, a column for each data set.
+    """One line per method, one column per data set.
 
     Attributes:
-        title: what it is of.
-        unit: what the figures are.
+        title: heading of the table.
+        unit: of the figures.
         columns: the data sets.
-        lines: by method, a figure or None for each column.
-        usual_seeds: the number of seeds that a cell need not say.
-        last: further columns, by heading; of each, its text by method.
-        notes: in what the setting differs from the paper's, and other things to know.
-        left_open: why cells are empty.
-        paragraphs: to stand after the table.
+        lines: for each method, a figure or None for each column.
+        usual_seeds: the number of seeds that cells do not state.
+        last: further columns: heading to text by method.
+        notes: differences from the paper's setting, and other remarks.
+        empty_cells: reasons why cells are empty.
+        paragraphs: text after the table.
     """
 
     title: str
@@ -40,29 +40,29 @@ class Overview:
     usual_seeds: int
     last: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: str = ""
-    left_open: Sequence[str] = ()
+    empty_cells: Sequence[str] = ()
     paragraphs: Sequence[str] = ()
 
     def is_among_best(self, figure: Figure | None, column: int) -> bool:
-        """Whether a figure is the highest of its column or at most that one's standard deviation below."""
+        """Return whether a figure is the best of its column or within the standard deviation of the best."""
         found = [line[column] for line in self.lines.values()]
         best = max((each for each in found if each and each.mean is not None), key=_mean, default=None)
         return figure is not None and best is not None and _mean(figure) >= _mean(best) - (best.std or 0.0)
 
     def about(self) -> str:
-        """How to read it."""
+        """Return how to read the table."""
         return (
-            f"{self.notes} Mean over {self.usual_seeds} seeds, or as many as square brackets say, and standard "
-            "deviation. In round brackets: the paper's mean, and ours less it. Bold: the highest of a column, and what "
-            "is at most its standard deviation below."
+            f"{self.notes} Mean and standard deviation over {self.usual_seeds} seeds (other numbers of seeds in square "
+            "brackets). In round brackets: the paper's mean, and the difference (ours - paper). Bold: the best of each "
+            "column, and everything within its standard deviation."
         )
 
     def header(self) -> list[str]:
-        """The headings of all columns."""
+        """Return the headings of all columns."""
         return [self.unit, *self.columns, *self.last]
 
     def cells(self) -> list[list[str]]:
-        """The text of every line; what is among the best stands between ``**``."""
+        """Return the text of every line. The best figures are bold (``**``)."""
         return [
             [
                 method,
@@ -87,7 +87,7 @@ class Overview:
 
 
 def average(line: Sequence[Figure | None]) -> str:
-    """The mean of the figures of a line that has all of them, beside the paper's, if it has all; else nothing."""
+    """Return the mean of a complete line, next to the paper's if that is complete; otherwise an empty text."""
     found = [figure for figure in line if figure is not None and figure.mean is not None]
     if len(found) < len(line):
         return ""

@@ -1,29 +1,26 @@
-"""The records that a page is made of.
-
-How long the tables took, by the seconds in their records.
-
-A folder of records to the documents beside them."""
+"""The generated pages of the four tables, and the sections that combine them: findings and times."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from joao.core.errors import UserError
-from joao.core.files import write_file
-from joao.evaluation.tables import NAMES, OBJECTIVES, markdown
+from joao.core.files import make_folder, write_file
+from joao.evaluation.tables import markdown
 from joao.runs.scoring import REFERENCES
 from repro.findings.evidence import read_evidence
-from repro.findings.findings import Findings, findings_of
+from repro.findings.findings import findings_of
 from repro.protocols.ogb import run as ogb
-from repro.protocols.ogb import table as of_ogb
+from repro.protocols.ogb import table as ogb_table
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised import table as few_labels
 from repro.protocols.transfer import run as transfer
-from repro.protocols.transfer import table as of_transfer
+from repro.protocols.transfer import table as transfer_table
 from repro.protocols.unsupervised.run import Cell, grid, rows_of, why_not
 from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
 from repro.protocols.unsupervised.variants import (
@@ -37,31 +34,33 @@ from repro.protocols.unsupervised.variants import (
 )
 from repro.tables.learned import learned_markdown
 from repro.tables.markup import Section, as_html, as_latex, as_markdown, body
+from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.overview import Overview
-from repro.tables.records import READERS, read_records
+from repro.tables.records import FILES, read_records
 
 Record = Mapping[str, Any]
+GENERATED = "Generated from `repro/records` by `python -m repro docs`. Do not edit."
 
 
 @dataclass(frozen=True)
 class Times:
-    """A line for each table and kind of machine; a section of a page (:mod:`repro.tables.markup`)."""
+    """One line per table and kind of device; a section of a page (:mod:`repro.tables.markup`)."""
 
     records: Mapping[str, Sequence[Record]]
-    title: str = "What the tables took"
-    left_open: Sequence[str] = ()
+    title: str = "Computing times"
+    empty_cells: Sequence[str] = ()
     paragraphs: Sequence[str] = field(default=())
 
     def about(self) -> str:
-        """How to read it."""
+        """Return how to read the table."""
         return (
-            "Hours of all records added up, on a GPU or on one thread of a CPU, scoring included. A pre-training that "
-            "several records share counts once. Most ran side by side with others, on one card or on the cores of one "
-            "machine: less time than this went by, and each took longer than it would alone."
+            "Hours summed over all records, on a GPU or on one CPU thread, including scoring. A pre-training that "
+            "several records share is counted once. Most jobs ran in parallel on one GPU or on the cores of one "
+            "machine, so the elapsed time was shorter, and each job took longer than it would alone."
         )
 
     def header(self) -> list[str]:
-        return ["table", "on", "records", "hours"]
+        return ["table", "device", "records", "hours"]
 
     def cells(self) -> list[list[str]]:
         lines = []
@@ -83,7 +82,7 @@ class Times:
 
 
 def _parts(record: Record) -> Iterator[tuple[str, Hashable, float]]:
-    """Kind of machine, a name for what other records have part in, and seconds."""
+    """Yield kind of device, an identifier of work that records share (or None), and seconds."""
     kind, cell = _kind(record), record["cell"]
     if "seconds" in record:
         yield kind, None, record["seconds"]
@@ -100,55 +99,73 @@ def _kind(record: Record) -> str:
     return str(record.get("machine", {}).get("gpu") or "CPU")
 
 
-AnySection = TypeVar("AnySection", bound=Section)
-
 SEMI_SUPERVISED = {
     "semi_supervised": "Semi-supervised: accuracy after fine-tuning with few labels",
     "strength": "Ablation of strength: JOAO and JOAOv2 at 0.2 and 0.25",
     "prior": "Ablation of the prior: JOAO with gamma = 0",
-    "pairs": "Every pair of augmentations by itself",
+    "pairs": "Single pairs of augmentations",
 }
 DRAWN = "Augmentation pairs drawn in training"
 COSTS = (
-    "Seconds and memory of making the embeddings, pre-training included, without reading and scoring: the median and "
-    "the largest of the seeds. Other work ran beside.\n\n"
+    "Time and memory for computing the embeddings, including pre-training but not reading and scoring: median time and "
+    "largest memory over seeds. Other jobs ran at the same time.\n\n"
 )
 
 
-def write_results(records: Path) -> Overview:
-    """Makes ``table.md``, ``overview.md``, ``costs.md``, ``strengths.md`` and so on from all records in the folder.
+@dataclass
+class Pages:
+    """The pages of one protocol.
 
-    It is the only way in which they come about. Variants of the protocol have a page of their own, ``variants.md``.
-    Returns the overview.
+    Attributes:
+        texts: Markdown by file name.
+        pictures: by file name, a function that draws the picture to a path.
+        summary: the overview; None if there are only records of ablations.
     """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Callable[[Path], None]] = field(default_factory=dict)
+    summary: Overview | None = None
+
+    def add(self, name: str, title: str, command: str, text: str) -> None:
+        """Add a page, unless its text is empty."""
+        if text:
+            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.\n\n{text}"
+
+    def add_table(self, protocol: str, summary: Overview, table: str) -> None:
+        """Add the overview and the full table."""
+        self.summary = summary
+        self.add("table.md", summary.title, protocol, f"{table}\n")
+        self.add("overview.md", summary.title, protocol, body(summary))
+
+
+def unsupervised_pages(records: Path) -> Pages:
+    """Return the pages of the unsupervised table; variants of the protocol have their own page."""
+    pages = Pages()
     names = [*grid()["datasets"], *REFERENCES, *grid()["methods"]]
     found = _in_order("unsupervised", records, names, ("dataset", "method"))
-    title = "The unsupervised table under stricter protocols"
-    _write_unless_empty(records / "variants.md", title, "unsupervised", variants_markdown(found))
+    title = "Unsupervised table under stricter protocols"
+    pages.add("variants.md", title, "unsupervised", variants_markdown(found))
     found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
-    summary = overview(of_paper, _left_open())
-    _write_table(records, "unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
+    summary = overview(of_paper, _empty_cells())
+    pages.add_table("unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
     text = COSTS + markdown(COSTS_HEADER, cost_lines(found)) + "\n"
-    _write(records / "costs.md", "What the rows of the unsupervised table cost", "unsupervised", text)
+    pages.add("costs.md", "Time and memory of the unsupervised table", "unsupervised", text)
     compared = objective_lines(found)
-    if any(line[1] != OBJECTIVES["nt_xent"] for line in compared):
+    if any(line[1] != OBJECTIVE_NAMES["nt_xent"] for line in compared):
         text = markdown(OBJECTIVES_HEADER, compared) + "\n"
-        _write(records / "objectives.md", "Objectives of two views, without and with JOAO", "objectives", text)
+        pages.add("objectives.md", "Contrastive losses with uniform pairs and with JOAO", "objectives", text)
     if learned := strength_lines(found):
         text = markdown(STRENGTHS_HEADER, learned) + "\n"
-        _write(records / "strengths.md", "Strengths that are learned, beside 0.2", "unsupervised", text)
-    _write_unless_empty(records / "learned.md", DRAWN, "unsupervised", learned_markdown(found))
-    return summary
+        pages.add("strengths.md", "Learned strengths compared with 0.2", "unsupervised", text)
+    pages.add("learned.md", DRAWN, "unsupervised", learned_markdown(found))
+    return pages
 
 
-def write_semi_supervised(records: Path) -> Overview | None:
-    """Makes ``semi-supervised.md``, ``overview.md``, ``learned.md`` and the ablations' from all records in the folder.
-
-    It is the only way in which they come about. Returns the overview; None where there are records of ablations only.
-    """
-    summary = None
+def semi_supervised_pages(records: Path) -> Pages:
+    """Return the pages of the semi-supervised table and of the ablations that share its cells."""
+    pages = Pages()
     names = [*semi_supervised.grid()["datasets"], *semi_supervised.grid()["methods"], *semi_supervised.PAIRS]
     found = _in_order("semi-supervised", records, names, ("label_rate", "dataset", "method", "seed"))
     for table, title in SEMI_SUPERVISED.items():
@@ -158,121 +175,111 @@ def write_semi_supervised(records: Path) -> Overview | None:
         if table == "pairs":
             agreements = pairs.agreements(own)
             for dataset, agreement in agreements.items():
-                pairs.draw_agreement(dataset, agreement, records / f"pairs-{dataset}.png")
+                pages.pictures[f"pairs-{dataset}.png"] = partial(pairs.draw_agreement, dataset, agreement)
             if agreements:
-                _write(records / "pairs.md", title, command, pairs.pairs_markdown(agreements))
+                pages.add("pairs.md", title, command, pairs.pairs_markdown(agreements))
         elif any(record["cell"]["method"] in _own_methods(table) for record in own):
             made = few_labels.rows(own, of_strength=table == "strength")
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
-            _write(records / f"{command}.md", title, command, text + "\n")
+            pages.add(f"{command}.md", title, command, text + "\n")
             if table == "semi_supervised":
-                summary = few_labels.overview(made)
-                _write(records / "overview.md", title, command, body(summary))
+                pages.summary = few_labels.overview(made)
+                pages.add("overview.md", title, command, body(pages.summary))
     learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])
-    _write_unless_empty(records / "learned.md", DRAWN, "semi-supervised", learned)
-    return summary
+    pages.add("learned.md", DRAWN, "semi-supervised", learned)
+    return pages
 
 
-def write_transfer(records: Path) -> Overview:
-    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the overview.
-
-    It is the only way in which they come about.
-    """
-    names = [*transfer.grid()["datasets"], *transfer.grid()["methods"]]
-    table = of_transfer.rows(_in_order("transfer", records, names, ("dataset", "method")))
-    summary, lines = of_transfer.overview(table), [of_transfer.cells_of(row) for row in table]
-    _write_table(records, "transfer", summary, f"{summary.notes}\n\n{markdown(of_transfer.HEADER, lines)}")
-    return summary
+def transfer_pages(records: Path) -> Pages:
+    """Return the pages of the transfer table."""
+    pages, grid = Pages(), transfer.grid()
+    names = [*grid["datasets"], *grid["methods"]]
+    table = transfer_table.rows(_in_order("transfer", records, names, ("dataset", "method")))
+    summary, lines = transfer_table.overview(table), [transfer_table.cells_of(row) for row in table]
+    pages.add_table("transfer", summary, f"{summary.notes}\n\n{markdown(transfer_table.HEADER, lines)}")
+    return pages
 
 
-def write_ogb(records: Path) -> Overview:
-    """Makes ``table.md`` and ``overview.md`` from all records in the folder, and returns the overview.
-
-    It is the only way in which they come about.
-    """
-    names = [*ogb.grid()["datasets"], *ogb.grid()["methods"]]
-    table = of_ogb.rows(_in_order("ogb", records, names, ("dataset", "label_rate", "method")))
-    in_paper = [(name, rate) for name in ("ogbg-ppa", "ogbg-code2") for rate in ogb.grid()["label_rates"]]
-    summary = of_ogb.overview(table, in_paper, list(ogb.grid()["methods"]))
-    lines = [of_ogb.cells_of(row) for row in table]
-    _write_table(records, "ogb", summary, f"{summary.notes}\n\n{markdown(of_ogb.HEADER, lines)}")
-    return summary
+def ogb_pages(records: Path) -> Pages:
+    """Return the pages of the OGB table."""
+    pages, grid = Pages(), ogb.grid()
+    names = [*grid["datasets"], *grid["methods"]]
+    table = ogb_table.rows(_in_order("ogb", records, names, ("dataset", "label_rate", "method")))
+    in_paper = [(name, rate) for name in ("ogbg-ppa", "ogbg-code2") for rate in grid["label_rates"]]
+    summary = ogb_table.overview(table, in_paper, list(grid["methods"]))
+    lines = [ogb_table.cells_of(row) for row in table]
+    pages.add_table("ogb", summary, f"{summary.notes}\n\n{markdown(ogb_table.HEADER, lines)}")
+    return pages
 
 
-WRITERS = {
-    "unsupervised": write_results,
-    "semi-supervised": write_semi_supervised,
-    "transfer": write_transfer,
-    "ogb": write_ogb,
+PAGES = {
+    "unsupervised": unsupervised_pages,
+    "semi-supervised": semi_supervised_pages,
+    "transfer": transfer_pages,
+    "ogb": ogb_pages,
 }
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 
-def write_tables(protocol: str, records: Path) -> None:
-    """Makes the documents of one folder of records again.
-
-    A folder that has its protocol's name is one of a folder of results: what is made of all is made again, too.
-    """
-    WRITERS[protocol](records)
-    if records.resolve().name == protocol:
-        write_findings(records.resolve().parent)
-        write_times(records.resolve().parent)
-
-
-def write_findings(results: Path) -> Findings:
-    """Makes ``findings.md`` from the records in all folders of ``results``, and returns the findings."""
-    return _written(findings_of(read_evidence(results)), results / "findings.md")
+def write_pages(protocol: str, records: Path, folder: Path) -> Overview | None:
+    """Write the pages of a protocol to ``folder/protocol``, and return its overview."""
+    pages = PAGES[protocol](records)
+    if pages.texts:
+        make_folder(folder / protocol)
+    for name, text in pages.texts.items():
+        write_file(folder / protocol / name, text)
+    for name, draw in pages.pictures.items():
+        draw(folder / protocol / name)
+    return pages.summary
 
 
-def write_times(results: Path) -> Times:
-    """Makes ``times.md`` likewise."""
-    found = {protocol: read_records(protocol, results / protocol) for protocol in READERS}
-    return _written(Times(found), results / "times.md")
+def combined_sections(records: Path) -> dict[str, Section]:
+    """Return the sections that combine the records of all protocols, by file name."""
+    found = {protocol: read_records(protocol, records) for protocol in FILES}
+    return {"findings.md": findings_of(read_evidence(records)), "times.md": Times(found)}
 
 
-def _written(section: AnySection, path: Path) -> AnySection:
-    made = "Made from the records in the folders beside it by `joao results`; not to be edited."
-    write_file(path, f"# {section.title}\n\n{made}\n\n{body(section)}")
-    return section
+def combined_page(section: Section) -> str:
+    """Return a section as a page."""
+    return f"# {section.title}\n\n{GENERATED}\n\n{body(section)}"
 
 
-def write_all(results: Path, page: Path | None = None) -> list[Section]:
-    """Makes the documents of all folders of records in ``results`` again, and one page of findings, tables and times.
+def write_all(records: Path, folder: Path, page: Path | None = None) -> list[Section]:
+    """Write the pages of all protocols that have records, and optionally one page with all sections.
 
     Args:
-        results: the folder of the folders.
-        page: of this suffix's format, one of :data:`FORMATS`; none where it is None.
+        records: folder of the records.
+        folder: of the pages.
+        page: a file whose suffix is one of :data:`FORMATS`.
     """
-    made = [write(results / name) for name, write in WRITERS.items() if any((results / name).glob("*/*.json"))]
+    made = [write_pages(name, records, folder) for name, file in FILES.items() if file(records).path.exists()]
     summaries = [summary for summary in made if summary is not None]
     if not summaries:
-        raise UserError(f"{results}: no records of 'joao reproduce' there, in folders such as {results / 'transfer'}.")
-    sections: list[Section] = [write_findings(results), *summaries, write_times(results)]
+        raise UserError(f"{records}: no records, such as {records / 'transfer.jsonl'}. See 'python -m repro --help'.")
+    combined = combined_sections(records)
+    for name, section in combined.items():
+        write_file(folder / name, combined_page(section))
+    sections = [combined["findings.md"], *summaries, combined["times.md"]]
     if page is not None:
         if page.suffix not in FORMATS:
-            raise UserError(f"{page}: unknown kind of page. Known: {', '.join(FORMATS)}.")
+            raise UserError(f"{page}: unknown file type. Known: {', '.join(FORMATS)}.")
         write_file(page, FORMATS[page.suffix](sections))
     return sections
 
 
 def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The records in a folder, sorted by ``keys`` of their cells: numbers, and ``names`` as they come there."""
-    place = {name: number for number, name in enumerate(names)}
+    """Return all records, sorted by ``keys`` of their cells: by number, or by position in ``names``."""
+    position = {name: number for number, name in enumerate(names)}
 
-    def place_of(record: Mapping[str, Any]) -> list[int]:
-        values = [record["cell"][key] for key in keys]  # the last place is for what the recipe no longer has
-        return [value if isinstance(value, int) else place.get(value, len(place)) for value in values]
+    def positions(record: Mapping[str, Any]) -> list[int]:
+        values = [record["cell"][key] for key in keys]  # names that the grid no longer has come last
+        return [value if isinstance(value, int) else position.get(value, len(position)) for value in values]
 
-    return sorted(read_records(protocol, records), key=place_of)
-
-
-def _write_table(records: Path, protocol: str, summary: Overview, table: str) -> None:
-    _write(records / "table.md", summary.title, protocol, f"{table}\n")
-    _write(records / "overview.md", summary.title, protocol, body(summary))
+    return sorted(read_records(protocol, records), key=positions)
 
 
-def _left_open() -> list[str]:
-    """Why cells of the unsupervised table are empty."""
+def _empty_cells() -> list[str]:
+    """Return the reasons why cells of the unsupervised table are empty."""
     return [
         f"{NAMES[method]} on {dataset}: {reason}"
         for method in grid()["methods"]
@@ -282,17 +289,7 @@ def _left_open() -> list[str]:
 
 
 def _own_methods(table: str) -> set[str]:
-    """The methods that make a table one: those that no table before it has."""
+    """Return the methods of a table that no earlier table has."""
     names = list(SEMI_SUPERVISED)
     before = {method for each in names[: names.index(table)] for method in semi_supervised.methods_of(each)}
     return set(semi_supervised.methods_of(table)) - before
-
-
-def _write_unless_empty(path: Path, title: str, command: str, text: str) -> None:
-    if text:
-        _write(path, title, command, text)
-
-
-def _write(path: Path, title: str, command: str, text: str) -> None:
-    made = f"Made from the records in this folder by `joao reproduce {command}`; not to be edited."
-    write_file(path, f"# {title}\n\n{made}\n\n{text}")

@@ -1,23 +1,24 @@
-"""The records that a page is made of."""
+"""The records of the four tables of the paper."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from repro.protocols.ogb import run as ogb
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.transfer import run as transfer
 from repro.protocols.unsupervised import run as unsupervised
+from repro.record_files import Record, RecordFile
 
-READERS = {
-    "unsupervised": unsupervised.read_record,
-    "semi-supervised": semi_supervised.read_record,
-    "transfer": transfer.read_record,
-    "ogb": ogb.read_record,
+FILES: dict[str, Callable[[Path], RecordFile]] = {
+    "unsupervised": unsupervised.record_file,
+    "semi-supervised": semi_supervised.record_file,
+    "transfer": transfer.record_file,
+    "ogb": ogb.record_file,
 }
 
 
-def read_records(protocol: str, folder: Path) -> list[dict[str, Any]]:
-    """All of a protocol that lie in its folder, by their paths."""
-    return [READERS[protocol](path) for path in sorted(folder.glob("*/*.json"))]
+def read_records(protocol: str, folder: Path) -> list[Record]:
+    """Return all records of a protocol in a folder."""
+    return FILES[protocol](folder).read()

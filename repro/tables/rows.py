@@ -1,4 +1,4 @@
-"""What the tables of all protocols share: names of methods, a row, and how figures are written."""
+"""Rows of tables: names of methods, scores next to the paper's, and gains."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
-from joao.evaluation.tables import NAMES, with_deviation
-from joao.report.paper import Published
+from joao.evaluation.tables import with_deviation
+from repro.tables.names import NAMES
 from repro.tables.overview import Figure
+from repro.tables.paper import Published
 
-# What is not as usual in a protocol (`Cell.variant`), in words.
+# Variants of the protocol (`Cell.variant`).
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
 
 
-def parted(row: str) -> tuple[str, str]:
-    """The method of a row, and its variant.
+def split_variant(row: str) -> tuple[str, str]:
+    """Split a row into method and variant.
 
-    >>> parted("joao-twins")
+    >>> split_variant("joao-twins")
     ('joao', 'twins')
     """
     method, _, variant = row.partition("-")
     return method, variant
 
 
-def name_of(row: str) -> str:
-    """What a reader calls a row.
+def row_name(row: str) -> str:
+    """Return the display name of a row.
 
-    >>> name_of("joao-twins")
+    >>> row_name("joao-twins")
     'JOAO, twins together'
     """
-    method, variant = parted(row)
+    method, variant = split_variant(row)
     return f"{NAMES.get(method, method)}, {VARIANTS[variant]}" if variant in VARIANTS else NAMES.get(row, row)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
-    """A method on a data set, beside the paper's figure: what the rows of all tables are.
+class ScoredRow:
+    """The scores of a method on a data set, next to the paper's figure.
 
     Attributes:
-        label_rate: in percent, where there are several.
-        scores: in percent, one for each seed.
-        paper: None where it has none.
+        label_rate: in percent, for tables with several.
+        scores: in percent, one per seed.
+        paper: None if the paper has no figure.
     """
 
     dataset: str
@@ -55,7 +56,7 @@ class Scored:
 
     @property
     def name(self) -> str:
-        return name_of(self.method)
+        return row_name(self.method)
 
     @property
     def column(self) -> str:
@@ -75,30 +76,32 @@ class Scored:
 
     @property
     def score(self) -> str:
-        """Mean and deviation."""
+        """Mean and standard deviation."""
         return with_deviation(self.mean, self.std)
 
     @property
-    def beside(self) -> list[str]:
-        """The paper's figure, and ours less it."""
+    def paper_cells(self) -> list[str]:
+        """The paper's figure, and the difference (ours - paper)."""
         if self.paper is None:
             return ["", ""]
         return [with_deviation(self.paper.mean, self.paper.std), f"{self.mean - self.paper.mean:+.2f}"]
 
     @property
     def figure(self) -> Figure:
-        """Its cell of an overview."""
+        """The cell of an overview."""
         return Figure(self.mean, self.std, self.num_seeds, self.paper.mean if self.paper else None)
 
 
-def lines_of(table: Sequence[Scored], methods: Sequence[str], columns: Sequence[str]) -> dict[str, list[Figure | None]]:
-    """The lines of an overview: of each method, by its name, the figures of all columns."""
+def overview_lines(
+    table: Sequence[ScoredRow], methods: Sequence[str], columns: Sequence[str]
+) -> dict[str, list[Figure | None]]:
+    """Return the lines of an overview: display name of the method to the figures of all columns."""
     cells = {(row.method, row.column): row.figure for row in table}
-    return {name_of(method): [cells.get((method, column)) for column in columns] for method in methods}
+    return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
 
 
 def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:
-    """Of records of all seeds: over the seeds of both, on the same split; None with fewer than two, or without one."""
+    """Return the gain over the seeds that both records have. None if the splits differ or fewer than two are shared."""
     if baseline is None or ours["split_hash"] != baseline["split_hash"]:
         return None
     first, second = (

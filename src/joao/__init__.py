@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from joao.data import Shards as Shards
     from joao.data import read as read
     from joao.encoders import Encoder as Encoder
+    from joao.estimators import load as load
     from joao.estimators.classifier import JOAOClassifier as JOAOClassifier
-    from joao.estimators.export import load as load
     from joao.estimators.joao import JOAO as JOAO
     from joao.estimators.regressor import JOAORegressor as JOAORegressor
 
@@ -39,7 +39,7 @@ _HOME = {
     "Shards": "joao.data",
     "UserError": "joao.core.errors",
     "compare": "joao.comparison.table",
-    "load": "joao.estimators.export",
+    "load": "joao.estimators",
     "read": "joao.data",
 }
 __all__ = [*_HOME, "__version__"]

@@ -1,4 +1,4 @@
-"""Projection heads: what stands between the embedding and the loss, and is thrown away after pre-training."""
+"""Projection heads between embedding and loss. They are discarded after pre-training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from joao.core.registry import catalogue
 
 
 class Heads(nn.Module, ABC):
-    """Projects embeddings of views, knowing which augmentation made each view.
+    """Projects the embeddings of views. A head may depend on the augmentation that made a view.
 
     Args:
         num_dimensions: of the embeddings and of their projections.
-        num_augmentations: in the pool.
+        num_augmentations: size of the pool.
 
     Attributes:
         shared: whether all augmentations are treated alike.
@@ -26,23 +26,23 @@ class Heads(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
-        """Projects ``embeddings`` ``(G, d)`` of views.
+        """Project ``embeddings``.
 
         Args:
-            embeddings: one row a view.
-            augmentation: the pool's number of the augmentation that made all the views, or of each, ``(G,)``.
+            embeddings: ``(G, d)``, one row per view.
+            augmentation: number of the augmentation in the pool, one for all views or one per view, ``(G,)``.
         """
 
 
 @final
 class SharedHead(Heads):
-    """One head for all views: JOAO, and GraphCL."""
+    """One head for all views, as in GraphCL and JOAO."""
 
     shared = True
 
     def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
         super().__init__()
-        self.head = _head(num_dimensions)
+        self.head = _make_head(num_dimensions)
 
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
         projected: Tensor = self.head(embeddings)
@@ -51,15 +51,15 @@ class SharedHead(Heads):
 
 @final
 class HeadPerAugmentation(Heads):
-    """The view made by augmentation i goes through head i: JOAOv2 (Section 3.3).
+    """A head for each augmentation, as in JOAOv2 (Section 3.3).
 
-    The heads are modules of their own, so that a head that was not used has no gradient, rather than a gradient of
-    zero: Adam then leaves it alone, where it would otherwise go on moving it by momentum.
+    The heads are separate modules, so that a head that was not used has no gradient instead of a zero gradient. Adam
+    would otherwise keep moving it by momentum.
     """
 
     def __init__(self, num_dimensions: int, num_augmentations: int) -> None:
         super().__init__()
-        self.heads = nn.ModuleList(_head(num_dimensions) for _ in range(num_augmentations))
+        self.heads = nn.ModuleList(_make_head(num_dimensions) for _ in range(num_augmentations))
 
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
         if isinstance(augmentation, int):
@@ -74,7 +74,7 @@ class HeadPerAugmentation(Heads):
 
 @final
 class NoHead(Heads):
-    """Embeddings as they are."""
+    """Returns the embeddings unchanged."""
 
     shared = True
 
@@ -85,7 +85,7 @@ class NoHead(Heads):
         return embeddings
 
 
-def _head(width: int) -> nn.Sequential:
+def _make_head(width: int) -> nn.Sequential:
     layers = [nn.Linear(width, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)

@@ -1,4 +1,4 @@
-"""Batches of the other kind."""
+"""Padded batches."""
 
 import pytest
 import torch

@@ -16,7 +16,7 @@ def changed_rows(view, batch):
 
 @pytest.mark.parametrize("fill", ["noise", "mean", "token"])
 @pytest.mark.parametrize("strength", ["0.1", "0.3", "0.5", "0.9"])
-def test_the_floor_of_the_share_is_replaced_in_each_graph(fill, strength, make_batch, generator):
+def test_floor_of_the_share_is_replaced_in_each_graph(fill, strength, make_batch, generator):
     sizes = [*range(2, 14), 50]
     batch = make_batch([(size, []) for size in sizes])
     # squares: no node is equal to the mean of its graph
@@ -27,7 +27,7 @@ def test_the_floor_of_the_share_is_replaced_in_each_graph(fill, strength, make_b
 
 
 @pytest.mark.parametrize("fill", ["noise", "mean", "token"])
-def test_edges_and_their_attributes_stay(fill, mutag, generator, edges_of):
+def test_edges_and_attributes_are_unchanged(fill, mutag, generator, edges_of):
     batch = mutag.batch(torch.arange(20))
     assert edges_of(AttributeMask(0.5, fill=fill)(batch, generator())) == edges_of(batch)
 
@@ -66,7 +66,7 @@ def test_mean_fill_is_the_mean_over_all_nodes_of_the_graph(mutag, generator):
         torch.testing.assert_close(view.x[node], sum(own) / len(own))
 
 
-def test_the_token_is_minus_one_in_every_column(mutag, generator):
+def test_token_is_minus_one_in_every_column(mutag, generator):
     batch = mutag.batch(torch.arange(30))
     view = AttributeMask(0.5, fill="token")(batch, generator())
     masked = changed_rows(view, batch)
@@ -75,6 +75,6 @@ def test_the_token_is_minus_one_in_every_column(mutag, generator):
     assert torch.equal(view.x[~masked], batch.x[~masked])
 
 
-def test_an_unknown_fill_is_refused():
+def test_unknown_fill_is_rejected():
     with refused("AttributeMask", "fill", "'noise'", "'mean'", "'token'", "'zero'"):
         AttributeMask(fill="zero")

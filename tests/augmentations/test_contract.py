@@ -1,4 +1,4 @@
-"""What every augmentation promises, on every member and on the options that take another path."""
+"""Contract of augmentations, for every member and for options with their own code path."""
 
 from collections import Counter
 from dataclasses import fields
@@ -52,7 +52,7 @@ def old_numbers(view, batch):
     return [int(number) for number in view.x[:, 0].tolist()]
 
 
-def test_the_input_and_the_global_generators_are_untouched(make, batch, strength, generator, numpy_state):
+def test_input_and_the_global_generators_are_untouched(make, batch, strength, generator, numpy_state):
     before = {name: value.clone() for name, value in tensors(batch).items()}
     states = torch.get_rng_state(), numpy_state()
     make(strength)(batch, generator())
@@ -62,7 +62,7 @@ def test_the_input_and_the_global_generators_are_untouched(make, batch, strength
     assert numpy_state() == states[1]
 
 
-def test_columns_and_types_stay(make, batch, generator):
+def test_columns_and_types_are_kept(make, batch, generator):
     view = make(0.5)(batch, generator())
     for name, value in tensors(batch).items():
         assert getattr(view, name).dtype == value.dtype
@@ -74,14 +74,14 @@ def test_equal_seeds_give_equal_views(make, batch, strength, generator, assert_s
     assert_same(make(strength)(batch, generator(7)), make(strength)(batch, generator(7)))
 
 
-def test_a_change_is_another_one_under_another_seed(make, make_batch, shapes, generator, edges_of):
+def test_different_seeds_give_different_views(make, make_batch, shapes, generator, edges_of):
     batch = make_batch([*shapes.values()] * 3, with_attributes=True)
     shown = [(view.x.tolist(), edges_of(view)) for view in (make(0.5)(batch, generator(seed)) for seed in range(3))]
     if shown[0] != (batch.x.tolist(), edges_of(batch)):
         assert shown[0] != shown[1] != shown[2] != shown[0]
 
 
-def test_no_graph_appears_vanishes_or_is_joined_to_another(make, batch, strength, generator):
+def test_graphs_are_neither_added_removed_nor_connected(make, batch, strength, generator):
     view = make(strength)(batch, generator())
     assert view.num_graphs == batch.num_graphs
     graphs = view.graph_of_node.tolist()
@@ -128,19 +128,19 @@ def test_edge_attributes_stay_with_their_edges(make, batch, strength, generator,
 
 
 @pytest.mark.parametrize("strength", [1 - 1e-12, 1 - 2**-53])
-def test_every_graph_keeps_a_node_however_near_strength_is_to_one(make, batch, strength, generator):
+def test_every_graph_keeps_a_node_at_strength_near_one(make, batch, strength, generator):
     assert make(strength)(batch, generator()).nodes_per_graph.min() >= 1
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1, 1.5, float("nan")])
-def test_an_impossible_strength_is_refused(make, strength):
+def test_impossible_strength_is_rejected(make, strength):
     with refused("strength", strength):
         make(strength)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(drawn=shapes(), strength=st.sampled_from([0.0, 0.3, 0.9]), seed=st.integers(0, 9))
-def test_any_graphs_stay_graphs(make, make_batch, generator, drawn, strength, seed):
+def test_random_graphs_stay_valid(make, make_batch, generator, drawn, strength, seed):
     batch = make_batch(drawn, with_attributes=True)
     view = make(strength)(batch, generator(seed))
     assert view.num_graphs == len(drawn)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from joao.augmentations import Subgraph
-from joao.augmentations.subgraph import growth_time, shortest_times
+from joao.augmentations.subgraph import dijkstra_growth_time, growth_time
 from joao.core.randomness import order_within_groups, random_rank
 from joao.kernels.graph_ops import plain_first_passage
 from tests.messages import refused
@@ -51,7 +51,7 @@ def test_kept_sets_of_padded_batches_follow_the_sequential_rule(
 
 
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.8])
-def test_what_is_kept_is_connected_where_components_allow(strength, make_batch, shapes, mutag, generator, numbered):
+def test_kept_nodes_are_connected_within_components(strength, make_batch, shapes, mutag, generator, numbered):
     made = numbered(make_batch([*shapes.values()] * 5))
     for batch in (made, numbered(mutag.batch(torch.arange(100)))):
         view = Subgraph(strength)(batch, generator(8))
@@ -77,13 +77,13 @@ def test_what_is_kept_is_connected_where_components_allow(strength, make_batch, 
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(0.2, [1, 1, 2, 10]), (0.5, [1, 2, 5, 25]), (1.0, [1, 5, 10, 50])])
-def test_the_share_to_keep_can_be_said_apart_from_strength(keep, kept, make_batch, generator):
+def test_keep_overrides_strength(keep, kept, make_batch, generator):
     batch = make_batch([(n, [(v, v + 1) for v in range(n - 1)]) for n in (1, 5, 10, 50)])
     assert Subgraph(keep=keep)(batch, generator()).nodes_per_graph.tolist() == kept
 
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.1, float("nan")])
-def test_an_impossible_share_to_keep_is_refused(keep):
+def test_impossible_share_to_keep_is_rejected(keep):
     with refused("Subgraph", "keep", keep):
         Subgraph(keep=keep)
 
@@ -98,7 +98,7 @@ def draws(batch, generator):
 def test_both_algorithms_grow_in_the_same_order(graphs, mutag, generator):
     batch = mutag.batch(torch.tensor(graphs))
     start, waiting = draws(batch, generator(9))
-    by_dijkstra = shortest_times(batch, start, waiting)
+    by_dijkstra = dijkstra_growth_time(batch, start, waiting)
     for sweeps_per_check in (1, 8):
         by_sweeps = plain_first_passage(batch.source, batch.target, start, waiting, sweeps_per_check)
         torch.testing.assert_close(by_dijkstra, by_sweeps, rtol=1e-12, atol=1e-9)
@@ -108,7 +108,7 @@ def test_both_algorithms_grow_in_the_same_order(graphs, mutag, generator):
 def test_both_algorithms_agree_on_made_graphs_and_with_growth_time(make_batch, shapes, generator):
     batch = make_batch([*shapes.values()] * 4)
     start, waiting = draws(batch, generator(10))
-    by_dijkstra = shortest_times(batch, start, waiting)
+    by_dijkstra = dijkstra_growth_time(batch, start, waiting)
     torch.testing.assert_close(
         by_dijkstra, plain_first_passage(batch.source, batch.target, start, waiting), rtol=1e-12, atol=1e-9
     )
@@ -118,7 +118,7 @@ def test_both_algorithms_agree_on_made_graphs_and_with_growth_time(make_batch, s
 def test_times_solve_their_equation(make_batch, shapes, generator):
     batch = make_batch([*shapes.values()])
     start, waiting = draws(batch, generator(11))
-    times = shortest_times(batch, start, waiting).tolist()
+    times = dijkstra_growth_time(batch, start, waiting).tolist()
     neighbours = {v: [] for v in range(batch.num_nodes)}
     for u, v in zip(batch.source.tolist(), batch.target.tolist(), strict=True):
         neighbours[v].append(u)

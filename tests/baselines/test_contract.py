@@ -1,4 +1,4 @@
-"""What every baseline promises."""
+"""Contract of baselines."""
 
 import importlib.util
 import inspect
@@ -44,7 +44,7 @@ def dense(rows):
     return rows.toarray() if issparse(rows) else rows
 
 
-def test_a_row_of_finite_numbers_for_each_graph_and_the_same_for_the_same_seed(method, graphs, numpy_state):
+def test_one_finite_row_per_graph_reproducibly(method, graphs, numpy_state):
     states = torch.get_rng_state(), numpy_state()
     fitted = method()
     assert fitted.fit(graphs) is fitted
@@ -59,7 +59,11 @@ def test_a_row_of_finite_numbers_for_each_graph_and_the_same_for_the_same_seed(m
     assert numpy_state() == states[1]
 
 
-def test_classes_are_not_read(method, graphs):
+def test_titles_differ():
+    assert len({kind.title for kind in BASELINES.values()}) == len(BASELINES)
+
+
+def test_classes_are_ignored(method, graphs):
     others = replace(graphs, classes=graphs.classes[::-1].copy(), targets=np.ones((len(graphs), 2), dtype=np.float32))
     without = replace(graphs, classes=None, class_names=())
     rows = dense(method().fit_transform(graphs, graphs.classes))
@@ -69,7 +73,7 @@ def test_classes_are_not_read(method, graphs):
 
 def test_another_seed_gives_other_rows(method, graphs):
     if "seed" not in inspect.signature(method).parameters:
-        pytest.skip("without chance")
+        pytest.skip("deterministic")
     assert not np.array_equal(dense(method(seed=1).fit_transform(graphs)), dense(method().fit_transform(graphs)))
 
 
@@ -98,9 +102,9 @@ def renumbered(graphs):
     return make_dataset("renumbered", np.diff(graphs.first_node), edges, node_labels=labels)
 
 
-def test_the_order_of_nodes_does_not_matter(method, graphs):
+def test_order_of_nodes_does_not_matter(method, graphs):
     if "seed" in inspect.signature(method).parameters and not method.kernel:
-        pytest.skip("its chance goes from node to node")
+        pytest.skip("draws random numbers node by node")
     other = renumbered(graphs)
     assert not np.array_equal(other.source, graphs.source)
     rows = dense(method().fit_transform(graphs))
@@ -127,12 +131,14 @@ def test_options_are_checked(method):
 def in_another_process(names):
     """A line for each method: sums of the rows of graphs it was fitted on and of others."""
     old, new = (random_graphs(12, mean_nodes=6, seed=seed) for seed in (1, 2))
-    fitted = [BASELINES[name]().fit(old) for name in names]
+    kinds = [BASELINES[name] for name in names]
+    fitted = [kind(**({"epochs": 1} if "epochs" in kind.settings() else {})).fit(old) for kind in kinds]
     return [f"{method.transform(old).sum()} {method.transform(new).sum()}" for method in fitted]
 
 
-def test_rows_are_the_same_in_another_process():
-    """Texts have another hash there."""
+@pytest.mark.slow
+def test_rows_are_equal_in_another_process():
+    """Hashes of strings differ between processes."""
     names = [name for name, method in BASELINES.items() if not method.needs or importlib.util.find_spec(method.needs)]
     told = subprocess.run(
         [
@@ -149,10 +155,11 @@ def test_rows_are_the_same_in_another_process():
     assert told.stdout.splitlines() == in_another_process(names)
 
 
-def test_rows_do_not_tell_where_in_the_data_a_graph_stood(method):
-    """Data are often sorted by class: who learns from their order learns classes."""
+@pytest.mark.slow
+def test_rows_do_not_depend_on_the_position_of_a_graph(method):
+    """Data sets are often sorted by class, so rows that depend on the order would leak classes."""
     if "seed" not in inspect.signature(method).parameters:
-        pytest.skip("without chance: makes each row by itself")
+        pytest.skip("deterministic: computes each row by itself")
     graphs = random_graphs(1000, mean_nodes=20, seed=3)
     less_work = {"node2vec": {"walks_per_node": 1}, "dgk": {"epochs": 2}}
     rows = method(**less_work.get(method.__name__.lower(), {})).fit_transform(graphs)
@@ -175,6 +182,6 @@ def test_rows_do_not_tell_where_in_the_data_a_graph_stood(method):
         ("sub2vec", {"dimensions": 0}, ["Sub2vec", "dimensions", 1, 0]),
     ],
 )
-def test_an_option_below_its_least_is_told(name, options, values):
+def test_option_below_its_minimum_is_rejected(name, options, values):
     with refused(*values):
         BASELINES[name](**options)

@@ -32,7 +32,7 @@ def test_rows_are_counts_times_vectors():
         np.testing.assert_allclose(method.transform(each), counts.transform(each).toarray() @ method.vectors)
 
 
-def test_every_label_is_a_word_of_the_sentence_of_its_graph_and_refinement():
+def test_sentences_contain_the_labels_of_each_graph_and_refinement():
     graphs = random_graphs(15, mean_nodes=6, seed=0)
     method = DGK(iterations=2, dimensions=2, epochs=1).fit(graphs)
     counts = method.counts.transform(graphs).toarray()
@@ -43,7 +43,7 @@ def test_every_label_is_a_word_of_the_sentence_of_its_graph_and_refinement():
         np.testing.assert_array_equal(np.bincount(words, minlength=counts.shape[1]), counts[graph])
 
 
-def test_labels_of_the_same_graphs_become_alike(two_worlds):
+def test_labels_that_occur_together_become_similar(two_worlds):
     method = DGK(iterations=0, dimensions=8, epochs=20).fit(two_worlds)
     in_odd_graphs = method.counts.transform(two_worlds[1::2]).sum(axis=0) > 0
     assert in_odd_graphs.sum() == 4
@@ -59,11 +59,11 @@ def test_vectors_come_from_the_sentences(two_worlds):
         assert not np.allclose(DGK(iterations=0, dimensions=4, **options).fit(two_worlds).vectors, base)
 
 
-def test_a_long_sentence_is_read_to_its_end(monkeypatch):
+def test_long_sentences_are_split(monkeypatch):
     graphs = random_graphs(8, mean_nodes=30, seed=0)
     method = DGK(iterations=1, dimensions=2, epochs=1).fit(graphs)
     whole = [sorted(sentence) for sentence in method._sentences(graphs)]
-    monkeypatch.setattr("joao.baselines.dgk.LONGEST_SENTENCE", 7)
+    monkeypatch.setattr("joao.baselines.wl.MAX_WORDS", 7)
     pieces = list(method._sentences(graphs))
     assert max(map(len, pieces)) == 7
     assert sorted(chain(*pieces)) == sorted(chain(*whole))
@@ -76,7 +76,7 @@ def test_wrong_options_are_errors(options):
         DGK(**options)
 
 
-def test_without_gensim_the_cure_is_named(monkeypatch):
+def test_without_gensim_install_command_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim", None)
     with refused("pip install gensim"):
         DGK().fit(random_graphs(4))

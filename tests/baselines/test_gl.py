@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from joao.baselines import GL
-from joao.baselines import gl as _graphlets
-from joao.data.formats.networkx_graphs import from_networkx
+from joao.baselines import graphlets as _graphlets
+from joao.data.formats.graphml import from_networkx
 from joao.data.synthetic import random_graphs
 
 PAW = nx.lollipop_graph(3, 1)
@@ -32,7 +32,7 @@ def enumerated(graph):
 
 
 @pytest.mark.parametrize("mean_degree", [2, 5, 8])
-def test_counts_are_those_of_an_enumeration(mean_degree):
+def test_counts_match_enumeration(mean_degree):
     graphs = random_graphs(25, mean_nodes=9, mean_degree=mean_degree, seed=mean_degree)
     rows = GL().fit_transform(graphs)
     np.testing.assert_array_equal(rows, [enumerated(graph) for graph in graphs])
@@ -41,7 +41,7 @@ def test_counts_are_those_of_an_enumeration(mean_degree):
 
 
 @pytest.mark.parametrize("number", range(len(GRAPHLETS)))
-def test_a_graphlet_is_the_only_one_of_its_size_in_itself(number):
+def test_graphlet_contains_only_itself(number):
     (row,) = GL().fit_transform(from_networkx([GRAPHLETS[number]], "graphlet"))
     same_size = slice(0, 2) if number < 2 else slice(2, 8)
     assert np.flatnonzero(row[same_size]).tolist() == [number - same_size.start]
@@ -60,7 +60,7 @@ def test_large_graphs_by_closed_forms():
     ]
 
 
-def test_how_much_is_done_at_once_changes_nothing(monkeypatch):
+def test_block_sizes_do_not_change_counts(monkeypatch):
     graphs = random_graphs(20, mean_nodes=12, mean_degree=6, seed=0)
     rows = GL().fit_transform(graphs)
     for limit in ("_PATHS_AT_ONCE", "_ENTRIES_AT_ONCE"):
@@ -69,7 +69,7 @@ def test_how_much_is_done_at_once_changes_nothing(monkeypatch):
     np.testing.assert_array_equal(GL().fit_transform(graphs), rows)
 
 
-def test_labels_of_nodes_are_not_read():
+def test_node_labels_are_ignored():
     graphs = random_graphs(10, seed=3)
     without = replace(graphs, node_labels=None)
     np.testing.assert_array_equal(GL().fit_transform(graphs), GL().fit_transform(without))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from joao.baselines import Graph2vec
-from joao.baselines.paragraphs import LONGEST_DOCUMENT, _pieces, gensim_seed, order_of_reading
+from joao.baselines.doc2vec import _split_document
+from joao.baselines.word2vec import MAX_WORDS, gensim_seed, reading_order
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from tests.messages import refused
@@ -47,13 +48,13 @@ def texts(documents):
     return [[f"word {word}" for word in document] for document in documents]
 
 
-def test_rows_are_those_of_gensim_used_plainly():
+def test_rows_match_plain_gensim():
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
     method = Graph2vec(dimensions=8, epochs=300, min_count=2, seed=3).fit(GRAPHS)
     documents = list(texts(method.documents(GRAPHS)))
     plain = Doc2Vec(
-        [TaggedDocument(documents[number], [number]) for number in order_of_reading(len(documents), 3)],
+        [TaggedDocument(documents[number], [number]) for number in reading_order(len(documents), 3)],
         dm=0,
         vector_size=8,
         epochs=300,
@@ -68,7 +69,7 @@ def test_rows_are_those_of_gensim_used_plainly():
     assert cosines(method.transform(new), inferred).min() > 0.97
 
 
-def test_an_inferred_row_depends_on_its_graph_alone():
+def test_inferred_row_depends_only_on_its_graph():
     method = Graph2vec(dimensions=8, epochs=20).fit(GRAPHS)
     new = random_graphs(12, mean_nodes=8, seed=7)
     rows = method.transform(new)
@@ -77,18 +78,18 @@ def test_an_inferred_row_depends_on_its_graph_alone():
     assert cosines(learned, again).min() > 0.5  # the words are the same, their model went on
 
 
-@pytest.mark.parametrize("length", [1, LONGEST_DOCUMENT, LONGEST_DOCUMENT + 1, 3 * LONGEST_DOCUMENT - 1])
-def test_large_documents_are_given_to_gensim_in_pieces_that_it_reads_to_the_end(length):
+@pytest.mark.parametrize("length", [1, MAX_WORDS, MAX_WORDS + 1, 3 * MAX_WORDS - 1])
+def test_long_documents_are_split(length):
     words = [str(number) for number in range(length)]
-    pieces = _pieces(words)
+    pieces = _split_document(words)
     assert sorted(word for piece in pieces for word in piece) == sorted(words)
-    assert max(map(len, pieces)) <= LONGEST_DOCUMENT
-    assert len(pieces) == np.ceil(length / LONGEST_DOCUMENT)
+    assert max(map(len, pieces)) <= MAX_WORDS
+    assert len(pieces) == np.ceil(length / MAX_WORDS)
 
 
-def test_a_large_graph_is_like_small_ones_of_its_labels():
+def test_large_graph_resembles_small_graphs_with_its_labels():
     """Labels 0 and 1 in turn: read in part or as a whole, it must be like the second of the small ones."""
-    labels = np.concatenate([[0] * 40, [0, 1] * 20, [1] * 40, [0, 1] * (LONGEST_DOCUMENT * 3 // 4)])[:, None]
+    labels = np.concatenate([[0] * 40, [0, 1] * 20, [1] * 40, [0, 1] * (MAX_WORDS * 3 // 4)])[:, None]
     sizes = np.array([40, 40, 40, len(labels) - 120])
     graphs = make_dataset("sizes", sizes, ([], []), node_labels=labels)
     method = Graph2vec(iterations=0, dimensions=4, epochs=200, min_count=1).fit(graphs[:3])
@@ -96,6 +97,6 @@ def test_a_large_graph_is_like_small_ones_of_its_labels():
     assert cosines(method.transform(graphs[:3]), rows).argmax() == 1
 
 
-def test_too_rare_words_are_told():
+def test_min_count_without_frequent_words_is_rejected():
     with refused("synthetic", 1000, "min_count"):
         Graph2vec(min_count=1000).fit(GRAPHS)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import LDP
-from joao.baselines.ldp import degree_profiles
+from joao.baselines.histogram import degree_profiles
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 

@@ -7,8 +7,8 @@ import pytest
 
 from joao.baselines import Node2vec
 from joao.baselines.node2vec import _Walks
-from joao.baselines.paragraphs import WordOptions, gensim_seed, word_vectors
-from joao.baselines.walks import neighbours_in
+from joao.baselines.walks import find_neighbours
+from joao.baselines.word2vec import gensim_seed, word_vectors
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 
@@ -24,8 +24,8 @@ def test_a_row_is_the_mean_of_its_nodes():
         np.testing.assert_allclose(row, sum(vectors[node].astype(float) for node in nodes) / len(nodes), atol=1e-12)
 
 
-def test_every_node_starts_walks_which_are_the_same_each_time():
-    walks = _Walks(neighbours_in(GRAPHS), Node2vec(walks_per_node=3, walk_length=7, p=0.5))
+def test_every_node_starts_reproducible_walks():
+    walks = _Walks(find_neighbours(GRAPHS), Node2vec(walks_per_node=3, walk_length=7, p=0.5))
     texts = list(walks)
     assert texts == list(walks)
     sentences = [[int(word) for word in text] for text in texts]
@@ -36,7 +36,7 @@ def test_every_node_starts_walks_which_are_the_same_each_time():
     assert sentences[:9] != sorted(sentences[:9])  # in a random order
 
 
-def test_word_vectors_are_those_of_gensim_used_plainly():
+def test_word_vectors_match_plain_gensim():
     from gensim.models import Word2Vec
 
     random = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def test_word_vectors_are_those_of_gensim_used_plainly():
     plain = Word2Vec(
         named, sg=1, vector_size=5, window=2, epochs=3, min_count=1, workers=1, seed=gensim_seed(4, "words")
     )
-    found = word_vectors(texts, counts, len(sentences), WordOptions(5, 2, 3), seed=4)
+    found = word_vectors(texts, counts, len(sentences), 4, vector_size=5, window=2, epochs=3)
     np.testing.assert_array_equal(found, [plain.wv[f"word {word}"] for word in range(15)])
 
 

@@ -41,14 +41,14 @@ def test_neighbourhood_words_are_nodes_of_a_walk(graphs, shapes):
     assert len(documents[3]) == len(documents[4]) == 1
 
 
-def test_graphs_of_a_kind_are_near_each_other(graphs):
+def test_similar_graphs_are_near_each_other(graphs):
     kinds = np.arange(24) % 3
     rows = Sub2vec(epochs=100, seed=1).fit_transform(graphs[kinds])
     distance = np.linalg.norm(rows[:, None] - rows, axis=2) + np.diag([np.inf] * 24)
     assert (kinds[distance.argmin(axis=1)] == kinds).mean() > 0.9
 
 
-def test_what_cannot_be_is_said():
+def test_invalid_options_are_rejected():
     with refused("Sub2vec", "property", "'structure'", "'structural'"):
         Sub2vec(property="structure")
     with refused("Sub2vec", "walk_length", "10000", "10001"):

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from joao.baselines.walks import NOWHERE, neighbours_in, random_walks
+from joao.baselines.walks import NO_NODE, find_neighbours, random_walks
 from joao.data.validation import make_dataset
 
 EDGES = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 4), (4, 5), (3, 5), (5, 6)]
@@ -34,24 +34,24 @@ def sets_of_neighbours(shapes):
 
 def test_neighbours_are_those_of_the_edge_list(shapes):
     made = [*shapes.values()]
-    found = neighbours_in(dataset(made))
+    found = find_neighbours(dataset(made))
     for node, expected in sets_of_neighbours(made).items():
         assert found.nodes[found.first[node] : found.first[node + 1]].tolist() == sorted(expected)
 
 
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (5, 0.5)])
-def test_every_step_is_an_edge_and_who_has_no_neighbour_stays(shapes, p, q):
+def test_steps_follow_edges_and_isolated_nodes_stay(shapes, p, q):
     made = [*shapes.values()]
     graphs, near = dataset(made), sets_of_neighbours(made)
     starts = np.repeat(np.arange(graphs.num_nodes), 3)[::-1]
-    walks = random_walks(neighbours_in(graphs), starts, 9, np.random.default_rng(0), p=p, q=q)
+    walks = random_walks(find_neighbours(graphs), starts, 9, np.random.default_rng(0), p=p, q=q)
     assert walks.shape == (len(starts), 9)
     for start, walk in zip(starts.tolist(), walks.tolist(), strict=True):
         assert walk[0] == start
         if near[start]:
             assert all(v in near[u] for u, v in pairwise(walk))
         else:
-            assert walk[1:] == [NOWHERE] * 8
+            assert walk[1:] == [NO_NODE] * 8
 
 
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.5), (2, 2)])
@@ -59,7 +59,7 @@ def test_steps_follow_the_second_order_law(p, q, assert_law):
     shape = (7, EDGES)
     near = sets_of_neighbours([shape])
     starts = np.repeat(np.arange(7), 4000)
-    walks = random_walks(neighbours_in(dataset([shape])), starts, 6, np.random.default_rng(1), p=p, q=q)
+    walks = random_walks(find_neighbours(dataset([shape])), starts, 6, np.random.default_rng(1), p=p, q=q)
     steps = {}
     for last in range(2, 6):
         for came_from, at, to in walks[:, last - 2 : last + 1].tolist():
@@ -72,6 +72,6 @@ def test_steps_follow_the_second_order_law(p, q, assert_law):
 
 def test_first_steps_are_uniform(assert_law):
     shape = (7, EDGES)
-    walks = random_walks(neighbours_in(dataset([shape])), np.full(8000, 2), 2, np.random.default_rng(2), p=0.1, q=0.1)
+    walks = random_walks(find_neighbours(dataset([shape])), np.full(8000, 2), 2, np.random.default_rng(2), p=0.1, q=0.1)
     assert_law(walks[:, 1].tolist(), dict.fromkeys((0, 1, 3, 4), 0.25))
     assert Counter(walks[:, 0].tolist()) == {2: 8000}

@@ -7,8 +7,8 @@ import pytest
 
 from joao.baselines import WL
 from joao.data import read
+from joao.data.names import BUNDLED
 from joao.data.refinement import label_indices, refine_labels, unique_labels
-from joao.data.sources import BUNDLED
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.evaluation.svm import normalised_gram
@@ -58,12 +58,12 @@ def graphs(request):
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 4])
-def test_counts_are_those_of_a_plain_dictionary(graphs, iterations):
+def test_counts_match_a_dictionary(graphs, iterations):
     rows = WL(iterations=iterations).fit_transform(graphs)
     np.testing.assert_array_equal(in_order(rows.toarray()), in_order(plain_counts(graphs, graphs, iterations)))
 
 
-def test_labels_not_met_at_fit_have_no_column(graphs):
+def test_new_labels_have_no_column(graphs):
     old, new = graphs[:10], graphs[10:]
     method = WL(iterations=2).fit(old)
     expected = np.vstack([plain_counts(old, each, 2) for each in (old, new)])
@@ -80,7 +80,7 @@ def test_without_labels_the_first_refinement_counts_degrees():
     assert sorted(rows[:, 1:].T.tolist()) == [[0, 1], [1, 0], [3, 2]]
 
 
-def test_labels_that_share_a_half_are_told_apart():
+def test_labels_with_an_equal_half_are_distinguished():
     random = np.random.default_rng(0)
     known, labels = np.unique(random.integers(4, size=(8, 2)), axis=0), random.integers(5, size=(200, 2))
     known = random.permutation(known).astype(np.uint64)
@@ -91,7 +91,7 @@ def test_labels_that_share_a_half_are_told_apart():
     assert sorted(unique_labels(labels.astype(np.uint64)).tolist()) == np.unique(labels, axis=0).tolist()
 
 
-def test_numbers_of_labels_and_their_texts_are_the_same_label():
+def test_numeric_and_text_labels_are_equal():
     """So that it does not matter how a file spells them."""
     graphs = random_graphs(5, seed=1)
     texts = replace(graphs, node_labels=graphs.node_labels.astype(str))
@@ -99,14 +99,14 @@ def test_numbers_of_labels_and_their_texts_are_the_same_label():
         np.testing.assert_array_equal(one, other)
 
 
-def test_negative_iterations_are_an_error():
+def test_negative_iterations_are_rejected():
     with refused("WL", "iterations", -1):
         WL(iterations=-1)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("iterations", [1, 4])
-def test_the_kernel_of_real_molecules_is_that_of_grakel(iterations):
+def test_kernel_matches_grakel_on_mutag(iterations):
     grakel = pytest.importorskip("grakel")
     graphs = read(BUNDLED / "MUTAG.zip")
     theirs = [

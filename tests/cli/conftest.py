@@ -1,4 +1,4 @@
-"""Runs the command line in this process, and gives every test a folder of its own to run it in."""
+"""Run the command line in this process, each test in its own folder."""
 
 import contextlib
 import io
@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from joao.cli import evaluate, main, quickstart
+from joao.cli import inputs, main
 from joao.cli import output as _output
-from joao.data import cache as _download
+from joao.data import names as _download
 from joao.evaluation import svm
-from repro.cli import tables as _tables
-from repro.cli.main import app as repro_app
+from repro.cli import options as _options
 from tests.messages import assert_mentions
 
 
@@ -28,14 +27,14 @@ class Outcome:
 
 
 def run_joao(*arguments):
-    """What ``joao`` with these arguments exits with and prints; ``reproduce``, ``results`` and ``bench`` are of repro."""
+    """Run ``joao`` with these arguments; return its exit code and output."""
+    return run_command(main.app, "joao", arguments)
+
+
+def run_command(app, name, arguments):
+    """Run a command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    app, name = main.app, "joao"
-    if arguments and arguments[0] in main.MOVED:
-        app, name = repro_app, "repro"
-        first = {"reproduce": [], "results": ["tables"], "bench": ["bench"]}[arguments[0]]
-        arguments = (*first, *arguments[1:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [name, *map(str, arguments)])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -49,7 +48,7 @@ def run_joao(*arguments):
 def assert_refused(outcome, *values):
     """Exit code 2, and on standard error one line that mentions all ``values``."""
     assert outcome.code == 2
-    assert outcome.err.startswith("joao: ")
+    assert outcome.err.startswith(("joao: ", "repro: "))
     assert outcome.err.count("\n") == 1
     assert_mentions(outcome.err, *values)
 
@@ -63,15 +62,15 @@ def assert_noted(outcome, *values):
 
 
 def last_command(outcome):
-    """The command that the last line of the output names, as words after ``joao``."""
+    """The words after ``joao`` in the last line of the output."""
     _, found, command = outcome.out.splitlines()[-1].rpartition("joao ")
     assert found
     return shlex.split(command)
 
 
 def make_quick(patch):
-    """One process, two values of C to choose from instead of seven, and no lines of progress, however slow it is."""
-    for module in (_tables, evaluate, quickstart):
+    """One process, two values of C instead of seven, and no progress lines."""
+    for module in (_options, inputs):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
     patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)
@@ -83,7 +82,7 @@ def make_quick(patch):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
-    """Quick, in an empty folder, and without the network, the user's cache or the data of the machine."""
+    """Run quickly in an empty folder, without network, user cache and local data."""
     make_quick(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
@@ -98,7 +97,7 @@ def joao():
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory):
-    """What ``joao quickstart`` said, and the folder it wrote."""
+    """The output of ``joao quickstart``, and its folder."""
     folder = tmp_path_factory.mktemp("quickstart") / "run"
     with pytest.MonkeyPatch.context() as patch:
         make_quick(patch)
@@ -138,7 +137,7 @@ def unlabelled(tmp_path):
 
 @pytest.fixture(scope="session")
 def tuned(mutag_run, tmp_path_factory):
-    """What ``joao finetune`` said of the quickstart's run, and the folder it wrote."""
+    """The output of ``joao finetune`` on the run of the quickstart, and its folder."""
     folder = tmp_path_factory.mktemp("finetune") / "tuned"
     with pytest.MonkeyPatch.context() as patch:
         make_quick(patch)
@@ -147,5 +146,5 @@ def tuned(mutag_run, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mutag_tuned(tuned):
-    """The folder of the fine-tuning."""
+    """The folder of the fine-tuned run."""
     return tuned[1]

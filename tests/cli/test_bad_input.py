@@ -1,4 +1,4 @@
-"""Every kind of wrong input ends in one clear line, exit code 2, and nothing half-written."""
+"""Invalid input gives a one-line error and exit code 2, and leaves no partial output."""
 
 import errno
 import json
@@ -62,7 +62,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_graphs(joao, tmp_path, kind):
+def test_invalid_graphs(joao, tmp_path, kind):
     name, content, values = GRAPHS[kind]
     if content is not None:
         (tmp_path / name).write_text(content)
@@ -93,7 +93,7 @@ def test_graphs(joao, tmp_path, kind):
         (["--data-root", "nowhere"], ["nowhere"]),
     ],
 )
-def test_options_of_pretrain(joao, labelled, tmp_path, arguments, values):
+def test_invalid_options_of_pretrain(joao, labelled, tmp_path, arguments, values):
     (tmp_path / "key.toml").write_text("polcy = 'uniform'\n")
     (tmp_path / "broken.toml").write_text("[training\n")
     data = "UNKNOWN" if "--data-root" in arguments else labelled
@@ -111,7 +111,7 @@ def test_options_of_pretrain(joao, labelled, tmp_path, arguments, values):
         (None, ["--out RUN"]),
     ],
 )
-def test_outputs_of_pretrain(joao, labelled, tmp_path, out, values):
+def test_invalid_outputs_of_pretrain(joao, labelled, tmp_path, out, values):
     (tmp_path / "file").write_text("precious")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("precious")
@@ -120,7 +120,7 @@ def test_outputs_of_pretrain(joao, labelled, tmp_path, out, values):
     refused(joao("pretrain", labelled, *arguments, "--epochs", 1), values, tmp_path, before)
 
 
-def test_the_output_is_looked_at_before_the_graphs(joao, tmp_path):
+def test_the_output_is_checked_before_the_graphs(joao, tmp_path):
     (tmp_path / "file").write_text("precious")
     before = tree(tmp_path)
     refused(joao("pretrain", "nowhere.jsonl", "--out", "file"), ["joao: file: "], tmp_path, before)
@@ -137,7 +137,7 @@ def test_the_output_is_looked_at_before_the_graphs(joao, tmp_path):
         ("x" * 300 + ".csv", [os.strerror(errno.ENAMETOOLONG)]),
     ],
 )
-def test_outputs_of_embed(joao, mutag_run, tmp_path, out, values):
+def test_invalid_outputs_of_embed(joao, mutag_run, tmp_path, out, values):
     (tmp_path / "there.csv").write_text("precious")
     before = tree(tmp_path)
     refused(joao("embed", mutag_run, "MUTAG", "--out", out), values, tmp_path, before)
@@ -151,14 +151,14 @@ def test_outputs_of_embed(joao, mutag_run, tmp_path, out, values):
         ("new.txt", ["joao: new.txt: ", "'.txt'", ".csv", ".npz"]),
     ],
 )
-def test_outputs_of_predict(joao, mutag_tuned, tmp_path, out, values):
+def test_invalid_outputs_of_predict(joao, mutag_tuned, tmp_path, out, values):
     (tmp_path / "there.csv").write_text("precious")
     before = tree(tmp_path)
     refused(joao("predict", mutag_tuned, "MUTAG", "--out", out), values, tmp_path, before)
 
 
 @pytest.mark.parametrize("out", ["full", "full/mine"])
-def test_outputs_of_finetune(joao, mutag_run, tmp_path, out):
+def test_invalid_outputs_of_finetune(joao, mutag_run, tmp_path, out):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("precious")
     before = tree(tmp_path)
@@ -170,7 +170,7 @@ def test_outputs_of_finetune(joao, mutag_run, tmp_path, out):
     [
         (["--validation-share", "1.5"], ["validation", "1.5"]),
         (["--validation-share", "0"], ["validation", "0.0"]),
-        (["--learning-rate", "0"], ["learning_rate", "0.0"]),
+        (["--learning-rate", "0"], ["--learning-rate", "0.0"]),
         (["--learning-rate", "1e30"], ["loss", "1e+30"]),
         (["--epochs", "0"], ["'--epochs'"]),
         (["--batch-size", "1"], ["'--batch-size'"]),
@@ -179,13 +179,13 @@ def test_outputs_of_finetune(joao, mutag_run, tmp_path, out):
         (["--frozen", "--fast"], ["fast", "frozen"]),
     ],
 )
-def test_options_of_finetune(joao, mutag_run, tmp_path, arguments, values):
+def test_invalid_options_of_finetune(joao, mutag_run, tmp_path, arguments, values):
     outcome = joao("finetune", mutag_run, "MUTAG", "--out", "new", "--epochs", 3, *arguments)
     refused(outcome, values, tmp_path, {})
 
 
 @pytest.mark.parametrize("out", ["there.json", "nowhere/new.json"])
-def test_outputs_of_evaluate(joao, mutag_run, tmp_path, out):
+def test_invalid_outputs_of_evaluate(joao, mutag_run, tmp_path, out):
     (tmp_path / "there.json").write_text("precious")
     before = tree(tmp_path)
     refused(joao("evaluate", mutag_run, "MUTAG", "--out", out), [f"joao: {out}: "], tmp_path, before)
@@ -235,7 +235,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("command", ["embed", "evaluate", "finetune", "predict"])
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_runs(joao, mutag_run, tmp_path, kind, command):
+def test_damaged_runs(joao, mutag_run, tmp_path, kind, command):
     damage, values = DAMAGES[kind]
     shutil.copytree(mutag_run, tmp_path / "run")
     damage(tmp_path / "run")
@@ -270,7 +270,7 @@ def class_sizes(*sizes):
         (GRAPH * 12, ["joao: few: ", "joao embed"]),
     ],
 )
-def test_classes(joao, tmp_path, content, values):
+def test_evaluate_needs_enough_graphs_per_class(joao, tmp_path, content, values):
     (tmp_path / "few.jsonl").write_text(content)
     assert joao("pretrain", "few.jsonl", "--out", "run", "--epochs", 1).code == 0
     before = tree(tmp_path)
@@ -286,7 +286,7 @@ def test_classes(joao, tmp_path, content, values):
         (None, ["joao: few.jsonl: "]),
     ],
 )
-def test_labels_to_learn_from(joao, labelled, tmp_path, content, values):
+def test_finetune_needs_enough_labels(joao, labelled, tmp_path, content, values):
     assert joao("pretrain", labelled, "--out", "run", "--epochs", 1).code == 0
     if content is not None:
         (tmp_path / "few.jsonl").write_text(content)
@@ -294,12 +294,12 @@ def test_labels_to_learn_from(joao, labelled, tmp_path, content, values):
     refused(joao("finetune", "run", "few.jsonl", "--out", "new"), values, tmp_path, before)
 
 
-def test_graphs_without_any_label_are_not_learned_from(joao, mutag_run, tmp_path):
+def test_finetune_needs_labels(joao, mutag_run, tmp_path):
     (tmp_path / "none.jsonl").write_text('{"edges": [], "node_labels": [1]}\n' * 2)
     refused(joao("finetune", mutag_run, "none.jsonl", "--out", "new"), ["joao: none: "], tmp_path, tree(tmp_path))
 
 
-def test_a_score_needs_every_label(joao, mutag_run, tmp_path):
+def test_evaluate_needs_all_labels(joao, mutag_run, tmp_path):
     lines = ['{"edges": [], "node_labels": [1], "label": 1}', '{"edges": [], "node_labels": [1]}']
     (tmp_path / "some.jsonl").write_text("\n".join(lines) + "\n")
     outcome = joao("evaluate", mutag_run, "some.jsonl")
@@ -309,7 +309,7 @@ def test_a_score_needs_every_label(joao, mutag_run, tmp_path):
     assert_mentions(error, "joao: some: ", "1 of 2", "joao finetune")
 
 
-def test_a_run_without_a_classifier(joao, mutag_run, tmp_path):
+def test_predict_needs_a_fine_tuned_run(joao, mutag_run, tmp_path):
     values = [f"joao: {mutag_run}: ", f"joao finetune {mutag_run} "]
     refused(joao("predict", mutag_run, "MUTAG", "--out", "new.csv"), values, tmp_path, {})
 
@@ -337,7 +337,7 @@ def test_damaged_classifiers(joao, mutag_tuned, tmp_path, damage, values):
         ('{"edges": [], "num_nodes": 1}', ["joao: other: ", "0", " 1"]),
     ],
 )
-def test_graphs_of_another_kind_than_the_runs(joao, mutag_run, mutag_tuned, tmp_path, content, values):
+def test_graphs_of_another_kind(joao, mutag_run, mutag_tuned, tmp_path, content, values):
     (tmp_path / "other.jsonl").write_text(content)
     before = tree(tmp_path)
     refused(joao("embed", mutag_run, "other.jsonl", "--out", "new.csv"), values, tmp_path, before)
@@ -345,12 +345,12 @@ def test_graphs_of_another_kind_than_the_runs(joao, mutag_run, mutag_tuned, tmp_
 
 
 @pytest.mark.parametrize("options", [[], ["--from-scratch"]])
-def test_labelled_graphs_of_another_kind_than_the_runs(joao, mutag_run, labelled, tmp_path, options):
+def test_labelled_graphs_of_another_kind(joao, mutag_run, labelled, tmp_path, options):
     before = tree(tmp_path)
     values = ["joao: labelled: ", "0", " 1"]
     refused(joao("finetune", mutag_run, labelled, "--out", "new", *options), values, tmp_path, before)
 
 
 @pytest.mark.parametrize("arguments", [["data", "nowhere.zip"], ["data", "NOSET"], ["data", "."]])
-def test_describing_what_is_not_there(joao, tmp_path, arguments):
+def test_data_sets_that_do_not_exist(joao, tmp_path, arguments):
     refused(joao(*arguments), arguments[1:], tmp_path, tree(tmp_path))

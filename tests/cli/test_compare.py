@@ -1,11 +1,11 @@
-"""``joao compare``: the table, the record, and everything that cannot be compared."""
+"""``joao compare``: table, record, interruption and invalid input."""
 
 import json
 import re
 
 import pytest
 
-from joao.cli import compare
+from joao.cli import inputs
 from joao.comparison import record as recording
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions
@@ -15,10 +15,10 @@ HEAD = ("--folds", 3, "--partitions", 1, "--epochs", 1, "--device", "cpu")
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(compare, "all_cores", lambda: None)
+    monkeypatch.setattr(inputs, "all_cores", lambda: None)
 
 
-def test_table_verdict_record_and_going_on(joao, labelled, tmp_path):
+def test_table_verdict_record_and_continuing(joao, labelled, tmp_path):
     outcome = joao("compare", labelled, "--methods", "joao, ldp", *HEAD, "--out", "record.json")
     assert outcome.code == 0
     assert all(line.startswith("joao: ") for line in outcome.err.splitlines())
@@ -77,7 +77,7 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
         (["one.jsonl"], ["folds: ", "1", "4"]),
     ],
 )
-def test_nonsense_gets_one_line(joao, labelled, unlabelled, tmp_path, arguments, values):
+def test_invalid_input(joao, labelled, unlabelled, tmp_path, arguments, values):
     line = json.dumps({"edges": [[0, 1]], "num_nodes": 2, "label": "same"})
     (tmp_path / "one.jsonl").write_text(f"{line}\n" * 4)
     outcome = joao("compare", *arguments)
@@ -85,7 +85,8 @@ def test_nonsense_gets_one_line(joao, labelled, unlabelled, tmp_path, arguments,
     assert_refused(outcome, *values)
 
 
-def test_molecules_with_tasks_are_for_another_command(joao, tmp_path):
+def test_molecules_with_tasks_are_refused(joao, tmp_path, monkeypatch):
     pytest.importorskip("rdkit")
+    monkeypatch.setattr(inputs, "all_cores", lambda: 1)
     (tmp_path / "assays.csv").write_text("smiles,toxic\nCCO,1\nCCN,0\n")
     assert_refused(joao("compare", "assays.csv"), "joao: assays: ", "joao finetune --frozen")

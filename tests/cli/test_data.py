@@ -1,4 +1,4 @@
-"""``joao data``: what is at hand, and what is in it."""
+"""``joao data``: list and describe data sets."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joao.data import cache, read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
 
@@ -27,7 +27,7 @@ def test_listing_of_a_folder(joao, tmp_path):
     assert json.loads(joao("data", "--data-root", "root", "--json").out)["data"] == ["MUTAG", "TINY"]
 
 
-def test_one_set_described(joao):
+def test_description_as_json(joao):
     facts = json.loads(joao("data", "MUTAG", "--json").out)
     dataset = read(BUNDLED / "MUTAG.zip")
     nodes = np.diff(dataset.first_node)
@@ -40,7 +40,7 @@ def test_one_set_described(joao):
     assert facts["fingerprint"] == dataset.fingerprint
 
 
-def test_as_text(joao):
+def test_description_as_text(joao):
     outcome = joao("data", "MUTAG")
     lines = outcome.out.splitlines()
     assert lines[0].startswith("MUTAG: 188 ")
@@ -55,7 +55,7 @@ def test_unlabelled_graphs(joao, unlabelled):
     assert json.loads(joao("data", unlabelled, "--json").out)["classes"] == {}
 
 
-def test_packed_copies_are_shown_and_removed(joao, labelled, tmp_path, monkeypatch):
+def test_cache_is_shown_and_cleared(joao, labelled, tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
     monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
     described = joao("data", labelled).out
@@ -75,14 +75,14 @@ def test_packed_copies_are_shown_and_removed(joao, labelled, tmp_path, monkeypat
     assert json.loads(joao("data", "--clear-cache", "--json").out) == {"removed": {"files": 0, "bytes": 0}}
 
 
-def test_a_cache_that_cannot_be_written_gives_one_note(joao, labelled, tmp_path, monkeypatch):
+def test_unwritable_cache_gives_one_notice(joao, labelled, tmp_path, monkeypatch):
     (tmp_path / "occupied").write_text("a file")
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "occupied"))
     monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
     assert_noted(joao("data", labelled), "joao: note: labelled: ", tmp_path / "occupied", "JOAO_CACHE", "off")
 
 
-def test_data_sets_of_ogb_are_described_with_their_split(joao, tmp_path, ogb_tables, write_ogb):
+def test_ogb_data_sets_are_described_with_their_split(joao, tmp_path, ogb_tables, write_ogb):
     for kind, name in (("code", "code2"), ("mol", "ogbg_molhiv"), ("ppa", "ogbg_ppa")):
         write_ogb(tmp_path / f"data/ogb/{name}.zip", ogb_tables(kind))
     code = joao("data", "ogbg-code2", "--data-root", "data")
@@ -97,7 +97,7 @@ def test_data_sets_of_ogb_are_described_with_their_split(joao, tmp_path, ogb_tab
     assert found["official split"] == {"by": "species", "train": 40, "validation": 10, "test": 10}
 
 
-def test_ogb_trains_by_name_with_its_own_encoder(joao, tmp_path, ogb_tables, write_ogb):
+def test_ogb_data_sets_get_their_own_encoder(joao, tmp_path, ogb_tables, write_ogb):
     for kind, name, encoder in (("code", "code2", "syntax_gin"), ("mol", "ogbg_molhiv", "ogb_molecule_gin")):
         path = write_ogb(tmp_path / f"data/ogb/{name}.zip", ogb_tables(kind, 20))
         small = ["--epochs", "1", "--set", "encoder.width=8", "--device", "cpu"]

@@ -101,7 +101,7 @@ def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
             run_shell(text, joao)
 
 
-def test_every_method_has_a_page_with_an_example_in_both_languages():
+def test_every_method_has_examples_for_shell_and_python():
     from joao.config.recipe import METHODS
 
     text = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -110,7 +110,7 @@ def test_every_method_has_a_page_with_an_example_in_both_languages():
         assert own or method == "gae", method  # which is another name of edge_pred
 
 
-def test_a_block_of_commands_says_what_it_is():
+def test_code_blocks_name_their_language():
     """Or it would not be run."""
     unnamed = [
         (name_of(page), text)

@@ -1,4 +1,4 @@
-"""``joao embed``: a file with a row for each graph."""
+"""``joao embed``: a file with one row per graph."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.runs.trained import load_run
 from tests.cli.conftest import assert_noted, last_command
 from tests.messages import assert_mentions
@@ -14,7 +14,7 @@ from tests.messages import assert_mentions
 MUTAG = read(BUNDLED / "MUTAG.zip")
 
 
-def test_npz_and_csv_have_the_embeddings_of_the_run(joao, mutag_run, tmp_path):
+def test_npz_and_csv_contain_the_embeddings(joao, mutag_run, tmp_path):
     expected = load_run(mutag_run, device="cpu").embed(MUTAG).numpy()
     for name in ("all.npz", "all.csv"):
         outcome = joao("embed", mutag_run, "MUTAG", "--out", name)
@@ -34,13 +34,13 @@ def test_json(joao, mutag_run):
     assert json.loads(outcome.out) == {"file": "all.csv", "graphs": 188, "dimensions": 96}
 
 
-def test_quiet_says_nothing(joao, mutag_run, tmp_path):
+def test_quiet_prints_nothing(joao, mutag_run, tmp_path):
     outcome = joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert (tmp_path / "all.csv").exists()
 
 
-def test_one_graph_and_labels_that_are_new(joao, tmp_path):
+def test_one_graph_with_unknown_node_labels(joao, tmp_path):
     def write(name, *labels):
         graphs = [{"edges": [[0, 1]], "node_labels": [label, label]} for label in labels]
         (tmp_path / name).write_text("\n".join(map(json.dumps, graphs)))

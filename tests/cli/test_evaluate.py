@@ -1,4 +1,4 @@
-"""``joao evaluate``: the score of a run beside what it must beat."""
+"""``joao evaluate``: the score of a run and of its baselines."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from tests.cli.conftest import assert_refused
 RECORDS = ("evaluation", "evaluation-2")
 
 
-def test_the_record_is_made_again_beside_the_first(joao, mutag_run, tmp_path):
+def test_a_second_record_gets_a_number(joao, mutag_run, tmp_path):
     shutil.copytree(mutag_run, tmp_path / "run")
     outcome = joao("evaluate", "run", "--json")
     assert (outcome.code, outcome.err) == (0, "")
@@ -21,7 +21,7 @@ def test_the_record_is_made_again_beside_the_first(joao, mutag_run, tmp_path):
     assert second["command"].split()[:3] == ["joao", "evaluate", "run"]
 
 
-def test_shuffled_labels_and_another_place_for_the_record(joao, labelled, tmp_path):
+def test_shuffled_labels_and_another_record_path(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     options = ["--shuffle-labels", "--unscaled", "--twins-together", "--folds", 4]
     outcome = joao("evaluate", "run", *options, "--out", "mine.json")
@@ -35,14 +35,14 @@ def test_shuffled_labels_and_another_place_for_the_record(joao, labelled, tmp_pa
     assert not (tmp_path / "run" / "evaluation.json").exists()
 
 
-def test_quiet_says_nothing_and_writes_the_record(joao, labelled, tmp_path):
+def test_quiet_writes_the_record(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("evaluate", "run", labelled, "--folds", 2, "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["data"]["graphs"] == 24
 
 
-def test_a_run_that_does_not_say_its_data(joao, labelled, tmp_path):
+def test_a_run_without_recorded_data(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     path = tmp_path / "run" / "recipe.toml"
     path.write_text(path.read_text().replace(f'data = "{labelled}"', 'data = ""'))

@@ -1,4 +1,4 @@
-"""``joao export``: one file, which every command takes where it takes the folder of a run."""
+"""``joao export``: one file that every command accepts in place of a run folder."""
 
 import json
 
@@ -15,7 +15,7 @@ def model(joao, mutag_run):
     return "model.safetensors"
 
 
-def test_what_it_says(joao, mutag_run, tmp_path):
+def test_output(joao, mutag_run, tmp_path):
     outcome = joao("export", mutag_run, "--out", "model.safetensors", "--half")
     assert (outcome.code, outcome.err) == (0, "")
     size = (tmp_path / "model.safetensors").stat().st_size
@@ -32,14 +32,14 @@ def test_json(joao, mutag_run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_embeddings_are_those_of_the_folder(joao, mutag_run, model, tmp_path, kind):
+def test_an_export_gives_the_same_embeddings(joao, mutag_run, model, tmp_path, kind):
     for source, name in ((mutag_run, "folder"), (model, "file")):
         outcome = joao("embed", source, "MUTAG", "--out", f"{name}.{kind}", "--device", "cpu")
         assert (outcome.code, outcome.err) == (0, "")
     assert (tmp_path / f"folder.{kind}").read_bytes() == (tmp_path / f"file.{kind}").read_bytes()
 
 
-def test_evaluate_and_export_take_the_file(joao, model, labelled, tmp_path):
+def test_evaluate_and_export_accept_an_export(joao, model, labelled, tmp_path):
     assert joao("pretrain", labelled, "--out", "run", "--epochs", 1).code == 0
     assert joao("export", "run", "--out", "small.safetensors").code == 0
     outcome = joao("evaluate", "small.safetensors", "--folds", 2)
@@ -48,7 +48,7 @@ def test_evaluate_and_export_take_the_file(joao, model, labelled, tmp_path):
     assert joao("export", model, "--out", "again.safetensors").code == 0
 
 
-def test_finetune_and_predict_take_the_file(joao, model, mutag_tuned, tmp_path):
+def test_finetune_and_predict_accept_an_export(joao, model, mutag_tuned, tmp_path):
     outcome = joao("finetune", model, "MUTAG", "--out", "tuned", "--epochs", 1, "--device", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
     outcome = joao("export", mutag_tuned, "--out", "classifier.safetensors")
@@ -58,7 +58,7 @@ def test_finetune_and_predict_take_the_file(joao, model, mutag_tuned, tmp_path):
     assert (tmp_path / "folder.csv").read_bytes() == (tmp_path / "file.csv").read_bytes()
 
 
-def test_a_model_of_the_package(joao, model, mutag_run, tmp_path, monkeypatch):
+def test_bundled_models(joao, model, mutag_run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     outcome = joao("embed", "--pretrained", "model", "MUTAG", "--out", "bundled.csv", "--device", "cpu")
     assert (outcome.code, outcome.err) == (0, "")
@@ -66,7 +66,7 @@ def test_a_model_of_the_package(joao, model, mutag_run, tmp_path, monkeypatch):
     assert (tmp_path / "bundled.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
 
 
-def test_names_and_numbers_of_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):
+def test_invalid_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     for arguments, values in (
         (("--pretrained", "molecules", "MUTAG"), ["'molecules'"]),
@@ -85,6 +85,6 @@ def test_names_and_numbers_of_arguments_of_embed(joao, mutag_run, tmp_path, monk
         (("RUN",), ["'--out'"]),
     ],
 )
-def test_bad_input(joao, mutag_run, arguments, values):
+def test_invalid_input(joao, mutag_run, arguments, values):
     outcome = joao("export", *(mutag_run if word == "RUN" else word for word in arguments))
     assert_refused(outcome, *values)

@@ -1,13 +1,12 @@
-"""``joao finetune``: a folder with a classifier, and what it says of it."""
+"""``joao finetune`` on graphs with classes."""
 
 import json
 
 import numpy as np
 
 from joao.data import read
-from joao.data.sources import BUNDLED
-from joao.runs.finetuned import load_finetuned
-from joao.runs.finetuning import finetune
+from joao.data.names import BUNDLED
+from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
 from tests.cli.conftest import assert_noted, assert_refused, last_command
@@ -16,7 +15,7 @@ from tests.messages import assert_mentions
 MUTAG = read(BUNDLED / "MUTAG.zip")
 
 
-def test_it_says_what_was_learned_and_that_its_accuracy_flatters(tuned):
+def test_output(tuned):
     outcome, folder = tuned
     assert (outcome.code, outcome.err) == (0, "")
     found = load_finetuned(folder, device="cpu")
@@ -29,7 +28,7 @@ def test_it_says_what_was_learned_and_that_its_accuracy_flatters(tuned):
     assert last_command(outcome) == ["predict", str(folder), "MUTAG", "--out", "predictions.csv"]
 
 
-def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned):
+def test_the_folder_equals_the_library_result(mutag_run, mutag_tuned):
     how = Finetune(epochs=3, patience=20, balanced=True, standardise=True)
     expected = finetune(load_run(mutag_run, device="cpu"), MUTAG, how, device="cpu")
     found = load_finetuned(mutag_tuned, device="cpu")
@@ -38,7 +37,7 @@ def test_the_folder_holds_the_fine_tuning_of_the_library(mutag_run, mutag_tuned)
     assert found.info.command.split()[:2] == ["joao", "finetune"]
 
 
-def test_options_reach_the_fine_tuning(joao, mutag_run, tmp_path):
+def test_options_reach_the_library(joao, mutag_run, tmp_path):
     options = ["--epochs", 2, "--patience", 0, "--learning-rate", 0.02, "--batch-size", 50, "--frozen", "--unbalanced"]
     more = ["--validation-share", 0.25, "--from-scratch", "--seed", 3, "--device", "cpu", "--plain"]
     outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", *options, *more)
@@ -72,13 +71,13 @@ def test_json(joao, mutag_run, tmp_path):
     }
 
 
-def test_quiet_says_nothing(joao, mutag_run, tmp_path):
+def test_quiet_prints_nothing(joao, mutag_run, tmp_path):
     outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--epochs", 1, "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert (tmp_path / "tuned" / "finetune.json").exists()
 
 
-def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_path):
+def test_the_suggested_predict_command_runs(joao, labelled, tmp_path):
     (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
     (tmp_path / "predictions.csv").write_text("mine")
     assert joao("pretrain", "my graphs.jsonl", "--out", "my run", "--epochs", 1).code == 0
@@ -89,7 +88,7 @@ def test_from_a_file_to_predictions_by_the_command_it_names(joao, labelled, tmp_
     assert len((tmp_path / "predictions-2.csv").read_text().splitlines()) == 1 + 24
 
 
-def test_labels_that_were_learned_before_are_told(joao, mutag_tuned):
+def test_fine_tuning_on_the_same_labels_again_gives_a_notice(joao, mutag_tuned):
     again = joao("finetune", mutag_tuned, "MUTAG", "--out", "again", "--epochs", 1)
     assert_noted(again, f"joao: note: {mutag_tuned}: ")
     assert "fine-tuned" in again.out
@@ -97,7 +96,7 @@ def test_labels_that_were_learned_before_are_told(joao, mutag_tuned):
     assert (scratch.code, scratch.err) == (0, "")
 
 
-def test_what_was_fine_tuned_is_embedded_but_not_scored_as_if_it_were_not(joao, mutag_run, mutag_tuned, tmp_path):
+def test_fine_tuned_runs_can_be_embedded_but_not_evaluated(joao, mutag_run, mutag_tuned, tmp_path):
     nexts = {
         "before": ["evaluate", str(mutag_run), "MUTAG"],
         "after": ["predict", str(mutag_tuned), "MUTAG", "--out", "predictions.csv"],
@@ -114,7 +113,7 @@ def test_what_was_fine_tuned_is_embedded_but_not_scored_as_if_it_were_not(joao, 
     assert not (tmp_path / "score.json").exists()
 
 
-def test_of_graphs_with_some_labels_those_count(joao, mutag_run, tmp_path):
+def test_unlabelled_graphs_are_left_out(joao, mutag_run, tmp_path):
     lines = [
         f'{{"edges": [[0, 1]], "node_labels": [{n % 2}, 0], "label": {n % 2}}}'
         if n < 12

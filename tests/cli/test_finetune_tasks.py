@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from joao.data import read
 from joao.evaluation.splits import scaffolds, split_by_scaffold, split_graphs
-from joao.runs.finetuned import load_finetuned
+from joao.runs.finetuning import load_finetuned
 from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
 
@@ -94,7 +94,7 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     assert record["scores"]["test"]["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-6)
 
 
-def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joao, run):
+def test_predictions_have_blank_rows_for_failures(joao, run):
     write_table("mine.csv", odd=labels(2))
     assert joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1, "--quiet").code == 0
     write_table("new.csv", ["CCO", "", "c1ccccc1", "C1CC(", "CCN"])
@@ -116,7 +116,7 @@ def test_predictions_keep_rows_and_names_with_blanks_for_what_is_no_molecule(joa
         assert file["columns"].tolist() == ["p_odd"]
 
 
-def test_numbers(joao, run):
+def test_regression(joao, run):
     write_table("mine.csv", odd=labels(2), size=SIZES)
     options = ["--tasks", "size", "--split", "random", "--test-share", 0.25, "--epochs", 2]
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", *options)
@@ -153,7 +153,7 @@ def test_json(joao, run):
     assert 0 <= told["scores"]["tasks"]["odd"]["roc_auc"] <= 1
 
 
-def test_tasks_of_a_packed_file_are_chosen_as_those_of_a_table(joao, run):
+def test_tasks_of_a_packed_file(joao, run):
     write_table("mine.csv", odd=labels(2), size=SIZES, third=labels(3))
     assert joao("pack", "mine.csv", "--out", "mine.safetensors").code == 0
     for number, source in enumerate(("mine.csv", "mine.safetensors")):
@@ -188,7 +188,7 @@ def test_a_task_with_a_comma_in_its_name(joao, run):
     assert_refused(outcome, "joao: nowhere.csv: ")
 
 
-def test_packed_without_smiles_is_split_at_random_with_a_notice(joao, run):
+def test_packed_molecules_without_smiles_are_split_at_random(joao, run):
     write_table("mine.csv", odd=labels(2))
     assert joao("pack", "mine.csv", "--out", "bare.safetensors", "--no-smiles").code == 0
     assert joao("pack", "mine.csv", "--out", "full.safetensors", "--no-smiles", "--scaffolds").code == 0
@@ -201,7 +201,7 @@ def test_packed_without_smiles_is_split_at_random_with_a_notice(joao, run):
             assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_yes_and_no_as_minus_one_and_one_are_told(joao, run):
+def test_labels_minus_one_and_one_give_a_notice(joao, run):
     write_table("mine.csv", y=[str(n % 2 * 2 - 1) for n in range(60)])
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
     assert_noted(outcome, "joao: note: mine: ", "-1 and 1", "0 and 1")
@@ -209,14 +209,14 @@ def test_yes_and_no_as_minus_one_and_one_are_told(joao, run):
     assert load_finetuned(Path("tuned"), device="cpu").kind == "numbers"
 
 
-def test_a_run_of_other_graphs_is_told_in_one_line(joao, mutag_run):
+def test_a_run_on_other_graphs_is_refused(joao, mutag_run):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("finetune", mutag_run, "mine.csv", "--out", "tuned")
     assert outcome.out == ""
     assert_refused(outcome, "joao: mine: ", "2", " 1")
 
 
-def test_tasks_are_not_evaluated_but_fine_tuned(joao, run, mutag_tuned):
+def test_tasks_cannot_be_evaluated(joao, run, mutag_tuned):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("evaluate", run, "mine.csv")
     assert outcome.out == ""
@@ -224,7 +224,7 @@ def test_tasks_are_not_evaluated_but_fine_tuned(joao, run, mutag_tuned):
     assert_refused(joao("evaluate", mutag_tuned, "nowhere.csv"), "joao: evaluate: ", "fine-tuned")
 
 
-def test_predictions_do_not_need_all_columns_to_be_numbers(joao, run):
+def test_text_columns_give_a_notice(joao, run):
     write_table("mine.csv", odd=labels(2), note=["1"] * 59 + ["see text"])
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", "--epochs", 1)
     assert_noted(outcome, "joao: note: mine: ", "'note'", "line 61", "'see text'")
@@ -235,7 +235,7 @@ def test_predictions_do_not_need_all_columns_to_be_numbers(joao, run):
     assert len(rows("p.csv")) == 61
 
 
-def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
+def test_a_test_set_of_one_class_has_no_score(joao, run):
     last = split_by_scaffold(scaffolds(SMILES)).test
     odd = ["1" if n in last else str(n % 2) for n in range(60)]
     write_table("mine.csv", odd=odd)
@@ -256,12 +256,12 @@ def test_a_test_part_without_both_labels_is_told_not_scored(joao, run):
         ({"odd": [""] * 60}, ["--tasks", "odd"], ["joao: mine: ", " odd"]),
         ({"odd": ["1"] * 60}, [], ["joao: mine: ", " 45 ", "0 and 1", "odd"]),
         ({"odd": ["2.5"] * 60}, [], ["joao: mine: ", " 45 ", "odd"]),
-        ({"odd": ["1", "0"] + [""] * 58}, [], ["joao: mine: ", "2 "]),
+        ({"odd": ["1", "0"] + [""] * 58}, [], ["joao: mine: ", " 2"]),
         ({"odd": labels(2)}, ["--split", "skeleton"], ["split: ", "'skeleton'"]),
         ({"odd": labels(2)}, ["--test-share", 0.95], ["test", "0.95", "0.1"]),
     ],
 )
-def test_what_cannot_be_learned_is_told_in_one_line(joao, run, columns, options, values, tmp_path):
+def test_invalid_tasks(joao, run, columns, options, values, tmp_path):
     write_table("mine.csv", **columns)
     outcome = joao("finetune", run, "mine.csv", "--out", "tuned", *options)
     assert outcome.code == 2
@@ -271,7 +271,7 @@ def test_what_cannot_be_learned_is_told_in_one_line(joao, run, columns, options,
     assert not (tmp_path / "tuned").exists()
 
 
-def test_other_graphs_have_no_scaffold(joao, mutag_run):
+def test_scaffold_split_needs_molecules(joao, mutag_run):
     outcome = joao("finetune", mutag_run, "MUTAG", "--out", "tuned", "--split", "scaffold")
     assert outcome.out == ""
     assert_refused(outcome, "joao: MUTAG: ", "scaffold")

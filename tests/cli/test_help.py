@@ -1,6 +1,5 @@
-"""Every command says what it takes, at once, and what to type next."""
+"""Help texts: complete, quick, and in agreement with the registries; and the commands that output suggests."""
 
-import inspect
 import re
 import shlex
 import subprocess
@@ -10,75 +9,96 @@ import pytest
 import typer
 
 import joao as package
-from joao.cli.main import app
+from joao.cli import evaluate, inputs
+from joao.cli.main import MOVED, app
+from joao.comparison.methods import CHEAP_BASELINES, DEFAULT_METHODS
+from joao.config.methods import method_names, pair_objective_names
 from joao.config.recipe import METHODS
+from joao.data.formats import FORMATS
+from joao.objectives import OBJECTIVES, PairObjective
+from joao.report.reported_run import MAP_KINDS
+from joao.runs.folder import LOG_FOLDERS
 from joao.runs.trained import bundled_models
+from joao.training.device import PRECISIONS
+from repro.cli.main import app as repro_app
+from tests.cli.conftest import assert_refused, run_command
+from tests.messages import assert_mentions
+
+COMMANDS = {name: each for name, each in typer.main.get_command(app).commands.items() if not each.hidden}
 
 
-def commands(group, before=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*before, name))
-        else:
-            yield (*before, name), command
+def option(command, flag):
+    (found,) = (each for each in COMMANDS[command].params if flag in each.opts)
+    return found
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
-
-
-@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
-def test_help_names_every_argument_and_says_what_it_is(joao, name):
-    outcome = joao(*name, "--help")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_describes_every_argument(joao, name):
+    outcome = joao(name, "--help")
     assert (outcome.code, outcome.err) == (0, "")
-    command = COMMANDS[name]
-    assert command.help
-    for parameter in command.params:
+    assert COMMANDS[name].help
+    for parameter in COMMANDS[name].params:
         shown = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.metavar
         assert shown in outcome.out
         assert getattr(parameter, "help", None), f"{shown} has no help"
 
 
-def test_every_method_is_named(joao):
-    (option,) = (each for each in COMMANDS["pretrain",].params if "--method" in each.opts)
-    for described in (option.help, inspect.getdoc(package.JOAO).partition("method:")[2].partition("features:")[0]):
-        assert {name for name in METHODS if re.search(rf"\b{name}\b", described)} == set(METHODS)
+def test_lists_in_help_agree_with_the_registries():
+    """The help must not import torch, so its lists are constants."""
+    pair_objectives = {name for name, each in OBJECTIVES.items() if issubclass(each, PairObjective)}
+    assert set(method_names()) == set(METHODS)
+    assert set(pair_objective_names()) == pair_objectives
+    assert_mentions(option("pretrain", "--method").help, *METHODS)
+    assert_mentions(option("pretrain", "--objective").help, *pair_objectives)
+    assert inputs.PRECISIONS == PRECISIONS
+    assert (evaluate.COMPARED, evaluate.BASELINES_ADDED) == (DEFAULT_METHODS, CHEAP_BASELINES)
+    assert_mentions(option("report", "--map").help, *MAP_KINDS)
+    assert_mentions(option("pretrain", "--log").help, *LOG_FOLDERS)
+    assert_mentions(COMMANDS["export"].help, *(f"--pretrained {name}" for name in bundled_models()))
+    for command in ("data", "pretrain"):
+        assert_mentions(COMMANDS[command].help, *FORMATS)
 
 
-def test_export_says_whether_models_come_along(joao):
-    text = " ".join(joao("export", "--help").out.split())
-    assert all(f"--pretrained {name}" in text for name in bundled_models())
-
-
-def test_no_arguments_are_a_cry_for_help(joao):
+def test_without_arguments_all_commands_are_listed(joao):
     shown = joao()
-    for name in {name[0] for name in COMMANDS}:
+    for name in COMMANDS:
         assert re.search(rf"\b{name}\b", shown.out + shown.err)
+    for name in MOVED:
+        assert not re.search(rf"^\W*{name}\b", shown.out + shown.err, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["pretrain", "finetune", "predict"])
-def test_help_does_not_wait_for_torch(command):
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("arguments", [(), ("unsupervised", "--only", "MUTAG")])
+def test_moved_commands_print_where_they_went(name, arguments):
+    assert_refused(run_command(app, "joao", [name, *arguments]), f"joao {name}", f"'{MOVED[name]}'")
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_moved_commands_exist_in_repro(name):
+    _, _, module, *words = MOVED[name].split()
+    assert module == "repro"
+    assert run_command(repro_app, module, [*words, "--help"]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "slow"),
+    [
+        (["pretrain", "--help"], {"torch", "sklearn", "scipy", "numpy", "matplotlib", "networkx"}),
+        (["finetune", "--help"], {"torch", "sklearn", "scipy", "numpy", "matplotlib", "networkx"}),
+        (["data"], {"torch", "sklearn", "matplotlib"}),
+    ],
+)
+def test_quick_commands_do_not_import_torch(arguments, slow):
     program = (
-        f"import sys, joao.cli.main as main; sys.argv = ['joao', '{command}', '--help']\n"
+        f"import sys, joao.cli.main as main; sys.argv = ['joao', *{arguments}]\n"
         "try: main.run()\n"
         "except SystemExit as exit: assert not exit.code\n"
-        "slow = {'torch', 'sklearn', 'scipy', 'numpy', 'matplotlib', 'networkx'} & set(sys.modules)\n"
-        "assert not slow, slow"
+        f"imported = {slow} & set(sys.modules)\n"
+        "assert not imported, imported"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "--data-root" in done.stdout
-
-
-def test_listing_data_does_not_wait_for_torch():
-    program = (
-        "import sys, joao.cli.main as main; sys.argv = ['joao', 'data']\n"
-        "try: main.run()\n"
-        "except SystemExit as exit: assert not exit.code\n"
-        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "MUTAG" in done.stdout
+    assert ("MUTAG" if arguments == ["data"] else "--data-root") in done.stdout
 
 
 def test_the_version(joao):
@@ -86,24 +106,47 @@ def test_the_version(joao):
 
 
 def next_commands(outcome):
-    """The commands that the last line names."""
-    line = outcome.out.splitlines()[-1]
-    named = line.partition(": ")[2].split(", or ")
-    return [shlex.split(command)[1:] for command in named if command.startswith("joao ")]
+    """The commands on lines that start with "Next:" or "Or:"."""
+    lines = (line.partition(": ") for line in outcome.out.splitlines())
+    return [shlex.split(command)[1:] for word, _, command in lines if word in ("Next", "Or")]
 
 
-def test_every_next_command_runs(joao, labelled, tmp_path):
-    (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
-    done = []
+@pytest.fixture
+def follow(joao):
+    """Run a command and all commands that its output suggests; the names of the commands in their order."""
 
-    def follow(arguments):
+    def run(arguments, done=()):
         outcome = joao(*arguments)
-        assert outcome.code == 0, outcome.err
-        done.append(arguments[0])
+        assert outcome.code == 0, (arguments, outcome.err)
+        done = [*done, arguments[0]]
         for each in next_commands(outcome):
-            if each[0] not in done:
-                follow(each)
+            done = done if each[0] in done else run(each, done)
+        return done
 
-    follow(["data", "my graphs.jsonl"])
-    assert done == ["data", "pretrain", "evaluate", "embed"]
-    assert next_commands(joao("data")) == [["data", "MUTAG"]]
+    return run
+
+
+def test_every_next_command_runs(joao, follow, labelled, tmp_path):
+    (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
+    (tmp_path / "runs" / "my graphs").mkdir(parents=True)
+    (tmp_path / "runs" / "my graphs" / "mine").write_text("")
+    assert follow(["data", "my graphs.jsonl"]) == ["data", "pretrain", "evaluate", "embed"]
+    assert joao("data").out.splitlines()[-1].endswith("joao data MUTAG")
+
+
+def test_next_commands_repeat_columns_and_the_data_root(follow, tmp_path, labelled, made_data):
+    pytest.importorskip("rdkit")
+    (tmp_path / "odd.csv").write_text("drug,key,y\n" + "".join(f"C1{'C' * n}1,m{n},{n % 2}\n" for n in range(2, 26)))
+    first = ["pretrain", "odd.csv", "--smiles", "drug", "--id", "key", "--epochs", "1", "--out", "run"]
+    assert {"finetune", "predict", "embed"} <= set(follow([*first, "--set", "encoder.width=8"]))
+    root = made_data("SMALL", num_graphs=40)
+    first = ["pretrain", "SMALL", "--data-root", root, "--epochs", "1", "--out", "small"]
+    assert "embed" in follow(first)
+
+
+def test_graphs_with_too_few_labels_are_not_suggested_for_evaluation(joao, tmp_path, labelled):
+    lines = (tmp_path / labelled).read_text().splitlines()
+    (tmp_path / "few.jsonl").write_text("\n".join(lines[:6]))
+    assert [each[0] for each in next_commands(joao("pretrain", "few.jsonl", "--out", "run", "--epochs", 1))] == [
+        "embed"
+    ]

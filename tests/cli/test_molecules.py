@@ -1,4 +1,4 @@
-"""Molecules on the command line, odd ones too. Oracle: the tables here, by eye."""
+"""Tables of molecules on the command line, with rows that RDKit cannot parse. Expected values are written by hand."""
 
 import csv
 import gzip
@@ -30,7 +30,7 @@ CCO,ethanol again,0,-0.3,alcohol
 C(C)(C)(C)(C)(C)C,too many bonds,1,2,none
 c1ccccc1,benzene,1,2.1,ring
 """
-# By eye: the lines of the file, as an editor counts them, that hold no molecule.
+# Line numbers in the file of rows that RDKit cannot parse.
 FAILURES = [("5", "open ring", "C1CC"), ("11", "nothing", ""), ("12", "too many bonds", "C(C)(C)(C)(C)(C)C")]
 NAMES = ["ethanol", "salt", "methane", "open ring", "trans", "L-alanine, pure", "platinum", "ethanol again", "nothing"]
 NAMES += ["too many bonds", "benzene"]
@@ -59,7 +59,7 @@ def rows(path):
         return list(csv.reader(file))
 
 
-def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
+def test_pretraining_lists_failures_and_uses_the_molecule_recipe(run):
     folder, outcome = run
     notes = outcome.err.splitlines()
     assert len(notes) == 2
@@ -75,10 +75,10 @@ def test_a_run_on_a_table_says_what_it_left_out_and_is_made_for_molecules(run):
     assert (recipe.features, recipe.encoder.name) == ("atoms", "molecule_gin")
     assert recipe.objective.options["temperature"] == 0.1
     assert (recipe.training.batch_size, recipe.training.learning_rate) == (256, 0.001)
-    assert "joao finetune" in outcome.out.splitlines()[-1]
+    assert "joao finetune" in outcome.out.splitlines()[-2]
 
 
-def test_embeddings_keep_rows_and_names_and_have_blanks(joao, run, table, tmp_path):
+def test_embeddings_have_blank_rows_for_failures(joao, run, table, tmp_path):
     outcome = joao("embed", run[0], table, "--out", "e.csv")
     assert outcome.code == 0
     assert_mentions(outcome.err, "tox: ", "3 of 11", "e.csv.failures.csv")
@@ -105,7 +105,7 @@ def test_embeddings_as_npz(joao, run, table):
         assert np.isfinite(file["embeddings"][file["row"]]).all()
 
 
-def test_without_names_and_failures_there_are_numbers_and_no_file_of_failures(joao, run, tmp_path):
+def test_without_failures_there_is_no_failures_file(joao, run, tmp_path):
     (tmp_path / "a.smi").write_text("CCO\nC\n")
     outcome = joao("embed", run[0], "a.smi", "--out", "e.csv")
     assert (outcome.code, outcome.err) == (0, "")
@@ -113,7 +113,7 @@ def test_without_names_and_failures_there_are_numbers_and_no_file_of_failures(jo
     assert not (tmp_path / "e.csv.failures.csv").exists()
 
 
-def test_named_columns_are_kept_in_the_run(joao, tmp_path):
+def test_named_columns_are_recorded(joao, tmp_path):
     text = "drug,number,key,label\nCCO,1,a,0\nCCN,2,b,1\nC,3,c,1.5\n"
     (tmp_path / "odd.csv").write_text(text)
     told = joao("pretrain", "odd.csv", "--out", "run", *QUICK)
@@ -128,7 +128,7 @@ def test_named_columns_are_kept_in_the_run(joao, tmp_path):
     assert facts["tasks"] == {"label": {"mean": 0.833333, "least": 0, "most": 1.5, "missing": 0}}
 
 
-def test_a_recipe_with_a_fault_is_told_before_the_data_are_read(joao):
+def test_recipes_are_checked_before_the_data(joao):
     told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.widht=3")
     assert_refused(told, "joao: recipe: encoder: gin: ", "'widht'")
     told = joao("pretrain", "absent.csv", "--out", "run", "--set", "encoder.dropout=0.5")  # which molecules' has
@@ -146,7 +146,7 @@ def test_a_recipe_with_a_fault_is_told_before_the_data_are_read(joao):
     ids=["BOM and Windows", "quotes", "spaces", "other names"],
 )
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.xz"])
-def test_ways_to_write_the_same_table(joao, run, tmp_path, content, suffix):
+def test_encodings_and_compressions_of_a_table(joao, run, tmp_path, content, suffix):
     pack = {"csv": bytes, "csv.gz": gzip.compress, "csv.xz": lzma.compress}[suffix]
     (tmp_path / f"a.{suffix}").write_bytes(pack(content))
     (tmp_path / "plain.smi").write_text("CCO a\nC b\n")
@@ -170,7 +170,7 @@ def test_ways_to_write_the_same_table(joao, run, tmp_path, content, suffix):
     ],
 )
 @pytest.mark.parametrize("command", ["data", "pretrain"])
-def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, content, values):
+def test_unreadable_tables(joao, tmp_path, command, name, content, values):
     (tmp_path / name).write_bytes(content)
     outcome = joao(command, name, *(("--out", "run") if command == "pretrain" else ()))
     place, *others = values
@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_told_in_one_line(joao, tmp_path, command, name, 
     assert not (tmp_path / "run").exists()
 
 
-def test_labels_that_nobody_asked_for_stop_nothing(joao, tmp_path):
+def test_invalid_labels_are_errors_only_if_requested(joao, tmp_path):
     (tmp_path / "a.csv").write_text("smiles,x,y\nC,1,0\nCC,>10,1\nCCO,2,0\n")
     for command in (["pretrain", "a.csv", "--out", "r", *QUICK], ["embed", "r", "a.csv", "--out", "e.csv"]):
         assert_noted(joao(*command), "joao: note: a: ", "'x'", "line 3", "'>10'")
@@ -187,7 +187,7 @@ def test_labels_that_nobody_asked_for_stop_nothing(joao, tmp_path):
     assert_refused(joao("data", "a.csv", "--task", "x"), "joao: a.csv:3: ", "'x'", "'>10'")
 
 
-def test_a_table_described(joao, table):
+def test_description_of_a_table(joao, table):
     outcome = joao("data", table)
     lines = outcome.out.splitlines()
     assert lines[0].startswith("tox: 8 ")
@@ -204,7 +204,7 @@ def test_a_table_described(joao, table):
     assert [(str(each["line"]), each["name"], each["text"]) for each in facts["failures"]] == FAILURES
 
 
-def test_sets_by_name(joao, tmp_path, monkeypatch):
+def test_molecule_sets_by_name(joao, tmp_path, monkeypatch):
     (tmp_path / "root" / "molecules").mkdir(parents=True)
     (tmp_path / "root" / "molecules" / "small.csv.gz").write_bytes(gzip.compress(b"smiles\nCCO\nC\n"))
     (tmp_path / "root" / "molecules" / "README.md").write_text("")
@@ -213,7 +213,7 @@ def test_sets_by_name(joao, tmp_path, monkeypatch):
     assert joao("data", "small").out.startswith("small: 2 molecules")
 
 
-def test_packed_together_and_used_without_the_tables(joao, run, table, tmp_path):
+def test_several_tables_are_packed_into_one_file(joao, run, table, tmp_path):
     (tmp_path / "more.smi").write_text("CCC\nCCCC\n")
     outcome = joao("pack", table, "more.smi", "--out", "corpus.safetensors")
     assert outcome.code == 0, outcome.err
@@ -230,7 +230,7 @@ def test_packed_together_and_used_without_the_tables(joao, run, table, tmp_path)
     assert joao("pretrain", "bare.safetensors.xz", "--out", "again", *QUICK).code == 0
 
 
-def test_what_cannot_be_packed(joao, table, tmp_path):
+def test_invalid_input_of_pack(joao, table, tmp_path):
     outcome = joao("pack", table, "MUTAG", "--out", "a.safetensors")
     assert outcome.code == 2
     assert_mentions(outcome.err.splitlines()[-1], "tox", "MUTAG", "molecules", "graphs")
@@ -239,7 +239,7 @@ def test_what_cannot_be_packed(joao, table, tmp_path):
     assert_refused(joao("data", "b.safetensors"), "joao: b.safetensors: ")
 
 
-def test_packed_with_scaffolds_a_table_is_split_without_smiles(joao, tmp_path):
+def test_packed_scaffolds(joao, tmp_path):
     smiles = [f"{'C' * tail}C1{'C' * size}1" for size in range(2, 12) for tail in (1, 2)]
     lines = [f"{each},{number % 2}" for number, each in enumerate(smiles)]
     (tmp_path / "rings.csv").write_text("smiles,active\n" + "\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Oracle: the same commands on the source itself."""
+"""``joao pack``. Oracle: the same commands on the source files."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ def weights(run):
     return (Path(run) / "weights.safetensors").read_bytes()
 
 
-def test_a_table_by_way_of_shards(joao, table):
+def test_shards_give_the_same_weights_as_the_table(joao, table):
     pytest.importorskip("rdkit")
     packed = joao("pack", table, "--out", "m.joao", "--shard-graphs", 5)
     assert packed.code == 0
@@ -55,7 +55,7 @@ def test_a_table_by_way_of_shards(joao, table):
     assert Path("a.npz.failures.csv").read_text() == Path("b.npz.failures.csv").read_text()
 
 
-def test_a_run_on_shards_goes_on(joao, labelled, monkeypatch):
+def test_resume_on_shards(joao, labelled, monkeypatch):
     assert joao("pack", labelled, "--out", "store", "--shard-graphs", 7).code == 0
     small = ("--device", "cpu", "--epochs", 3, "--set", "encoder.width=4", "--set", "training.batch_size=5")
     assert joao("pretrain", "store", "--out", "whole", *small).code == 0
@@ -74,7 +74,7 @@ def test_a_run_on_shards_goes_on(joao, labelled, monkeypatch):
     assert weights("part") == weights("whole")
 
 
-def test_what_shards_hold_and_whether_they_are_whole(joao, labelled):
+def test_shards_are_described_and_checked(joao, labelled):
     assert joao("pack", labelled, "--out", "store", "--shard-graphs", 10, "--json").code == 0
     facts = json.loads(joao("data", "store", "--json").out)
     assert (facts["graphs"], facts["shards"], facts["classes"], facts["checked"]) == (24, 3, ["0", "1"], False)
@@ -94,7 +94,7 @@ def test_what_shards_hold_and_whether_they_are_whole(joao, labelled):
     assert_refused(joao("pretrain", "store", "--out", "run"), f"joao: {shard}: ")
 
 
-def test_commands_that_need_everything_read_it(joao, labelled):
+def test_commands_load_shards_into_memory(joao, labelled):
     assert joao("pack", labelled, "--out", "store", "--shard-graphs", 10).code == 0
     small = ("--device", "cpu", "--epochs", 1, "--set", "encoder.width=4")
     assert joao("pretrain", "store", "--out", "run", *small).code == 0
@@ -122,7 +122,7 @@ def test_commands_that_need_everything_read_it(joao, labelled):
         (["pretrain", "store", "--out", "r", "--fast", "--device", "cpu"], ["fast", "shards"]),
     ],
 )
-def test_what_cannot_be(joao, tmp_path, words, values):
+def test_invalid_input(joao, tmp_path, words, values):
     (tmp_path / "g.jsonl").write_text('{"edges": [[0, 1]], "num_nodes": 2}\n' * 4)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
@@ -130,8 +130,8 @@ def test_what_cannot_be(joao, tmp_path, words, values):
     assert_refused(joao(*words), *values)
 
 
-def test_an_interrupted_packing_goes_on(joao, tmp_path):
-    """Killed, not asked: the same command again, and the store is that of an undisturbed one."""
+def test_interrupted_packing_continues(joao, tmp_path):
+    """After SIGKILL the same command completes the shards as if it had not been interrupted."""
     (tmp_path / "g.jsonl").write_text('{"edges": [[0, 1]], "num_nodes": 2}\n' * 400)
     words = ["pack", "g.jsonl", "--shard-graphs", "4", "--name", "g", "--out"]
     process = subprocess.Popen([sys.executable, "-m", "joao", *words, "store"], stderr=subprocess.DEVNULL)

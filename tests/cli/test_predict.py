@@ -1,4 +1,4 @@
-"""``joao predict``: a file with a row for each graph, and how often it is right where that is known."""
+"""``joao predict``: a file with one row per graph, and the accuracy if labels are known."""
 
 import csv
 import json
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from joao.data import read
-from joao.data.sources import BUNDLED
-from joao.runs.finetuned import load_finetuned
+from joao.data.names import BUNDLED
+from joao.runs.finetuning import load_finetuned
 from tests.cli.conftest import assert_noted
 from tests.messages import assert_mentions
 
@@ -21,7 +21,7 @@ def rows(path):
 
 
 def mutag_lines(labels):
-    """The first graphs of MUTAG as JSON lines, with the labels given, or without any."""
+    """The first graphs of MUTAG as JSON lines, with these labels (None: no label)."""
     lines = []
     for number, label in enumerate(labels):
         graph = MUTAG.subset(np.array([number]))
@@ -31,7 +31,7 @@ def mutag_lines(labels):
     return "\n".join(lines)
 
 
-def test_csv_and_npz_have_the_predictions_of_the_classifier(joao, mutag_tuned, tmp_path):
+def test_csv_and_npz_contain_the_predictions(joao, mutag_tuned, tmp_path):
     expected = load_finetuned(mutag_tuned, device="cpu").predict(MUTAG).numpy()
     truth = np.array([-1, 1])[MUTAG.classes]
     predicted = np.where(expected[:, 1] > expected[:, 0], 1, -1)
@@ -54,7 +54,7 @@ def test_csv_and_npz_have_the_predictions_of_the_classifier(joao, mutag_tuned, t
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npz"])
-def test_the_next_lines_of_python_run(joao, mutag_tuned, suffix):
+def test_the_suggested_python_runs(joao, mutag_tuned, suffix):
     outcome = joao("predict", mutag_tuned, "MUTAG", "--out", f"all.{suffix}")
     code = outcome.out.splitlines()[-1].partition(": ")[2]
     import pandas
@@ -62,7 +62,7 @@ def test_the_next_lines_of_python_run(joao, mutag_tuned, suffix):
     assert len(eval(code, {"numpy": np, "pandas": pandas})) == 188
 
 
-def test_graphs_without_labels_or_with_others(joao, mutag_tuned, tmp_path):
+def test_missing_and_unknown_classes(joao, mutag_tuned, tmp_path):
     (tmp_path / "new.jsonl").write_text(mutag_lines([None] * 3))
     (tmp_path / "other.jsonl").write_text(mutag_lines(["red", "green", "red"]))
     (tmp_path / "few.jsonl").write_text(mutag_lines([1, 1, 1]))
@@ -83,7 +83,7 @@ def test_graphs_without_labels_or_with_others(joao, mutag_tuned, tmp_path):
     assert_mentions(said["few"][1], "few", f" {100 * predicted.count('1') / 3:.1f} %")
 
 
-def test_some_labels(joao, mutag_tuned, tmp_path):
+def test_accuracy_is_over_labelled_graphs(joao, mutag_tuned, tmp_path):
     (tmp_path / "some.jsonl").write_text(mutag_lines([1, None, -1]))
     outcome = joao("predict", mutag_tuned, "some.jsonl", "--out", "some.csv")
     assert_noted(outcome, "joao: note: some: ", "1 of 3")
@@ -102,13 +102,13 @@ def test_json(joao, mutag_tuned, tmp_path):
     assert 0 <= told["accuracy"] <= 1
 
 
-def test_quiet_says_nothing(joao, mutag_tuned, tmp_path):
+def test_quiet_prints_nothing(joao, mutag_tuned, tmp_path):
     outcome = joao("predict", mutag_tuned, "MUTAG", "--out", "all.csv", "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert (tmp_path / "all.csv").exists()
 
 
-def test_labels_of_nodes_that_are_new_are_told(joao, mutag_tuned, tmp_path):
+def test_unknown_node_labels_give_a_notice(joao, mutag_tuned, tmp_path):
     (tmp_path / "xenon.jsonl").write_text(json.dumps({"edges": [[0, 1]], "node_labels": [54, 54]}))
     outcome = joao("predict", mutag_tuned, "xenon.jsonl", "--out", "xenon.csv")
     assert_noted(outcome, "joao: note: xenon: ", "2")

@@ -1,4 +1,4 @@
-"""``joao pretrain``: recipe and graphs in, run folder out."""
+"""``joao pretrain``: from a recipe and graphs to a run folder."""
 
 import json
 import os
@@ -36,35 +36,35 @@ def test_options_reach_the_recipe(joao, labelled, tmp_path):
     assert read_recipe(tmp_path / "run" / "recipe.toml") == make_recipe(expected)
 
 
-def test_it_is_the_library(joao, labelled, tmp_path):
+def test_weights_equal_those_of_the_library(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2)
     recipe = make_recipe({"data": labelled, "training": {"epochs": 2}})
     trained = pretrain(recipe, read("./" + labelled), device="cpu")
     assert weights(tmp_path / "run") == {name: value.tolist() for name, value in trained.weights.items()}
 
 
-def test_the_recipe_of_a_run_makes_it_again(joao, labelled, tmp_path):
+def test_the_recipe_of_a_run_reproduces_it(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "one", "--method", "uniform", "--epochs", 1)
     joao("pretrain", "--recipe", "one/recipe.toml", "--out", "two")
     assert weights(tmp_path / "one") == weights(tmp_path / "two")
 
 
 @pytest.mark.parametrize("option", [["--method", "graphcl"], ["--set", "method=graphcl"]])
-def test_a_method_is_not_overruled_by_the_recipe_of_a_run(joao, labelled, tmp_path, option):
+def test_a_method_overrides_the_recipe(joao, labelled, tmp_path, option):
     joao("pretrain", labelled, "--out", "one", "--epochs", 1)
     joao("pretrain", "--recipe", "one/recipe.toml", "--out", "two", *option)
     assert read_recipe(tmp_path / "two" / "recipe.toml").policy.name == "rule_pool"
 
 
 @pytest.mark.parametrize("method", ["joao", "uniform"])
-def test_an_objective_goes_with_a_method(joao, labelled, tmp_path, method):
+def test_objective_and_method_combine(joao, labelled, tmp_path, method):
     outcome = joao("pretrain", labelled, "--out", "run", "--method", method, "--objective", "bootstrap", "--epochs", 1)
     assert (outcome.code, outcome.err) == (0, "")
     expected = {"data": labelled, "method": method, "objective": "bootstrap", "training": {"epochs": 1}}
     assert read_recipe(tmp_path / "run" / "recipe.toml") == make_recipe(expected)
 
 
-def test_an_objective_of_the_same_name_keeps_the_options_of_the_recipe(joao, labelled, tmp_path):
+def test_the_same_objective_keeps_its_options(joao, labelled, tmp_path):
     (tmp_path / "own.toml").write_text('objective = {name = "nt_xent", temperature = 0.7}\ntraining.epochs = 1\n')
     for name in ("nt_xent", "jensen_shannon"):
         joao("pretrain", labelled, "--recipe", "own.toml", "--out", name, "--objective", name)
@@ -81,7 +81,7 @@ def test_an_objective_of_the_same_name_keeps_the_options_of_the_recipe(joao, lab
         (["--objective", "bootstrap", "--set", "objective.momentum=2"], ["momentum", "[0, 1]", "2.0"]),
     ],
 )
-def test_an_objective_that_does_not_go_is_told(joao, labelled, options, values):
+def test_invalid_objectives(joao, labelled, options, values):
     assert_refused(joao("pretrain", labelled, "--out", "run", *options), *values)
 
 
@@ -95,12 +95,12 @@ def test_json_is_one_object(joao, labelled, tmp_path):
     assert (result["run"], result["epochs"], len(result["augmentations"])) == ("run", 1, 5)
 
 
-def test_quiet_says_nothing(joao, labelled):
+def test_quiet_prints_nothing(joao, labelled):
     outcome = joao("pretrain", labelled, "--out", "run", "--epochs", 1, "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_a_notice_is_told_on_standard_error(joao, tmp_path):
+def test_notices_go_to_standard_error(joao, tmp_path):
     graphml = (
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
         '<node id="a"/><node id="b"/><edge source="a" target="b"/></graph></graphml>'
@@ -159,14 +159,14 @@ def test_resume_after_the_data_changed(joao, labelled, tmp_path):
         ["--precision", "32-true"],
     ],
 )
-def test_resume_takes_nothing_else(joao, labelled, tmp_path, extra):
+def test_resume_refuses_other_options(joao, labelled, tmp_path, extra):
     interrupted_run(labelled, tmp_path / "cut")
     outcome = joao("pretrain", "--resume", "cut", *extra)
     assert_refused(outcome, "--resume")
     assert not (tmp_path / "other").exists()
 
 
-def test_an_interruption_names_the_way_to_go_on(joao, labelled, tmp_path, monkeypatch):
+def test_an_interruption_prints_the_resume_command(joao, labelled, tmp_path, monkeypatch):
     def interrupted(recipe, dataset, *, folder, on_epoch, **options):
         def stop(metrics):
             if metrics.epoch == 2:
@@ -189,7 +189,7 @@ def test_an_interruption_names_the_way_to_go_on(joao, labelled, tmp_path, monkey
     assert weights(tmp_path / "my run") == weights(tmp_path / "young")
 
 
-def test_unlabelled_graphs_are_trained_on_and_embedded_but_not_scored(joao, unlabelled, tmp_path):
+def test_unlabelled_graphs_cannot_be_evaluated(joao, unlabelled, tmp_path):
     trained = joao("pretrain", unlabelled, "--out", "run", "--epochs", 1)
     assert trained.code == 0
     assert last_command(trained) == ["embed", "run", unlabelled, "--out", "embeddings.npz"]
@@ -203,7 +203,7 @@ def test_unlabelled_graphs_are_trained_on_and_embedded_but_not_scored(joao, unla
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_lost_process_is_one_line_with_what_to_do(joao, labelled, monkeypatch, kept):
+def test_a_lost_process_gives_one_line(joao, labelled, monkeypatch, kept):
     def lose(recipe, dataset, *, folder, **options):
         assert (options["devices"], options["num_nodes"]) == (2, 1)
         if kept:
@@ -225,7 +225,7 @@ def test_a_lost_process_is_one_line_with_what_to_do(joao, labelled, monkeypatch,
         (["--num-nodes", 2], ["MASTER_ADDR"]),
     ],
 )
-def test_what_several_processes_cannot_do_is_said_before_they_start(joao, labelled, tmp_path, options, values):
+def test_invalid_options_of_several_processes(joao, labelled, tmp_path, options, values):
     outcome = joao("pretrain", labelled, "--out", "run", "--devices", 2, *options)
     assert_refused(outcome, *values)
     assert not (tmp_path / "run").exists()
@@ -234,7 +234,7 @@ def test_what_several_processes_cannot_do_is_said_before_they_start(joao, labell
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "joao"])
 def test_two_processes_from_the_command_line(labelled, tmp_path, launcher):
-    """Started by torchrun and by itself: one voice, one run, the same weights."""
+    """Started by torchrun or by joao: one output, one run, the same weights."""
     work = ["pretrain", labelled, "--epochs", "2", "--device", "cpu", "--out"]
     several = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "joao", *work, "run"]
     alone = ["-m", "joao", *work, "run", "--devices", "2"]

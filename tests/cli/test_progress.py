@@ -1,4 +1,4 @@
-"""What a command that takes its time tells where there is no terminal."""
+"""Progress lines of long commands without a terminal."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SECONDS = _output.SECONDS_BETWEEN_LINES
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still unless it is set."""
+    """A clock that only moves when it is set."""
     now = [100.0]
     monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", SECONDS)
     monkeypatch.setattr(_output.time, "monotonic", lambda: now[0])
@@ -25,7 +25,7 @@ def ten_steps(clock, output, **options):
             bar.advance(f"step {step}")
 
 
-def test_a_line_every_five_seconds_at_most(clock, capsys):
+def test_one_line_every_five_seconds(clock, capsys):
     ten_steps(clock, Output(quiet=False))
     assert capsys.readouterr() == (
         "",
@@ -33,14 +33,14 @@ def test_a_line_every_five_seconds_at_most(clock, capsys):
     )
 
 
-def test_what_is_quick_says_nothing(clock, capsys):
+def test_quick_work_prints_no_lines(clock, capsys):
     with Output(quiet=False).progress("scoring", 200) as bar:
         for _ in range(200):
             bar.advance()
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_total_that_is_known_later(clock, capsys):
+def test_total_set_later(clock, capsys):
     with Output(quiet=False).progress("reading", None) as bar:
         clock[0] += 6
         bar.add(1000, 4000)
@@ -48,24 +48,24 @@ def test_a_total_that_is_known_later(clock, capsys):
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": False, "as_json": True}])
-def test_quiet_and_json_have_none(clock, capsys, options):
+def test_quiet_and_json_print_no_progress(clock, capsys, options):
     ten_steps(clock, Output(**options))
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_command_with_lines_of_its_own_has_no_others(clock, capsys):
+def test_lines_can_be_switched_off(clock, capsys):
     ten_steps(clock, Output(quiet=False), in_lines=False)
     assert capsys.readouterr() == ("", "")
 
 
-def test_every_fold_counts(joao, labelled, monkeypatch):
+def test_progress_counts_folds(joao, labelled, monkeypatch):
     monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("evaluate", "run", "--folds", 2)
     assert outcome.err.splitlines() == [f"joao: scoring: {fold} of 40" for fold in range(1, 41)]  # 4 scores x 5 x 2
 
 
-def test_every_epoch_of_a_fine_tuning_counts(joao, labelled, monkeypatch):
+def test_progress_counts_epochs_of_fine_tuning(joao, labelled, monkeypatch):
     monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("finetune", "run", labelled, "--out", "tuned", "--epochs", 3)

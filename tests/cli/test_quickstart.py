@@ -1,4 +1,4 @@
-"""The first command anybody types."""
+"""``joao quickstart``."""
 
 import json
 import re
@@ -7,13 +7,13 @@ import numpy as np
 
 from joao.config.recipe import make_recipe, read_recipe
 from joao.data import read
-from joao.data.sources import BUNDLED
+from joao.data.names import BUNDLED
 from joao.evaluation.folds import fold_hash, folds
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions
 
 
-def test_it_does_everything_and_says_so(started):
+def test_output_files(started):
     outcome, folder = started
     assert (outcome.code, outcome.err) == (0, "")
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -24,7 +24,7 @@ def test_it_does_everything_and_says_so(started):
         assert str(folder / name) in outcome.out
 
 
-def test_the_figures_are_those_of_the_record(started):
+def test_printed_scores_are_those_of_the_record(started):
     outcome, folder = started
     record = json.loads((folder / "evaluation.json").read_text())
     shown = re.findall(r"│ .+? +│ +([\d.]+)", outcome.out)
@@ -34,7 +34,7 @@ def test_the_figures_are_those_of_the_record(started):
     assert_mentions(outcome.out, *(f"{100 * gain[key]:+.2f}" for key in ("mean", "low", "high")), "95 %")
 
 
-def test_the_record_is_of_five_shared_partitions_of_mutag(started):
+def test_the_record_has_five_shared_partitions(started):
     record = json.loads((started[1] / "evaluation.json").read_text())
     classes = read(BUNDLED / "MUTAG.zip").classes
     expected = [fold_hash(folds(classes, partition)) for partition in range(5)]
@@ -43,7 +43,7 @@ def test_the_record_is_of_five_shared_partitions_of_mutag(started):
     assert record["run"]["mean"] > record["chance"]
 
 
-def test_the_embeddings_are_of_mutag_in_its_order(started):
+def test_embeddings_are_in_the_order_of_the_data(started):
     dataset = read(BUNDLED / "MUTAG.zip")
     with np.load(started[1] / "embeddings.npz", allow_pickle=False) as file:
         assert file["embeddings"].shape == (188, 96)
@@ -54,12 +54,12 @@ def test_the_recipe_is_the_default(started):
     assert read_recipe(started[1] / "recipe.toml") == make_recipe({"data": "MUTAG"})
 
 
-def test_it_ends_with_the_next_command_and_names_no_other(started):
+def test_it_ends_with_a_suggested_command(started):
     assert last_command(started[0]) == ["pretrain", "my_graphs.jsonl", "--out", "runs/mine"]
     assert started[0].out.count("joao pretrain") == 1
 
 
-def test_a_file_in_the_way_is_left_alone(joao, tmp_path):
+def test_existing_files_are_not_overwritten(joao, tmp_path):
     (tmp_path / "file").write_text("precious")
     outcome = joao("quickstart", "--out", "file/run")
     assert_refused(outcome, "joao: file/run: ", tmp_path / "file")

@@ -1,4 +1,4 @@
-"""``joao report`` and the figures of the paper, as commands."""
+"""``joao report``."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from tests.cli.conftest import assert_noted, assert_refused
 from tests.messages import assert_mentions
 
 
-def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
+def test_report_of_the_quickstart(joao, mutag_run, tmp_path):
     outcome = joao("report", mutag_run)
     assert (outcome.code, outcome.err) == (0, "")
     assert_mentions(outcome.out, "report.html")
@@ -19,7 +19,7 @@ def test_a_report_of_the_quickstart(joao, mutag_run, tmp_path):
     assert (tmp_path / "report.html").read_bytes() == before  # no chance, no date
 
 
-def test_only_a_page_is_replaced(joao, labelled, tmp_path):
+def test_only_reports_are_replaced(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     (tmp_path / "notes.html").write_text("<p>precious</p>")
     refused = joao("report", "run", "--out", "notes.html")
@@ -28,7 +28,7 @@ def test_only_a_page_is_replaced(joao, labelled, tmp_path):
     assert (tmp_path / "notes.html").read_text() == "<p>precious</p>"
 
 
-def test_pictures(joao, labelled, tmp_path):
+def test_figures(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2, "--method", "infomax")
     outcome = joao("report", "run", "--figures", "figures", "--map", "tsne")
     assert (outcome.code, outcome.err) == (0, "")
@@ -39,7 +39,7 @@ def test_pictures(joao, labelled, tmp_path):
     assert "t-SNE, perplexity 8" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_graphs_that_are_not_at_hand_are_told_and_the_page_is_written(joao, labelled, tmp_path):
+def test_missing_graphs_give_a_notice(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     (tmp_path / labelled).unlink()
     outcome = joao("report", "run", "--out", "page.html")
@@ -47,7 +47,7 @@ def test_graphs_that_are_not_at_hand_are_told_and_the_page_is_written(joao, labe
     assert_mentions((tmp_path / "page.html").read_text(encoding="utf-8"), "labelled.jsonl: ")
 
 
-def test_a_run_that_was_exported(joao, labelled, tmp_path):
+def test_report_of_exports(joao, labelled, tmp_path):
     joao("pretrain", labelled, "--out", "run", "--epochs", 2)
     joao("export", "run", "--out", "model.safetensors")
     outcome = joao("report", "model.safetensors", "run")
@@ -55,7 +55,7 @@ def test_a_run_that_was_exported(joao, labelled, tmp_path):
     assert "2 runs" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
+def test_report_of_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
     outcome = joao("report", mutag_tuned)
     assert (outcome.code, outcome.err) == (0, "")
     accuracy = json.loads((mutag_tuned / "finetune.json").read_text())["scores"]["validation"]["accuracy"]
@@ -75,44 +75,10 @@ def test_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
         (["DAMAGED"], ["joao: DAMAGED/evaluation.json: ", "joao evaluate"]),
     ],
 )
-def test_wrong_input_is_one_line(joao, mutag_run, tmp_path, arguments, values):
+def test_invalid_input(joao, mutag_run, tmp_path, arguments, values):
     if "DAMAGED" in arguments:
         shutil.copytree(mutag_run, tmp_path / "DAMAGED")
         (tmp_path / "DAMAGED" / "evaluation.json").write_text("{}")
     outcome = joao("report", *(mutag_run if each == "RUN" else each for each in arguments))
     assert_refused(outcome, *(value.replace("RUN", str(mutag_run)) for value in values))
     assert not (tmp_path / "report.html").exists()
-
-
-def test_figure_3_from_records(joao, tmp_path):
-    for dataset in ("NCI1", "PROTEINS"):
-        cell = {"dataset": dataset, "method": "joao", "seed": 0, "inductive": False}
-        policy = {"augmentations": ["node_drop", "identity"], "drawn": [[1, 0], [0, 3]]}
-        scores = {"partitions": [{"accuracies": [1.0], "fold_hash": "a"}]}
-        (tmp_path / "records" / dataset).mkdir(parents=True)
-        record = {"cell": cell, "policy": policy, "scores": scores}
-        (tmp_path / "records" / dataset / "joao-0.json").write_text(json.dumps(record))
-    arguments = ["reproduce", "figure-3", "--records", "records", "--figures", "pictures"]
-    outcome = joao(*arguments, "--only", "NCI1,PROTEINS", "--json")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert json.loads(outcome.out)["figures"] == [f"pictures/figure-3.{kind}" for kind in ("pdf", "svg", "png")]
-    assert_refused(joao(*arguments), "joao: records/COLLAB: ", "joao reproduce")
-
-
-def test_figure_2_computes_what_is_missing(joao, made_data, tmp_path, monkeypatch):
-    from repro.protocols import gamma
-
-    root = made_data("PROTEINS", num_graphs=12)
-    monkeypatch.setattr(gamma, "GAMMAS", (0.1, 1.0))
-    monkeypatch.setattr(gamma, "SEEDS", (0,))
-    arguments = ["reproduce", "figure-2", "--only", "PROTEINS", "--out", "records", "--figures", "pictures"]
-    arguments += ["--data-root", root, "--jobs", 1, "--device", "cpu"]
-    outcome = joao(*arguments)
-    assert outcome.code == 0, outcome.err
-    assert_mentions(outcome.out.splitlines()[0], "2 ", "0 ")
-    assert sorted(path.name for path in (tmp_path / "records" / "PROTEINS").iterdir()) == [
-        "gamma-0.1-0.json",
-        "gamma-1-0.json",
-    ]
-    assert (tmp_path / "pictures" / "figure-2.pdf").exists()
-    assert "0 " not in joao(*arguments).out.splitlines()[0]

@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM keep the state and say how to go on; a second Ctrl-C stops at once."""
+"""Ctrl-C and SIGTERM save the state and print the resume command; a second Ctrl-C stops at once."""
 
 import signal
 
 import pytest
 
-from joao.cli.training import stoppable
+from joao.cli.training import catch_stop_signals
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
 from tests.cli.conftest import assert_noted
@@ -15,10 +15,10 @@ SMALL = ("--epochs", 4, "--set", "training.batch_size=6", "--set", "encoder.widt
 
 @pytest.fixture
 def signal_in(monkeypatch):
-    """Sends signals to this process in the midst of a step."""
+    """Send signals to this process within a step."""
 
     def arrange(step, *numbers):
-        follow = Pretraining._follow
+        follow = Pretraining._update_copy
 
         def send(training, progress):
             follow(training, progress)
@@ -26,13 +26,13 @@ def signal_in(monkeypatch):
                 for number in numbers:
                     signal.raise_signal(number)
 
-        monkeypatch.setattr(Pretraining, "_follow", send)
+        monkeypatch.setattr(Pretraining, "_update_copy", send)
 
     return arrange
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_state_is_kept_and_the_command_named_goes_on(joao, labelled, tmp_path, signal_in, number, code):
+def test_a_signal_saves_the_state_and_resume_continues(joao, labelled, tmp_path, signal_in, number, code):
     assert joao("pretrain", labelled, "--out", "whole", *SMALL).code == 0
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     signal_in(6, number)
@@ -58,7 +58,7 @@ def test_a_second_ctrl_c_stops_at_once(joao, labelled, tmp_path, signal_in):
     assert Run.open(tmp_path / "run").read_checkpoint()["position"].tolist() == [1, 4]
 
 
-def test_a_notice_of_a_damaged_checkpoint_reaches_the_user(joao, labelled, tmp_path, signal_in, monkeypatch):
+def test_a_damaged_checkpoint_gives_a_notice(joao, labelled, tmp_path, signal_in, monkeypatch):
     signal_in(6, signal.SIGINT)
     joao("pretrain", labelled, "--out", "run", *SMALL)
     newest, older = Run.open(tmp_path / "run").checkpoints()
@@ -70,15 +70,15 @@ def test_a_notice_of_a_damaged_checkpoint_reaches_the_user(joao, labelled, tmp_p
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_where_nothing_can_be_kept_the_first_signal_stops(number):
-    told = []
-    with stoppable(told.append, at_once=True) as wish:
+def test_at_once_stops_at_the_first_signal(number):
+    notices = []
+    with catch_stop_signals(notices.append, at_once=True) as stop:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-        assert (wish.code, told) == (128 + number, [])
+        assert (stop.code, notices) == (128 + number, [])
 
 
-def test_without_signals_nobody_wishes_anything():
-    with stoppable(lambda text: None) as wish:
-        assert not wish
-    assert wish.code == 130
+def test_no_signal_no_stop_request():
+    with catch_stop_signals(lambda text: None) as stop:
+        assert not stop
+    assert stop.code == 130

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from joao.baselines import BASELINES, Baseline
-from joao.comparison import work as processes
+from joao.comparison import methods as processes
+from joao.comparison.methods import Task
 from joao.comparison.record import Plan, compute, missing_seeds, start_record
 from joao.comparison.summary import record_verdict, rows
-from joao.comparison.work import Task
 from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
@@ -157,7 +157,7 @@ def test_a_record_is_gone_on_with(graphs, tmp_path):
         pass
 
     def stop_after_three(done):
-        told.append((done.method, done.piece["seed"]))
+        told.append((done.method, done.score["seed"]))
         if len(told) == 3:
             raise Enough
 
@@ -165,7 +165,7 @@ def test_a_record_is_gone_on_with(graphs, tmp_path):
         compute(graphs, plan, out, stop_after_three)
     assert told == [("counting", 0), ("counting", 1), ("random", 0)]
     assert missing_seeds(start_record(graphs, plan, out)) == {"random": [1]}
-    record = compute(graphs, plan, out, lambda done: told.append((done.method, done.piece["seed"])))
+    record = compute(graphs, plan, out, lambda done: told.append((done.method, done.score["seed"])))
     assert told[3:] == [("random", 1)]
     assert json.loads(out.read_text()) == json.loads(json.dumps(record))
 
@@ -230,9 +230,9 @@ def test_processes_of_their_own_change_nothing_and_tell_of_failures(graphs):
 
 
 def test_a_process_that_ends_before_its_time(monkeypatch):
-    monkeypatch.setattr(processes, "_work", operator.is_)
+    monkeypatch.setattr(processes, "_run_task", operator.is_)
     (done,) = processes.run_in_processes([SimpleNamespace(method="joao")], 1)
-    assert (done.method, done.piece) == ("joao", None)
+    assert (done.method, done.score) == ("joao", None)
     assert "code 0" in done.failure
 
 
@@ -250,7 +250,7 @@ def test_what_a_process_sends(monkeypatch, graphs, error, last):
     monkeypatch.setattr(processes, "score_seeds", some_pieces)
     monkeypatch.setattr(processes, "silence_lightning", lambda: silenced.append("lightning"))
     try:
-        processes._work(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
+        processes._run_task(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
     finally:
         signal.signal(signal.SIGINT, before)
     assert sent[0] == {"seed": 0}

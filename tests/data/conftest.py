@@ -13,7 +13,7 @@ with warnings.catch_warnings():
     import torch_geometric.data  # noqa: F401
 
 from joao.data import Dataset
-from joao.data import cache as _download
+from joao.data import names as _download
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,8 @@ from hypothesis import strategies as some
 
 from joao.core import codes
 from joao.data import Features, cache, make_store, read, sources
+from joao.data.formats import FileFormat
+from joao.data.formats.packed import read_packed_if
 from joao.data.formats.tu import read_tu
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
@@ -73,18 +75,20 @@ class ReadAgain(AssertionError):
     """A reader was asked for what should be in the cache."""
 
 
+def load_cached(file, stamp):
+    return read_packed_if(file, {"stamp": stamp.hex()})
+
+
 @pytest.fixture
 def kept_only():
     """Reads what is in the cache: no reader works any more."""
 
-    def refuse(path, **_):
+    def refuse(file_format, path, *_):
         raise ReadAgain(path)
 
     def read_kept(path):
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("read_tu", "read_graphml", "read_molecules"):
-                patch.setattr(sources, name, refuse)
-            patch.setattr(sources, "READERS", dict.fromkeys(sources.READERS, refuse))
+            patch.setattr(FileFormat, "read", refuse)
             return read(path)
 
     return read_kept
@@ -192,8 +196,8 @@ def data_sets(draw):
 def test_any_data_set_comes_back_as_it_was(dataset, tmp_path_factory, assert_equal):
     file = tmp_path_factory.getbasetemp() / "any.packed"
     cache._save(file, b"stamp", dataset)
-    assert_equal(cache._load(file, b"stamp"), dataset)
-    assert cache._load(file, b"another") is None
+    assert_equal(load_cached(file, b"stamp"), dataset)
+    assert load_cached(file, b"another") is None
 
 
 def test_the_arrays_are_ordinary_ones(tmp_path, kept_only):
@@ -276,14 +280,14 @@ def test_other_readers_read_anew(source, monkeypatch, kept_only):
 
 @pytest.mark.parametrize("module", [codes, sources])
 def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
-    before, read_bytes = cache._hash_of_readers(), Path.read_bytes
+    before, read_bytes = cache._hash_readers(), Path.read_bytes
     assert before == cache._READERS_HASH
 
     def changed(path):
         return read_bytes(path) + (b"#" if path.samefile(module.__file__) else b"")
 
     monkeypatch.setattr(Path, "read_bytes", changed)
-    assert cache._hash_of_readers() != before
+    assert cache._hash_readers() != before
 
 
 def test_one_file_by_two_names_has_two_names(tmp_path):
@@ -301,12 +305,12 @@ def test_a_damaged_file_is_never_believed(tmp_path, folder, fresh, kept_only, as
     [file] = folder.iterdir()
     whole = file.read_bytes()
     stamp = cache._stamp(source, "", 1)
-    assert_equal(cache._load(file, stamp), expected)
+    assert_equal(load_cached(file, stamp), expected)
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert cache._load(file, stamp) is None
+        assert load_cached(file, stamp) is None
         file.write_bytes(whole[:place])
-        assert cache._load(file, stamp) is None
+        assert load_cached(file, stamp) is None
     for damaged in (b"", b"foreign\n", whole + b"\0", whole[:-1], whole * 2):
         file.write_bytes(damaged)
         assert_equal(read(source), expected)
@@ -421,14 +425,14 @@ def test_many_may_read_and_write_at_once(tmp_path, folder, assert_equal):
         dataset = versions[number % 2]
         for _ in range(30):
             cache._save(file, bytes([number % 2]), dataset)
-            found = cache._load(file, bytes([number % 2]))
+            found = load_cached(file, bytes([number % 2]))
             if found is not None:
                 assert_equal(found, dataset)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert [path.name for path in folder.iterdir()] == ["shared.packed"]
-    assert sum(cache._load(file, bytes([number])) is not None for number in (0, 1)) == 1
+    assert sum(load_cached(file, bytes([number])) is not None for number in (0, 1)) == 1
 
 
 def test_a_pipe_is_read_once(tmp_path):
@@ -481,6 +485,6 @@ def test_clearing_leaves_what_is_not_its_own(tmp_path, folder):
 )
 def test_published_sets_come_back_as_they_were(name, monkeypatch, assert_equal):
     first = read(name, root=ROOT)
-    monkeypatch.setattr(sources, "READERS", {".zip": lambda path: pytest.fail("was read again")})
+    monkeypatch.setattr(FileFormat, "read", lambda file_format, path: pytest.fail("was read again"))
     assert_equal(read(name, root=ROOT), first)
     cache.clear()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from joao.core.errors import UserError
-from joao.data import cache as _download
+from joao.data import names as _download
 from joao.data import read
 from joao.data.formats import text as _compressed
 from joao.data.formats import text as _text
@@ -163,7 +163,7 @@ def test_downloads_are_https_alone(monkeypatch):
     with refused("ENZYMES.zip", "https"):
         _download.download("ENZYMES")
     with refused("http://elsewhere/a.zip", "https"):
-        _download._Redirects().redirect_request(None, None, 302, "", {}, "http://elsewhere/a.zip")
+        _download._SafeRedirects().redirect_request(None, None, 302, "", {}, "http://elsewhere/a.zip")
 
 
 def test_what_was_downloaded_is_known_again(write_tu, monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from joao.data.dataset import Dataset
-from joao.data.molecules.featurise import FEATURISER, featurise
+from joao.data.molecules import FEATURISER, featurise
 from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -137,7 +137,7 @@ def test_a_molecule_written_out_by_hand():
         single, single, single, up, single, up, double, double, up, up, triple, triple,
     ]  # fmt: skip
     assert {molecules.node_labels.dtype, molecules.edge_attr.dtype, molecules.source.dtype} == {np.dtype(np.uint8)}
-    assert (repr(molecules), molecules.failures) == ("Dataset('molecules', 1 molecules, 7 nodes, 6 edges)", ())
+    assert (repr(molecules), molecules.failures) == ("Dataset('molecules', 1 molecule, 7 nodes, 6 edges)", ())
 
 
 CODES = {1: "e34e2b72e7439888"}  # by the number of the featuriser

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from joao.data import cache as _download
-from joao.data import list_datasets, read, sources
-from joao.data.sources import TU_DATASETS
+from joao.data import list_datasets, read
+from joao.data import names as _download
+from joao.data.formats import SUFFIXES
+from joao.data.names import TU_DATASETS
 from tests.data.refusals import refused
 
 
@@ -86,7 +87,7 @@ def server(monkeypatch):
         thread.start()
         monkeypatch.setattr(_download, "ADDRESS", f"http://127.0.0.1:{running.server_port}/{{name}}.zip")
         monkeypatch.setattr(_download, "SCHEMES", ("http",))
-        monkeypatch.setattr(sources, "TU_DATASETS", ("FAR", "MUTAG"))
+        monkeypatch.setattr(_download, "TU_DATASETS", ("FAR", "MUTAG"))
         yield offered
         running.shutdown()
         thread.join()
@@ -149,8 +150,8 @@ def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
         ("absent.zip", ("absent.zip",)),
         ("absent/MUTAG", ("absent/MUTAG",)),
         (Path("MUTGA"), ("MUTGA",)),
-        ("notes.txt", ("notes.txt", ".zip, .graphml, .csv")),
-        ("notes", ("notes", ".zip, .graphml, .csv")),
+        ("notes.txt", ("notes.txt", *SUFFIXES)),
+        ("notes", ("notes", *SUFFIXES)),
         ("empty", ("empty", "NAME_A.txt", ".graphml")),
         ("absend.zip", ("absend.zip",)),
         ("note.txt", ("note.txt", "notes.txt")),

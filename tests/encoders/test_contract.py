@@ -1,6 +1,6 @@
-"""What every encoder promises: a vector a graph, of the graph alone, whatever the order of its nodes.
+"""Contract of encoders: one vector per graph that depends only on the graph and not on the order of its nodes.
 
-One that has vectors of nodes promises the same of them.
+The same holds for the node vectors of node encoders.
 """
 
 from dataclasses import replace
@@ -39,7 +39,8 @@ def batch(request, kind, make_batch, shapes, as_input):
 @pytest.fixture
 def make(kind, batch):
     num_edge_features = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
-    return lambda **options: kind(batch.x.shape[1], num_edge_features, **options).double()
+    # Narrow, because the default widths are up to 300.
+    return lambda **options: kind(batch.x.shape[1], num_edge_features, **{"width": 16, **options}).double()
 
 
 def moved_statistics(encoder, batch):
@@ -77,7 +78,7 @@ def test_one_row_of_the_promised_length_for_each_graph(make, batch):
         assert encoder(batch).shape == (batch.num_graphs, encoder.num_dimensions)
 
 
-def test_no_graphs_have_no_rows(make, batch):
+def test_empty_batch_gives_no_rows(make, batch):
     """A process that has no part of a small last batch encodes none."""
     encoder = make().eval()
     made = encoder(batch.between(3, 3))
@@ -85,7 +86,7 @@ def test_no_graphs_have_no_rows(make, batch):
     made.sum().backward()
 
 
-def test_the_order_of_nodes_does_not_matter(make, batch, generator):
+def test_order_of_nodes_does_not_matter(make, batch, generator):
     encoder = moved_statistics(make(), batch)
     other = renumbered(batch, another_order(batch, generator()))
     torch.testing.assert_close(encoder(other), encoder(batch), rtol=1e-9, atol=1e-9)
@@ -111,7 +112,7 @@ def test_one_row_of_the_promised_length_for_each_node(make, batch):
 
 
 @OF_NODES
-def test_nodes_take_their_vectors_with_them_into_another_order(make, batch, generator):
+def test_node_vectors_follow_a_permutation(make, batch, generator):
     encoder = moved_statistics(make(), batch)
     new_number = another_order(batch, generator())
     found = encoder.encode_nodes(renumbered(batch, new_number))
@@ -119,7 +120,7 @@ def test_nodes_take_their_vectors_with_them_into_another_order(make, batch, gene
 
 
 @OF_NODES
-def test_nodes_know_of_their_own_graph_alone(make, batch):
+def test_nodes_depend_only_on_their_graph(make, batch):
     encoder = moved_statistics(make(), batch)
     together = encoder.encode_nodes(batch)
     for graph in range(batch.num_graphs):
@@ -127,7 +128,7 @@ def test_nodes_know_of_their_own_graph_alone(make, batch):
         torch.testing.assert_close(found, together[batch.graph_of_node == graph], rtol=1e-9, atol=1e-9)
 
 
-def test_edges_count(make, batch):
+def test_edges_affect_the_embedding(make, batch):
     encoder = moved_statistics(make(), batch)
     without = encoder(batch.keep_edges(torch.zeros(batch.num_edges, dtype=torch.bool)))
     has_edges = torch.zeros(batch.num_graphs, dtype=torch.bool)
@@ -135,7 +136,7 @@ def test_edges_count(make, batch):
     assert ((without != encoder(batch)).any(dim=1) == has_edges).all()
 
 
-def test_the_gradient_reaches_every_parameter(make, batch, generator):
+def test_gradient_reaches_every_parameter(make, batch, generator):
     encoder = make()
     embeddings = encoder(batch)
     (embeddings * torch.randn(embeddings.shape, dtype=torch.float64, generator=generator())).sum().backward()
@@ -154,12 +155,12 @@ def test_weights_are_a_function_of_the_seed(make):
 
 
 @pytest.mark.parametrize("options", [{"width": 0}, {"layers": 0}])
-def test_impossible_sizes_are_refused(make, options):
+def test_impossible_sizes_are_rejected(make, options):
     with refused(*options, *options.values()):
         make(**options)
 
 
-def test_the_input_is_untouched(make, batch):
+def test_input_is_untouched(make, batch):
     before = batch.x.clone()
     make()(batch)
     assert torch.equal(batch.x, before)
@@ -169,7 +170,7 @@ PADDED = [(kind, {}) for kind in ENCODERS.values() if issubclass(kind, PaddedEnc
 
 
 @pytest.mark.parametrize(("kind", "options"), [*PADDED, (ResGcn, {"residual": True})])
-def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, mutag, generator, as_atoms):
+def test_padded_views_match_plain_batches(kind, options, mutag, generator, as_atoms):
     store = replace(mutag, edge_attr=None)
     if kind.takes_atoms:
         atoms = as_atoms(mutag.batch(torch.arange(188)))
@@ -195,7 +196,7 @@ def test_padded_views_are_encoded_as_the_batches_they_stand_for(kind, options, m
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(drawn=shapes(most_nodes=12))
-def test_any_graphs_have_finite_vectors_of_their_own(kind, make_batch, as_input, drawn):
+def test_random_graphs_have_finite_vectors(kind, make_batch, as_input, drawn):
     batch = as_input(kind, make_batch(drawn))
     columns = 0 if batch.edge_attr is None else batch.edge_attr.shape[1]
     with temporary_seed(0, "weights"):

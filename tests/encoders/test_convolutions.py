@@ -40,7 +40,7 @@ def test_convolutions_with_edge_dim_get_the_attributes(name, make):
 
 
 @pytest.mark.parametrize("name", ["GCNConv", "GraphConv"])
-def test_a_single_column_is_the_weight_of_edges(name, make):
+def test_single_attribute_is_edge_weight(name, make):
     batch = make(1)
     encoder = Convolutions(3, 1, name, width=8)
     found = encoder(batch)
@@ -48,20 +48,20 @@ def test_a_single_column_is_the_weight_of_edges(name, make):
     assert not torch.allclose(found, by_hand(encoder, batch))
 
 
-def test_several_columns_are_not_weights(make):
+def test_several_attributes_are_not_edge_weights(make):
     batch = make(2)
     encoder = Convolutions(3, 2, "GCNConv")
     torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
 
 
-def test_without_edge_attributes_there_is_nothing_to_hand_over(make):
+def test_without_edge_attributes_nothing_is_passed(make):
     batch = replace(make(1), edge_attr=None)
     for name in ("GATv2Conv", "GCNConv", "SAGEConv"):
         encoder = Convolutions(3, 0, name)
         torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
 
 
-def test_a_function_makes_the_convolutions(make):
+def test_convolutions_from_a_function(make):
     batch = make(2)
     encoder = Convolutions(3, 2, lambda before, after: geometric.GINEConv(nn.Linear(before, after), edge_dim=2))
     torch.testing.assert_close(encoder(batch), by_hand(encoder, batch, edge_attr=batch.edge_attr))
@@ -69,7 +69,7 @@ def test_a_function_makes_the_convolutions(make):
     torch.testing.assert_close(encoder(batch), by_hand(encoder, batch))
 
 
-def test_trying_a_named_convolution_out_leaves_it_in_training_mode_and_its_statistics_at_their_start():
+def test_probing_a_convolution_changes_neither_mode_nor_statistics():
     for module in Convolutions(3, 0, "GENConv").modules():
         assert module.training
         if isinstance(module, nn.BatchNorm1d):
@@ -87,6 +87,6 @@ def test_trying_a_named_convolution_out_leaves_it_in_training_mode_and_its_stati
         ("AGNNConv", ["(2, 3)", "(2, 32)", "function"]),
     ],
 )
-def test_names_that_cannot_be_used_are_refused(name, values):
+def test_unusable_convolutions_are_rejected(name, values):
     with refused("Convolutions", name, *values):
         Convolutions(3, 0, name)

@@ -44,7 +44,7 @@ def by_loops(encoder, batch, loop=None):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_nodes_and_graphs_are_those_of_the_equation(batch, training):
+def test_matches_the_equation(batch, training):
     encoder = EdgeGin(batch.x.shape[1], 9, width=7, layers=3).double().train(training)
     expected = by_loops(encoder, batch)
     torch.testing.assert_close(encoder.encode_nodes(batch), expected)
@@ -52,7 +52,7 @@ def test_nodes_and_graphs_are_those_of_the_equation(batch, training):
     torch.testing.assert_close(encoder(batch), torch.stack(means))
 
 
-def test_a_vector_of_loops_is_a_bias(batch):
+def test_self_loop_vector_is_equivalent_to_a_bias(batch):
     encoder = EdgeGin(batch.x.shape[1], 9, width=7, layers=2).double().eval()
     loop = torch.linspace(-1, 1, 7).double()
     published = by_loops(encoder, batch, loop)
@@ -63,7 +63,7 @@ def test_a_vector_of_loops_is_a_bias(batch):
     torch.testing.assert_close(encoder.encode_nodes(batch), published)
 
 
-def test_it_has_as_many_parameters_as_published_and_no_others():
+def test_number_of_parameters_is_the_published_one():
     encoder = EdgeGin(1, 9)
     d = 300
     # Two rows for inputs of nodes were published, of which the files use one.
@@ -71,7 +71,7 @@ def test_it_has_as_many_parameters_as_published_and_no_others():
     assert sum(each.numel() for each in encoder.parameters()) == d + 5 * layer
 
 
-def test_edges_matter_and_bytes_will_do(batch):
+def test_edge_attributes_matter_and_may_be_bytes(batch):
     encoder = EdgeGin(batch.x.shape[1], 9, width=6, layers=2).double().eval()
     bits = (batch.edge_attr > 0).to(torch.uint8)
     as_bytes = encoder(replace(batch, edge_attr=bits))
@@ -80,14 +80,14 @@ def test_edges_matter_and_bytes_will_do(batch):
     assert changed.tolist() == [bool((batch.graph_of_node[batch.target] == graph).any()) for graph in range(8)]
 
 
-def test_dropout_is_for_training_alone(batch):
+def test_dropout_only_in_training(batch):
     encoder = EdgeGin(batch.x.shape[1], 9, width=50, layers=1, dropout=0.5).double()
     zeros = (encoder.encode_nodes(batch) == 0).double().mean()
     assert abs(float(zeros) - 0.5) < 0.05
     assert (encoder.eval().encode_nodes(batch) != 0).all()
 
 
-def test_it_trains_on_graphs_whose_nodes_are_all_alike():
+def test_trains_with_constant_features():
     graphs = random_graphs(12, mean_nodes=6, num_node_labels=0, num_edge_attributes=9)
     recipe = make_recipe(
         {
@@ -105,6 +105,6 @@ def test_it_trains_on_graphs_whose_nodes_are_all_alike():
     "options",
     [{"width": 0}, {"dropout": 1.0}],
 )
-def test_what_makes_no_sense(options):
+def test_invalid_options_are_rejected(options):
     with refused("EdgeGin", *options, *options.values()):
         EdgeGin(1, 9, **options)

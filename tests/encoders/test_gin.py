@@ -97,7 +97,7 @@ def test_equals_torch_geometrics_convolution_forward_and_backward(batch, layers,
             torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_an_embedding_is_the_sum_of_its_nodes_vectors_which_have_all_layers_side_by_side(batch):
+def test_embedding_is_the_sum_of_concatenated_node_vectors(batch):
     encoder = Gin(3, width=4, layers=3)
     vectors = encoder.encode_nodes(batch)
     assert vectors.shape == (batch.num_nodes, 12)

@@ -74,7 +74,7 @@ def test_size_as_published(generator):
     assert sum(each.numel() for each in encoder.parameters()) == (120 + 5) * 300 + 5 * layer
 
 
-def test_every_kind_of_atom_and_bond_counts(encoder, batch):
+def test_every_atom_and_bond_feature_matters(encoder, batch):
     encoder.eval()
     before = encoder(batch)
     for column, value in ((0, 40), (1, 3)):
@@ -90,7 +90,7 @@ def test_every_kind_of_atom_and_bond_counts(encoder, batch):
         assert changed.tolist() == [graph == 3 for graph in range(batch.num_graphs)]
 
 
-def test_dropout_is_for_training_alone(batch):
+def test_dropout_only_in_training(batch):
     torch.manual_seed(1)
     encoder = MoleculeGin(width=50, dropout=0.5).double()
     nodes = encoder.encode_nodes(batch)
@@ -118,11 +118,11 @@ def test_dropout_reaches_padded_views(make_batch, as_atoms):
 
 
 @pytest.mark.parametrize("options", [{"dropout": 1.0}, {"dropout": -0.1}])
-def test_an_impossible_dropout_is_refused(options):
+def test_impossible_dropout_is_rejected(options):
     with refused("MoleculeGin", "dropout", *options.values()):
         MoleculeGin(**options)
 
 
-def test_other_graphs_than_molecules_are_refused():
+def test_other_graphs_than_molecules_are_rejected():
     with refused("MoleculeGin", 7, 0, "gin"):
         MoleculeGin(7, 0)

@@ -118,7 +118,7 @@ def test_a_residual_connection_adds_a_convolutions_input_to_its_output(make, bat
     torch.testing.assert_close(encoder(batch), normalised(behind, hidden))
 
 
-def test_the_published_network_is_the_default_with_its_initial_values():
+def test_published_network_is_the_default_with_its_initial_values():
     encoder = ResGcn(37)
     assert not encoder.residual
     assert (encoder.num_dimensions, encoder.num_node_dimensions) == (128, 128)
@@ -141,7 +141,7 @@ def test_the_published_network_is_the_default_with_its_initial_values():
 
 
 @pytest.mark.parametrize(("width", "layers"), [(4, 1), (7, 2), (3, 6)])
-def test_width_and_layers_are_those_asked_for(width, layers, batch):
+def test_width_and_layers_options(width, layers, batch):
     encoder = ResGcn(3, width=width, layers=layers).double()
     assert len(encoder.convolutions) == layers
     assert encoder(batch).shape == (batch.num_graphs, width)
@@ -157,7 +157,7 @@ def test_edge_attributes_are_not_used(make, batch, residual):
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_column_without_spread_neither_divides_by_zero_nor_stops_what_comes_behind(batch, residual):
+def test_constant_columns_give_finite_and_different_embeddings(batch, residual):
     constant = replace(batch, x=torch.ones_like(batch.x))
     encoder = ResGcn(3, width=6, residual=residual).double()
     embeddings = encoder(constant)

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from joao.data.sources import BUNDLED, read
+from joao.data.names import BUNDLED
+from joao.data.sources import read
 from joao.evaluation.folds import fold_hash, folds, grouped_folds
+from repro.protocols.unsupervised.run import record_file
+from repro.record_files import RECORDS
 from tests.messages import refused
 
-ROOT = Path(__file__).parent.parent.parent
 CLASSES = np.array([0] * 40 + [1] * 25 + [2] * 13)
 
 
@@ -36,7 +35,7 @@ def test_a_partition_is_a_function_of_classes_and_its_number():
 def test_the_partitions_are_those_of_the_records():
     classes = read(BUNDLED / "MUTAG.zip").classes
     for seed in range(3):
-        record = json.loads((ROOT / f"results/unsupervised/MUTAG/joao-{seed}.json").read_text(encoding="utf-8"))
+        record = record_file(RECORDS)[f"MUTAG/joao-{seed}"]
         for part in record["scores"]["partitions"]:
             assert fold_hash(folds(classes, part["partition"])) == part["fold_hash"]
 

@@ -139,11 +139,11 @@ def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
         (GRAPHS, ("random", 1.0, 0.0), ["validation", 1.0]),
         (GRAPHS, ("random", 0.4, 0.6), ["test", 0.6, 0.4]),
         (GRAPHS, ("random", 0.4, -0.1), ["test", -0.1]),
-        (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), [UNCLASSED.name, "2 labelled"]),
+        (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), [UNCLASSED.name, "labelled", 2]),
         (
             UNCLASSED.subset(np.arange(3)),
             ("random", 0.3, 0.3),
-            [UNCLASSED.name, "3 labelled", 1],
+            [UNCLASSED.name, "labelled", 3, 1],
         ),
     ],
 )
@@ -154,5 +154,5 @@ def test_what_cannot_be_parted_is_told(dataset, given, values):
 
 def test_too_few_scaffolds_are_told():
     pytest.importorskip("rdkit")
-    with refused("8 labelled", "scaffold", 0, "random"):
+    with refused(8, "labelled", "scaffold", 0, "random"):
         split_graphs(read(RINGS[:8]), "scaffold", 0.1, 0.1, seed=0)

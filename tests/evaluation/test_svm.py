@@ -164,7 +164,7 @@ def test_the_size_of_the_cache_changes_no_score(monkeypatch):
     x, classes = noisy_data(0, num_graphs=450)  # the columns of an inner training part take 0.2 MB
     (fold, *_) = folds(classes, 0, num_folds=3)
     scores = score_folds(x, classes, [fold])
-    for size in ("CACHE_OF_FEW_STEPS", "CACHE_OF_MANY"):
+    for size in ("SMALL_C_CACHE", "LARGE_C_CACHE"):
         monkeypatch.setattr(svm, size, 0.01)
     assert score_folds(x, classes, [fold]) == scores
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
 
 from joao.data.synthetic import random_graphs
-from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks, task_figures
+from joao.evaluation.targets import check_learnable, infer_label_kind, integer_labels_notice, select_tasks, task_figures
 from tests.messages import assert_mentions, refused
 
 NAN = np.nan
@@ -87,9 +87,9 @@ def test_numbers_that_look_like_classes_are_told(column, shown):
         (
             "binary",
             [[0, 1], [0, 1], [NAN, 0], [1, 0]],
-            ["0", "1", "2 graphs", "a, b"],
+            ["0", "1", "2 training graphs", "a, b"],
         ),
-        ("numbers", [[2.5, NAN], [2.5, 7], [1, 1], [0, 0]], ["2 graphs", "a, b"]),
+        ("numbers", [[2.5, NAN], [2.5, 7], [1, 1], [0, 0]], ["2 training graphs", "a, b"]),
     ],
 )
 def test_labels_that_are_all_the_same_cannot_be_learned(kind, values, named):

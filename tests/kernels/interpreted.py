@@ -9,7 +9,8 @@ import torch
 from joao.augmentations import EdgePerturb, Subgraph
 from joao.core.padded import stack_views
 from joao.data import Features, make_store
-from joao.data.sources import BUNDLED, read
+from joao.data.names import BUNDLED
+from joao.data.sources import read
 from joao.kernels import _triton
 from joao.kernels.graph_ops import plain_copy_graphs, plain_first_passage, plain_rank_within_groups
 from joao.kernels.layers import GinWeights, _GinLayer, _GraphSum, _NeighbourSum, _ReluNorm, plain_gin_layer

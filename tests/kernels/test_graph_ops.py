@@ -1,7 +1,5 @@
 """Operations on whole graphs, compared with shortest paths of networkx and with Python's sort."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ def test_times_are_the_shortest_from_any_start(mutag):
     assert found.tolist() == pytest.approx([lengths[node] for node in range(80)], rel=1e-12)
 
 
-def test_items_are_numbered_by_value_inside_their_group_and_equal_ones_as_they_come():
+def test_ranks_match_a_sort_of_each_group():
     sizes = [3, 1, 6, 2]
     values = torch.tensor([2.0, 1.0, 2.0, 9.0, 5.0, 5.0, 1.0, 5.0, 0.0, 7.0, 4.0, 3.0, 0.0, 0.0])  # two left over
     group = torch.tensor([0] * 3 + [1] + [2] * 6 + [3] * 4)

@@ -1,7 +1,5 @@
 """Sums and normalisation on padded views, compared with loops and finite differences."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -56,7 +54,7 @@ def test_each_graph_gets_its_kept_nodes(views, x):
     torch.testing.assert_close(graph_sum(x, views), expected)
 
 
-def test_the_gradient_of_a_sum_over_neighbours_is_the_same_sum(views, x, weight, generator):
+def test_gradient_of_a_sum_over_neighbours_is_the_same_sum(views, x, weight, generator):
     # What the kernels' gradient relies on: of kept nodes, and where nodes that are not kept are not used.
     keep, x = views.keep.unsqueeze(-1), x.requires_grad_()
     upstream = torch.randn(x.shape, dtype=torch.float64, generator=generator(2)) * keep
@@ -64,7 +62,7 @@ def test_the_gradient_of_a_sum_over_neighbours_is_the_same_sum(views, x, weight,
     torch.testing.assert_close(gradient * keep, neighbour_sum(upstream, views, weight) * keep)
 
 
-def test_the_gradient_of_a_sum_over_graphs_is_each_nodes_own_graphs(views, x, generator):
+def test_gradient_of_a_sum_over_graphs_is_each_nodes_own_graphs(views, x, generator):
     upstream = torch.randn(3, 3, 4, dtype=torch.float64, generator=generator(2))
     (gradient,) = torch.autograd.grad(graph_sum(x.requires_grad_(), views), x, upstream)
     for view in range(3):
@@ -105,14 +103,14 @@ def by_loops(h, keep, scale, shift):
     return y, means, variances
 
 
-def test_relu_and_normalisation_are_those_of_loops(given):
+def test_relu_norm_matches_loops(given):
     z, bias, keep, scale, shift = given
     h = torch.tensor([[[max(float(v), 0.0) for v in row] for row in view] for view in (z + bias).tolist()])
     for found, expected in zip(relu_norm(*given, EPS), by_loops(h, keep, scale, shift), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_the_normalisation_alone_takes_numbers_of_any_sign(given):
+def test_batch_norm_matches_loops(given):
     z, _, keep, scale, shift = given
     for found, expected in zip(
         plain_batch_norm(z, keep, scale, shift, EPS), by_loops(z, keep, scale, shift), strict=True
@@ -127,7 +125,7 @@ def test_gradients_are_those_of_finite_differences(given):
     assert torch.autograd.gradcheck(lambda z, *rest: plain_batch_norm(z, keep, *rest, EPS)[0], (z, scale, shift))
 
 
-def test_rows_that_are_not_kept_are_zero_have_no_say_and_get_no_gradient(given):
+def test_rows_not_kept_are_zero_and_have_no_influence(given):
     z, bias, keep, scale, shift = given
     other = torch.where(keep.unsqueeze(-1), z, 1e6).requires_grad_()
     for one, found in zip(relu_norm(*given, EPS), relu_norm(other, bias, keep, scale, shift, EPS), strict=True):
@@ -139,7 +137,7 @@ def test_rows_that_are_not_kept_are_zero_have_no_say_and_get_no_gradient(given):
     assert other.grad[keep].any()
 
 
-def test_means_and_variances_come_without_gradient(given):
+def test_means_and_variances_have_no_gradient(given):
     z, bias, keep, scale, shift = given
     _, means, variances = relu_norm(z.requires_grad_(), bias, keep, scale, shift, EPS)
     assert not means.requires_grad

@@ -37,7 +37,7 @@ def problems_of(given, c_values=C_VALUES):
     )
 
 
-def test_the_machines_decide_as_those_of_libsvm():
+def test_decisions_match_libsvm():
     given = [clouds(0, 60), clouds(1, 45, overlap=0.1)]
     problems = problems_of(given)
     coefficients, offsets = solve_duals(problems)
@@ -69,7 +69,7 @@ def test_solutions_meet_the_conditions_of_optimality():
         np.testing.assert_allclose(margin[(alpha > 0) & (alpha < c)], 1.0, atol=2e-3)
 
 
-def test_a_machine_whose_rows_are_all_at_a_bound_has_the_middle_of_what_is_allowed():
+def test_offset_is_the_midpoint_if_all_rows_are_at_a_bound():
     kernel, classes = np.eye(4), np.array([0, 0, 1, 1])
     coefficients, offsets = solve_duals(problems_of([(kernel, classes)], (0.5,)))
     assert coefficients.tolist() == [[0.5, 0.5, -0.5, -0.5]]
@@ -79,7 +79,7 @@ def test_a_machine_whose_rows_are_all_at_a_bound_has_the_middle_of_what_is_allow
     assert float(offsets[0]) == pytest.approx(machine.intercept_[0], abs=1e-12)
 
 
-def test_equal_rows_of_both_classes_end():
+def test_solver_stops_on_equal_rows_of_both_classes():
     kernel, classes = np.ones((6, 6)), np.array([0, 1, 0, 1, 1, 0])
     coefficients, offsets = solve_duals(problems_of([(kernel, classes)], (1.0, 1000.0)))
     assert coefficients.sum(dim=1).abs().max() < 1e-9

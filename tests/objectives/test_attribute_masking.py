@@ -21,7 +21,7 @@ def batch(make_batch, shapes, as_atoms):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.15, 0.5])
-def test_the_loss_is_the_cross_entropy_of_the_masked_atoms_elements(batch, share, generator):
+def test_loss_is_the_cross_entropy_of_the_masked_atoms_elements(batch, share, generator):
     encoder, objective = Shown(), AttributeMasking(share)
     parts = objective.parts(encoder, 1).double()
     assert parts.weight.shape == (NUM_ELEMENTS, 1)
@@ -39,7 +39,7 @@ def test_the_loss_is_the_cross_entropy_of_the_masked_atoms_elements(batch, share
     assert counts == [min(int(share * size) + 1, size) for size in sizes]
 
 
-def test_every_atom_is_masked_alike(make_batch, as_atoms, generator, assert_law):
+def test_atoms_are_masked_uniformly(make_batch, as_atoms, generator, assert_law):
     batch, encoder = as_atoms(make_batch([(5, [])] * 4000)), Shown()
     objective = AttributeMasking(0.1)
     objective(encoder.encode_nodes, objective.parts(encoder, 1).double(), batch, generator())
@@ -48,12 +48,12 @@ def test_every_atom_is_masked_alike(make_batch, as_atoms, generator, assert_law)
     assert_law(masked.tolist(), dict.fromkeys(range(5), 1 / 5))
 
 
-def test_the_usual_share_is_that_of_the_paper(make_batch, as_atoms, generator):
+def test_default_share_is_the_published_one(make_batch, as_atoms, generator):
     batch, encoder, objective = as_atoms(make_batch([(100, [])])), Shown(), AttributeMasking()
     objective(encoder.encode_nodes, objective.parts(encoder, 1).double(), batch, generator())
     assert (encoder.batch.x == -1).all(1).sum() == 15 + 1
 
 
-def test_an_impossible_share_is_refused():
+def test_impossible_share_is_rejected():
     with refused("AttributeMasking", "share", 1.0):
         AttributeMasking(1.0)

@@ -43,12 +43,12 @@ def test_columns_may_be_scaled_and_shifted(generator):
     torch.testing.assert_close(BarlowTwins()(scale * first + shift, second), BarlowTwins()(first, second))
 
 
-def test_both_views_are_treated_alike(generator):
+def test_loss_is_symmetric_in_the_views(generator):
     first, second = views(7, 4, generator())
     torch.testing.assert_close(BarlowTwins()(first, second), BarlowTwins()(second, first))
 
 
-def test_views_that_agree_in_columns_that_differ_cost_nothing():
+def test_equal_views_with_uncorrelated_columns_cost_nothing():
     z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     assert BarlowTwins(1.0)(z, z).item() == pytest.approx(0, abs=1e-8)
     # Columns that say the same, and rows in another order.
@@ -56,7 +56,7 @@ def test_views_that_agree_in_columns_that_differ_cost_nothing():
     assert BarlowTwins(1.0)(z, z.flip(0)).item() == pytest.approx(4, rel=1e-4)
 
 
-def test_a_constant_column_costs_one_share_and_does_not_learn(generator):
+def test_constant_column_has_constant_loss_and_no_gradient(generator):
     first, second = views(6, 4, generator())
     first[:, 1] = 1e4
     first.requires_grad_()
@@ -77,7 +77,7 @@ def test_few_graphs_give_a_finite_gradient(size, generator):
     assert first.grad.isfinite().all()
 
 
-def test_the_gradient_is_that_of_the_equation(generator):
+def test_gradient_is_that_of_the_equation(generator):
     first, second = views(5, 3, generator())
     first.requires_grad_()
     BarlowTwins(0.3)(first, second).backward()
@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_the_equation(generator):
             assert first.grad[n, k].item() == pytest.approx((ahead - behind) / (2 * step), rel=1e-4, abs=1e-9)
 
 
-def test_what_keeps_the_division_from_0_is_that_of_batch_normalisation():
+def test_epsilon_is_that_of_batch_normalisation():
     z = torch.tensor([[1e-3], [-1e-3]], dtype=torch.float64)  # of variance 1e-6
     correlation = 1e-6 / (1e-6 + 1e-5)
     assert BarlowTwins()(z, z).item() == pytest.approx((1 - correlation) ** 2)
@@ -102,6 +102,6 @@ def test_one_graph_has_no_correlations():
 
 
 @pytest.mark.parametrize("redundancy", [-0.1, float("nan")])
-def test_an_impossible_weight_is_refused(redundancy):
+def test_impossible_weight_is_rejected(redundancy):
     with refused("BarlowTwins", "redundancy", redundancy):
         BarlowTwins(redundancy)

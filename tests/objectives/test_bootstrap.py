@@ -36,7 +36,7 @@ def test_hand_computation():
     assert Bootstrap()(first, second).item() == pytest.approx((2 - 1.6 + 2 + 1) / 2)
 
 
-def test_both_views_are_treated_alike_and_only_directions_matter(generator):
+def test_loss_is_symmetric_and_scale_invariant(generator):
     first, second = torch.randn(2, 6, 4, generator=generator()).unbind()
     lengths = torch.logspace(-5, 5, 6)[:, None]
     torch.testing.assert_close(Bootstrap()(first * lengths, second / lengths), Bootstrap()(second, first))
@@ -48,14 +48,14 @@ def test_other_graphs_do_not_matter(generator):
     torch.testing.assert_close(Bootstrap()(first, second), torch.stack(one_by_one).mean())
 
 
-def test_the_momentum_rises_to_one_by_half_a_cosine_or_stays():
+def test_momentum_rises_by_a_cosine_or_stays():
     rising, constant = Bootstrap(0.9), Bootstrap(0.9, rising=False)
     assert [rising.momentum_at(share) for share in (0, 0.5, 1)] == pytest.approx([0.9, 0.95, 1])
     assert rising.momentum_at(1 / 3) == pytest.approx(1 - 0.1 * 0.75)  # the cosine of 60 degrees is a half
     assert {constant.momentum_at(share) for share in (0, 0.5, 1)} == {0.9}
 
 
-def test_the_predictor_is_a_linear_layer_normalisation_relu_and_a_linear_layer(generator):
+def test_predictor_is_a_linear_layer_normalisation_relu_and_a_linear_layer(generator):
     z = torch.randn(5, 8, generator=generator())
     predictor = Bootstrap().predictor(8)
     weights = [value for name, value in predictor.state_dict().items() if value.shape == (8, 8)]
@@ -68,23 +68,23 @@ def test_the_predictor_is_a_linear_layer_normalisation_relu_and_a_linear_layer(g
     assert names == ["0.weight", "1.weight", "1.bias", "3.weight", "3.bias"]  # none that normalisation would take away
 
 
-def test_the_predictors_weights_are_uniform_up_to_xaviers_bound():
+def test_predictors_weights_are_uniform_up_to_xaviers_bound():
     layers = [value for value in Bootstrap().predictor(64).parameters() if value.dim() == 2]
     bound = math.sqrt(6 / (64 + 64))
     assert [layer.abs().max().item() for layer in layers] == pytest.approx([bound] * 2, rel=0.01)
 
 
 @pytest.mark.parametrize("momentum", [0, 1])
-def test_the_copy_may_keep_nothing_or_everything(momentum):
+def test_momentum_zero_and_one_are_allowed(momentum):
     assert Bootstrap(momentum, rising=False).momentum_at(0.5) == momentum
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
-def test_an_impossible_momentum_is_refused(momentum):
+def test_impossible_momentum_is_rejected(momentum):
     with refused("Bootstrap", "momentum", momentum):
         Bootstrap(momentum)
 
 
-def test_views_without_halves_are_refused():
+def test_odd_number_of_columns_is_rejected():
     with refused("Bootstrap", 5):
         Bootstrap()(torch.ones(3, 5), torch.ones(3, 5))

@@ -108,7 +108,7 @@ def test_graphs_without_a_context_are_left_out(seed, make_batch, shapes, generat
 
 
 @pytest.mark.parametrize("others", [["single node", "complete"], ["edgeless"]])
-def test_a_single_context_has_nothing_to_be_compared_with(others, make_batch, shapes, generator):
+def test_loss_is_zero_with_a_single_context(others, make_batch, shapes, generator):
     for graphs in ([PATH], []):
         batch = make_batch([*graphs, *(shapes[name] for name in others * 2)])
         loss, near, far = run(ContextPrediction(), batch, generator())
@@ -116,7 +116,7 @@ def test_a_single_context_has_nothing_to_be_compared_with(others, make_batch, sh
         assert not near.that_count() + far.that_count()
 
 
-def test_two_contexts_are_compared_with_each_other(make_batch, generator):
+def test_two_contexts_are_each_others_negatives(make_batch, generator):
     batch = make_batch([PATH, TREE])
     loss, near, far = run(ContextPrediction(), batch, generator())
     centres = near.that_count()
@@ -126,7 +126,7 @@ def test_two_contexts_are_compared_with_each_other(make_batch, generator):
     assert loss == pytest.approx(naive(near, far, centres, anchors), rel=1e-9)
 
 
-def test_contexts_reach_as_far_as_is_usual(make_batch, generator):
+def test_default_reach_of_contexts(make_batch, generator):
     length = 40
     batch = make_batch([(length, [(node, node + 1) for node in range(length - 1)])] * 2)
     _, near, far = run(ContextPrediction(), batch, generator(1))
@@ -137,7 +137,7 @@ def test_contexts_reach_as_far_as_is_usual(make_batch, generator):
     assert set(far.nodes().tolist()) == expected
 
 
-def test_the_centre_is_uniform_in_each_graph_on_its_own(make_batch, generator, assert_law):
+def test_centre_is_uniform_in_each_graph(make_batch, generator, assert_law):
     # Every node of a path of four has a neighbour.
     batch = make_batch([(4, [(0, 1), (1, 2), (2, 3)])] * 6000)
     _, near, _ = run(ContextPrediction(1, 1, 1), batch, generator(1))
@@ -148,7 +148,7 @@ def test_the_centre_is_uniform_in_each_graph_on_its_own(make_batch, generator, a
     assert_law(zip(inside[::2], inside[1::2], strict=True), {(i, j): 1 / 16 for i in range(4) for j in range(4)})
 
 
-def test_in_a_star_all_is_known(make_batch, shapes, generator):
+def test_star_without_randomness(make_batch, shapes, generator):
     # Seen from a leaf, the other leaves are two steps away; seen from the middle, nothing is.
     batch = make_batch([shapes["star"]] * 40)
     _, near, far = run(ContextPrediction(hops=2, inner=2, outer=2), batch, generator())
@@ -161,7 +161,7 @@ def test_in_a_star_all_is_known(make_batch, shapes, generator):
     assert 20 < len(leaves) < 40
 
 
-def test_contexts_are_seen_by_a_copy_that_goes_its_own_way(make_batch, generator):
+def test_contexts_are_encoded_by_a_separate_copy(make_batch, generator):
     encoder = Gin(3, width=4)
     parts = ContextPrediction().parts(encoder, encoder.num_node_dimensions)
     for ours, theirs in zip(encoder.state_dict().values(), parts.state_dict().values(), strict=True):
@@ -182,6 +182,6 @@ def test_contexts_are_seen_by_a_copy_that_goes_its_own_way(make_batch, generator
         ({"outer": 10**9 + 1}, ["hops", "outer", 10**9, 3, 10**9 + 1]),
     ],
 )
-def test_impossible_distances_are_refused(options, values):
+def test_impossible_distances_are_rejected(options, values):
     with refused("ContextPrediction", *values):
         ContextPrediction(**options)

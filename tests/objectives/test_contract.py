@@ -1,7 +1,7 @@
-"""What every objective promises.
+"""Contract of objectives.
 
-One of pairs: a finite loss per pair of views, whatever leading dimensions they have. One of nodes: a finite loss of any
-graphs, of the generator's seed alone, from which encoder and parts learn.
+Pair objectives: a finite loss for each pair of views, with any leading dimensions. Node objectives: a finite loss for
+any graphs that depends only on the seed, with gradients for the encoder and the parts.
 """
 
 from dataclasses import replace
@@ -23,12 +23,33 @@ def test_every_objective_is_of_one_kind():
     assert not PAIR_OBJECTIVES.keys() & NODE_OBJECTIVES.keys()
 
 
+def test_every_objective_declares_its_display_name():
+    assert all(kind.title for kind in PAIR_OBJECTIVES.values())
+    assert all(kind.methods and all(kind.methods.values()) for kind in NODE_OBJECTIVES.values())
+
+
+def test_display_names_are_those_of_the_papers():
+    titles = {"nt_xent": "NT-Xent", "jensen_shannon": "Jensen-Shannon", "barlow_twins": "Barlow Twins"}
+    assert titles.items() <= {name: kind.title for name, kind in PAIR_OBJECTIVES.items()}.items()
+    assert PAIR_OBJECTIVES["bootstrap"].title == "bootstrap"
+    methods = {
+        "edge_reconstruction": {"gae": "GAE", "edge_pred": "EdgePred"},
+        "infomax": {"infomax": "Infomax"},
+        "info_graph": {"infograph": "InfoGraph"},
+        "multi_view": {"mvgrl": "MVGRL"},
+        "context_prediction": {"context_pred": "ContextPred"},
+        "attribute_masking": {"attr_masking": "AttrMasking"},
+    }
+    for name, expected in methods.items():
+        assert NODE_OBJECTIVES[name].methods == expected
+
+
 @pytest.fixture(params=PAIR_OBJECTIVES)
 def pair_objective(request):
     return PAIR_OBJECTIVES[request.param]()
 
 
-def test_leading_dimensions_are_broadcast_one_loss_each(pair_objective, generator):
+def test_leading_dimensions_are_broadcast(pair_objective, generator):
     first = torch.randn(3, 1, 6, 4, generator=generator(0))
     second = torch.randn(2, 6, 4, generator=generator(1))
     losses = pair_objective(first, second)
@@ -38,7 +59,7 @@ def test_leading_dimensions_are_broadcast_one_loss_each(pair_objective, generato
             torch.testing.assert_close(losses[i, j], pair_objective(first[i, 0], second[j]))
 
 
-def test_the_order_of_the_graphs_does_not_matter(pair_objective, generator):
+def test_order_of_the_graphs_does_not_matter(pair_objective, generator):
     first, second = torch.randn(2, 7, 4, generator=generator()).unbind()
     order = torch.randperm(7, generator=generator())
     torch.testing.assert_close(pair_objective(first[order], second[order]), pair_objective(first, second))
@@ -70,7 +91,7 @@ def test_low_precision_views_are_compared_in_full_precision(pair_objective, gene
 
 
 @pytest.mark.parametrize("name", [name for name, kind in PAIR_OBJECTIVES.items() if kind.static])
-def test_what_is_static_asks_for_no_values(name):
+def test_static_objectives_access_no_values(name):
     without_values = torch.empty(3, 6, 4, device="meta")  # whatever asks for one fails
     assert PAIR_OBJECTIVES[name]()(without_values, without_values).shape == (3,)
 
@@ -78,7 +99,7 @@ def test_what_is_static_asks_for_no_values(name):
 @pytest.mark.parametrize(
     "name", [name for name, kind in PAIR_OBJECTIVES.items() if not issubclass(kind, MomentumObjective)]
 )
-def test_what_asks_for_no_values_is_static(name):
+def test_objectives_without_value_access_are_static(name):
     """So that it trains on the fast path. The copy of a momentum objective does not."""
     without_values = torch.empty(6, 4, device="meta")
     try:
@@ -89,7 +110,7 @@ def test_what_asks_for_no_values_is_static(name):
         assert PAIR_OBJECTIVES[name].static
 
 
-def test_who_does_not_say_so_is_not_static_and_needs_nothing():
+def test_defaults_of_custom_objectives():
     """A component of somebody else's must say that it can be replayed, and what it cannot do without."""
     assert not PairObjective.static
     assert not NodeObjective.needs_atoms
@@ -166,7 +187,7 @@ def test_graphs_of_any_shape_give_a_finite_loss_and_gradient(
         learned(loss, nn.ModuleList([encoder, parts]))
 
 
-def test_all_that_makes_vectors_of_nodes_learns(node_objective, encoder, batch, generator):
+def test_gradient_reaches_encoder_and_parts(node_objective, encoder, batch, generator):
     parts = node_objective.parts(encoder, encoder.num_node_dimensions)
     loss = node_objective(encoder.encode_nodes, parts, batch, generator())
     vectors = encoder.encode_nodes(batch)
@@ -178,13 +199,13 @@ def test_all_that_makes_vectors_of_nodes_learns(node_objective, encoder, batch, 
     assert not names or learned(loss, parts) == names - resting - {f"encoder.{name}" for name in resting}
 
 
-def test_parts_do_not_hold_the_encoder_itself(node_objective, encoder):
+def test_parts_do_not_share_tensors_with_the_encoder(node_objective, encoder):
     parts = node_objective.parts(encoder, encoder.num_node_dimensions)
     ours = {id(tensor) for tensor in (*encoder.parameters(), *encoder.buffers())}
     assert not ours & {id(tensor) for tensor in (*parts.parameters(), *parts.buffers())}
 
 
-def test_the_loss_is_a_function_of_the_seed(node_objective, encoder, batch, generator):
+def test_loss_is_a_function_of_the_seed(node_objective, encoder, batch, generator):
     encoder.eval()
     parts = node_objective.parts(encoder, encoder.num_node_dimensions)
     global_state = torch.get_rng_state()
@@ -193,7 +214,7 @@ def test_the_loss_is_a_function_of_the_seed(node_objective, encoder, batch, gene
     assert torch.equal(torch.get_rng_state(), global_state)
 
 
-def test_the_graphs_are_left_as_they_were(node_objective, encoder, make_graphs, shapes, generator, assert_same):
+def test_graphs_are_not_modified(node_objective, encoder, make_graphs, shapes, generator, assert_same):
     batch, same = (make_graphs(type(encoder), [*shapes.values()]) for _ in range(2))
     node_objective(encoder.encode_nodes, node_objective.parts(encoder, encoder.num_node_dimensions), batch, generator())
     assert_same(batch, same)
@@ -213,7 +234,7 @@ def test_low_precision_vectors_are_scored_in_full_precision(node_objective, batc
     torch.testing.assert_close(mixed, expected, rtol=0, atol=0)
 
 
-def test_double_precision_stays(node_objective, batch, generator):
+def test_double_precision_is_kept(node_objective, batch, generator):
     double = Given(torch.float64)
     parts = node_objective.parts(double, double.encode_nodes(batch).shape[1]).double()
     assert node_objective(double.encode_nodes, parts, batch, generator()).dtype == torch.float64

@@ -54,7 +54,7 @@ def test_matches_the_equation(seed, make_batch, shapes, generator):
     assert loss_of(vectors, batch, generator(seed)).item() == pytest.approx(naive(vectors, batch, made_up), rel=1e-9)
 
 
-def test_made_up_edges_join_different_nodes_of_one_graph_that_are_not_joined(make_batch, shapes, generator):
+def test_negative_edges_are_unconnected_pairs_of_one_graph(make_batch, shapes, generator):
     batch = make_batch([*shapes.values()] * 5)
     edges = set(zip(batch.source.tolist(), batch.target.tolist(), strict=True))
     made_up = made_up_edges(batch, generator())
@@ -62,7 +62,7 @@ def test_made_up_edges_join_different_nodes_of_one_graph_that_are_not_joined(mak
     assert all(batch.graph_of_node[u] == batch.graph_of_node[v] for u, v in made_up)
 
 
-def test_made_up_edges_are_uniform_and_as_many_as_edges_less_those_that_are_edges(make_batch, generator, assert_law):
+def test_negative_edges_are_uniform(make_batch, generator, assert_law):
     pairs = set(combinations(range(5), 2))
     drawn, numbers = Counter(), []
     for seed in range(15):
@@ -77,7 +77,7 @@ def test_made_up_edges_are_uniform_and_as_many_as_edges_less_those_that_are_edge
     assert_law(numbers, {k: math.comb(4, k) * 0.6**k * 0.4 ** (4 - k) for k in range(5)})
 
 
-def test_complete_graphs_have_true_edges_alone(make_batch, shapes, generator):
+def test_complete_graphs_have_no_negative_edges(make_batch, shapes, generator):
     batch = make_batch([shapes["complete"], shapes["two nodes"]])
     vectors = torch.randn(8, 3, generator=generator())
     pairs = [*combinations(range(6), 2), (6, 7)]
@@ -107,7 +107,7 @@ def test_another_seed_draws_other_edges(make_batch, shapes, generator):
     assert made_up_edges(batch, generator(0)) != made_up_edges(batch, generator(1))
 
 
-def test_the_encoder_sees_the_graphs_as_they_are(make_batch, shapes, generator, assert_same):
+def test_encoder_gets_unchanged_graphs(make_batch, shapes, generator, assert_same):
     batch, shown = make_batch([*shapes.values()], with_attributes=True), []
 
     def encode_nodes(given):

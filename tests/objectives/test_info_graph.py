@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from joao.objectives import InfoGraph
-from joao.objectives.base import FeedForward, every_graph_loss
+from joao.objectives.infomax import FeedForward, node_graph_loss
 
 
 def log_sigmoid(a):
@@ -58,35 +58,35 @@ def test_hand_computation():
     nodes, graphs = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[math.log(3)], [0.0]])
     own, others = [3 / 4, 3 / 4, 1 / 2], [1 / 2, 1 / 2, 1 / 2]
     expected = -sum(map(math.log, own)) / 3 - sum(map(math.log, others)) / 3
-    assert every_graph_loss(nodes, graphs, torch.tensor([0, 0, 1])).item() == pytest.approx(expected, rel=1e-6)
+    assert node_graph_loss(nodes, graphs, torch.tensor([0, 0, 1])).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_every_other_graph_counts_alike_however_many_there_are(generator):
+def test_negatives_are_averaged_over_other_graphs(generator):
     graph_of_node = torch.tensor([0, 0, 1, 2, 2, 3])
     nodes, graphs = torch.randn(6, 3, generator=generator(0)), torch.randn(4, 3, generator=generator(1))
     order = torch.tensor([2, 0, 3, 1])
     place = torch.argsort(order)
-    shuffled = every_graph_loss(nodes, graphs[order], place[graph_of_node])
-    torch.testing.assert_close(shuffled, every_graph_loss(nodes, graphs, graph_of_node))
+    shuffled = node_graph_loss(nodes, graphs[order], place[graph_of_node])
+    torch.testing.assert_close(shuffled, node_graph_loss(nodes, graphs, graph_of_node))
 
 
-def test_the_gradient_is_that_of_finite_differences(generator):
+def test_gradient_is_that_of_finite_differences(generator):
     nodes, graphs = (
         torch.randn(size, 3, dtype=torch.float64, generator=generator(size)).requires_grad_() for size in (6, 4)
     )
-    torch.autograd.gradcheck(lambda *given: every_graph_loss(*given, torch.tensor([0, 0, 1, 2, 2, 3])), (nodes, graphs))
+    torch.autograd.gradcheck(lambda *given: node_graph_loss(*given, torch.tensor([0, 0, 1, 2, 2, 3])), (nodes, graphs))
 
 
 def test_scores_of_any_size_keep_the_loss_right():
     # Own graphs score 1e6, the others 0: nothing is lost beside the large numbers.
     nodes = torch.tensor([[1000.0, 0.0], [0.0, 1000.0]]).requires_grad_()
-    loss = every_graph_loss(nodes, nodes, torch.tensor([0, 1]))
+    loss = node_graph_loss(nodes, nodes, torch.tensor([0, 1]))
     assert loss.item() == pytest.approx(math.log(2))
     loss.backward()
     assert nodes.grad.isfinite().all()
 
 
-def test_networks_that_say_nothing_leave_one_bit_a_side(make_batch, shapes, generator):
+def test_uninformative_networks_cost_two_log_two(make_batch, shapes, generator):
     parts = InfoGraph().parts(nn.Module(), 3)
     for parameter in parts.parameters():
         parameter.data.zero_()
@@ -101,7 +101,7 @@ def test_nothing_is_random(make_batch, shapes, generator):
     assert torch.equal(draw.get_state(), before)
 
 
-def test_nodes_and_graphs_have_networks_of_their_own_with_three_layers_and_a_shortcut():
+def test_parts_are_two_networks_with_shortcut():
     parts = InfoGraph().parts(nn.Module(), 5)
     assert sorted(parts) == ["graphs", "nodes"]
     for network in parts.values():

@@ -50,7 +50,7 @@ def test_matches_the_equation(seed, make_batch, shapes, generator):
     assert loss_of(vectors, weight, batch, draw).item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_mixed_precision_does_not_reach_the_scores(make_batch, shapes, generator):
+def test_scores_are_float32_under_mixed_precision(make_batch, shapes, generator):
     batch = make_batch([*shapes.values()])
     vectors, weight = torch.randn(batch.num_nodes, 4, generator=generator()), torch.randn(4, 4, generator=generator(1))
     plain = loss_of(vectors, weight, batch, generator())
@@ -69,7 +69,7 @@ def test_hand_computation(make_batch, generator):
     assert loss_of(vectors, torch.tensor([[4.0]]), batch, generator()).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_gradient_is_that_of_the_equation(make_batch, shapes, generator):
+def test_gradient_is_that_of_the_equation(make_batch, shapes, generator):
     batch = make_batch([shapes["two nodes"], shapes["single node"], shapes["path"]])
     vectors = torch.randn(batch.num_nodes, 3, dtype=torch.float64, generator=generator(), requires_grad=True)
     weight = torch.randn(3, 3, dtype=torch.float64, generator=generator())
@@ -91,7 +91,7 @@ def test_nothing_is_random(make_batch, shapes, generator):
     assert torch.equal(draw.get_state(), before)
 
 
-def test_graphs_that_are_alike_cannot_be_told_apart(make_batch, shapes, generator):
+def test_identical_graphs_are_indistinguishable(make_batch, shapes, generator):
     batch = make_batch([shapes["path"]] * 3)
     vectors = torch.randn(6, 3, generator=generator()).repeat(3, 1)
     # The own summary and the next one are the same, and log sigmoid(a) + log sigmoid(-a) is highest for a = 0.
@@ -99,7 +99,7 @@ def test_graphs_that_are_alike_cannot_be_told_apart(make_batch, shapes, generato
     assert loss_of(vectors, torch.randn(3, 3, generator=generator()), batch, generator()) > 2 * math.log(2)
 
 
-def test_the_learned_matrix_begins_as_xavier_says():
+def test_matrix_is_initialised_xavier_uniform():
     (weight,) = Infomax().parts(nn.Linear(2, 2), 200).parameters()
     assert weight.shape == (200, 200)
     bound = math.sqrt(6 / 400)

@@ -39,17 +39,17 @@ def test_hand_computation():
     assert JensenShannon(0.5)(first, second).item() == pytest.approx(expected)
 
 
-def test_the_usual_temperature_is_a_fifth():
+def test_default_temperature_is_one_fifth():
     loss = JensenShannon()(torch.eye(2, 4), torch.eye(2, 4))
     assert loss.item() == pytest.approx(math.log1p(math.exp(-5)) + math.log(2))
 
 
-def test_views_that_know_nothing_of_each_other_cost_two_logarithms_of_two():
+def test_unrelated_views_cost_two_log_two():
     first, second = torch.eye(8).split(4)
     assert JensenShannon()(first, second).item() == pytest.approx(2 * math.log(2))
 
 
-def test_both_views_are_treated_alike_and_only_directions_matter(generator):
+def test_loss_is_symmetric_and_scale_invariant(generator):
     first, second = torch.randn(2, 6, 4, generator=generator()).unbind()
     lengths = torch.logspace(-5, 5, 6)[:, None]
     torch.testing.assert_close(JensenShannon()(first * lengths, second / lengths), JensenShannon()(second, first))
@@ -61,7 +61,7 @@ def test_small_temperatures_do_not_overflow():
     assert loss.item() == pytest.approx(math.log(2) + (4 * 1000 + 8 * math.log(2)) / 12)
 
 
-def test_the_gradient_is_that_of_the_equation(generator):
+def test_gradient_is_that_of_the_equation(generator):
     first, second = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator()).unbind()
     first.requires_grad_()
     JensenShannon(0.5)(first, second).backward()
@@ -80,6 +80,6 @@ def test_one_graph_has_no_negatives():
 
 
 @pytest.mark.parametrize("temperature", [0, -0.2, float("nan")])
-def test_an_impossible_temperature_is_refused(temperature):
+def test_impossible_temperature_is_rejected(temperature):
     with refused("JensenShannon", "temperature", temperature):
         JensenShannon(temperature)

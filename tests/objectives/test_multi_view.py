@@ -9,7 +9,7 @@ from joao.config.recipe import make_recipe
 from joao.data.synthetic import random_graphs
 from joao.encoders import ENCODERS, Gin, NodeEncoder
 from joao.objectives import MultiView
-from joao.objectives.base import every_graph_loss
+from joao.objectives.infomax import node_graph_loss
 from joao.runs.pretraining import pretrain
 from tests.messages import refused
 
@@ -51,13 +51,13 @@ def test_matches_the_equation(make_batch, shapes, generator):
         torch.stack([each[batch.graph_of_node == graph].sum(0) for graph in range(batch.num_graphs)])
         for each in (first, second)
     ]
-    expected = every_graph_loss(parts["nodes"](first), parts["graphs"](sums[1]), batch.graph_of_node)
-    expected = expected + every_graph_loss(parts["nodes"](second), parts["graphs"](sums[0]), batch.graph_of_node)
+    expected = node_graph_loss(parts["nodes"](first), parts["graphs"](sums[1]), batch.graph_of_node)
+    expected = expected + node_graph_loss(parts["nodes"](second), parts["graphs"](sums[0]), batch.graph_of_node)
     found = MultiView(alpha=0.3)(encoder.encode_nodes, parts, batch, generator())
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
 
 
-def test_the_second_encoder_begins_as_the_first_and_goes_its_own_way(mutag, generator):
+def test_second_encoder_is_a_separate_copy(mutag, generator):
     encoder = Gin(mutag.num_features, width=8)
     parts = MultiView().parts(encoder, encoder.num_node_dimensions)
     second = parts["encoder"]
@@ -71,7 +71,7 @@ def test_the_second_encoder_begins_as_the_first_and_goes_its_own_way(mutag, gene
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.2, 1.5])
-def test_an_impossible_alpha_is_refused(alpha):
+def test_impossible_alpha_is_rejected(alpha):
     with refused("MultiView", "alpha", alpha):
         MultiView(alpha=alpha)
     with refused("MultiView", "alpha", alpha):
@@ -82,13 +82,13 @@ CANNOT = [name for name, kind in ENCODERS.items() if not (issubclass(kind, NodeE
 
 
 @pytest.mark.parametrize("name", [name for name in CANNOT if ENCODERS[name].codes is None])
-def test_encoders_without_a_diffusion_are_refused(name):
+def test_encoders_without_a_diffusion_are_rejected(name):
     kind = ENCODERS[name].__name__
     with refused("MultiView", kind, "diffusion", "gin", "res_gcn"):
         pretrain(recipe_of(name), GRAPHS, device="cpu")
 
 
-def test_molecules_are_refused_with_their_own_encoder_and_taken_with_another():
+def test_molecules_need_an_encoder_with_diffusion():
     with refused("MultiView", "MoleculeGin", "diffusion", "gin", "molecules"):
         pretrain(recipe_of("molecule_gin", "molecules"), MOLECULES, device="cpu")
     trained = pretrain(recipe_of("gin", "molecules"), MOLECULES, device="cpu")
@@ -97,6 +97,6 @@ def test_molecules_are_refused_with_their_own_encoder_and_taken_with_another():
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODERS if name not in CANNOT])
-def test_all_others_are_trained_without_a_change_of_their_own_sum(name):
+def test_training_leaves_the_first_encoder_without_diffusion(name):
     trained = pretrain(recipe_of(name), GRAPHS, device="cpu")
     assert trained.encoder.diffusion is None

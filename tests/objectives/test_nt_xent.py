@@ -51,7 +51,7 @@ def test_hand_computation():
     assert NtXent(temperature=1, positive_in_denominator=True)(first, second).item() == pytest.approx(textbook)
 
 
-def test_the_usual_temperature_is_a_fifth():
+def test_default_temperature_is_one_fifth():
     assert NtXent()(torch.eye(2), torch.eye(2)).item() == pytest.approx(-5)
 
 
@@ -72,7 +72,7 @@ def test_small_temperatures_do_not_overflow():
     assert loss.item() == pytest.approx(math.log(3) - 1000)
 
 
-def test_the_gradient_is_that_of_the_equation(generator):
+def test_gradient_is_that_of_the_equation(generator):
     first, second = torch.randn(2, 4, 3, generator=generator()).unbind()
     first.requires_grad_()
     NtXent(0.5)(first, second).backward()
@@ -91,6 +91,6 @@ def test_one_graph_has_no_negatives():
 
 
 @pytest.mark.parametrize("temperature", [0, -0.2, float("nan")])
-def test_an_impossible_temperature_is_refused(temperature):
+def test_impossible_temperature_is_rejected(temperature):
     with refused("NtXent", "temperature", temperature):
         NtXent(temperature)

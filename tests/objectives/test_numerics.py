@@ -70,7 +70,7 @@ def test_low_precision_is_close_to_float64(objective, make, size, dtype):
 
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.parametrize("make", [identical, all_zero])
-def test_graphs_that_are_alike(objective, make, size):
+def test_identical_and_zero_views(objective, make, size):
     first, second = make(size)
     loss, gradients = loss_and_gradients(objective, first, second)
     expected = loss_and_gradients(objective, first.double(), second.double())[0]
@@ -95,7 +95,7 @@ def test_short_and_long_vectors(objective, length):
 
 
 @pytest.mark.parametrize("length", [1e20, 1e30, 1e37])
-def test_what_float32_cannot_square_is_told_and_no_wrong_number(objective, length):
+def test_overflow_gives_nan_not_a_wrong_number(objective, length):
     loss = objective(*views(6, lengths=length))
     assert loss.isnan()
     assert objective(*views(6, lengths=length, dtype=torch.float64)).isfinite()

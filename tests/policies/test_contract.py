@@ -1,4 +1,6 @@
-"""What every policy promises: a law over pairs, before and after any update."""
+"""Contract of policies: valid probabilities over pairs, before and after any update."""
+
+import inspect
 
 import hypothesis.strategies as st
 import pytest
@@ -31,7 +33,7 @@ def assert_is_law(p):
         st.lists(st.floats(-1e4, 1e4, width=32), min_size=SIZE**2, max_size=SIZE**2), min_size=1, max_size=4
     )
 )
-def test_probabilities_are_a_law_before_and_after_updates(make, tables):
+def test_probabilities_are_valid_before_and_after_updates(make, tables):
     policy = make(POOL)
     assert_is_law(policy.probabilities)
     for table in tables:
@@ -47,7 +49,7 @@ def test_only_differences_of_losses_matter(make, generator):
     torch.testing.assert_close(one.probabilities, other.probabilities, rtol=0, atol=1e-11)
 
 
-def test_a_policy_that_does_not_learn_stays_and_one_that_learns_moves(make, generator):
+def test_probabilities_change_only_if_the_policy_learns(make, generator):
     policy = make(POOL)
     before = policy.probabilities.clone()
     losses = torch.rand(SIZE, SIZE, generator=generator(), requires_grad=True)
@@ -58,7 +60,7 @@ def test_a_policy_that_does_not_learn_stays_and_one_that_learns_moves(make, gene
     assert not policy.probabilities.requires_grad
 
 
-def test_an_update_does_not_write_into_the_table_handed_out_before(make, generator):
+def test_update_does_not_modify_the_previous_table(make, generator):
     policy = make(POOL)
     handed_out = policy.probabilities
     before = handed_out.clone()
@@ -66,7 +68,7 @@ def test_an_update_does_not_write_into_the_table_handed_out_before(make, generat
     assert torch.equal(handed_out, before)
 
 
-def test_equal_losses_leave_the_law_at_its_start(make):
+def test_equal_losses_change_nothing(make):
     policy = make(POOL)
     before = policy.probabilities.clone()
     policy.update(torch.full((SIZE, SIZE), 3.7))
@@ -88,7 +90,7 @@ def test_equal_generators_draw_equal_pairs(make, generator):
     assert drawn[0] == drawn[1]
 
 
-def test_without_a_count_it_is_one_pair_of_names(make, generator):
+def test_sample_without_count_returns_names(make, generator):
     policy = make(dict.fromkeys(POOL))  # a dictionary by name is a pool
     policy.update(torch.rand(SIZE, SIZE, generator=generator()))
     for seed in range(20):
@@ -96,7 +98,7 @@ def test_without_a_count_it_is_one_pair_of_names(make, generator):
         assert policy.sample(generator=generator(seed)) == tuple(POOL[number] for number in numbers)
 
 
-def test_without_a_generator_torchs_own_is_drawn_from(make):
+def test_sample_without_generator_uses_torchs_global_one(make):
     policy, drawn = make(POOL), []
     for _ in range(2):
         torch.manual_seed(4)
@@ -106,6 +108,7 @@ def test_without_a_generator_torchs_own_is_drawn_from(make):
 
 
 LEARNING = [name for name, policy in POLICIES.items() if policy.learns]
+WITH_PRIOR = [name for name in POLICIES if "prior" in inspect.signature(POLICIES[name]).parameters]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -128,7 +131,7 @@ def test_losses_may_be_nested_lists(name, generator):
         ([[1.0], [2.0, 3.0]], [f"{SIZE} x {SIZE}"]),
     ],
 )
-def test_other_losses_are_refused_and_change_nothing(name, losses, values):
+def test_invalid_losses_are_rejected_and_change_nothing(name, losses, values):
     policy = POLICIES[name](POOL)
     before = policy.probabilities.clone()
     with refused("policy", "losses", *values):
@@ -136,8 +139,8 @@ def test_other_losses_are_refused_and_change_nothing(name, losses, values):
     assert torch.equal(policy.probabilities, before)
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_a_prior_of_each_view_is_the_product_for_both(name):
+@pytest.mark.parametrize("name", WITH_PRIOR)
+def test_prior_of_one_view_is_applied_to_both(name):
     law = [(number + 1) / (SIZE * (SIZE + 1) / 2) for number in range(SIZE)]
     table = [[one * other for other in law] for one in law]
     one, other = POLICIES[name](POOL, prior=law), POLICIES[name](POOL, prior=table)
@@ -148,12 +151,12 @@ def test_a_prior_of_each_view_is_the_product_for_both(name):
         POLICIES[name](POOL, prior=[0.5, 0.5])
 
 
-def test_an_empty_pool_is_refused(make):
+def test_empty_pool_is_rejected(make):
     with refused("augmentations", "pool"):
         make([])
 
 
-def test_names_that_are_not_in_the_pool_are_refused(make):
+def test_names_that_are_not_in_the_pool_are_rejected(make):
     with refused("'nodedrop'", "'node_drop'"):
-        make(POOL).numbers(["nodedrop"])
-    assert make(POOL).numbers(POOL[::-1]) == list(range(SIZE))[::-1]
+        make(POOL).indices(["nodedrop"])
+    assert make(POOL).indices(POOL[::-1]) == list(range(SIZE))[::-1]

@@ -18,7 +18,7 @@ def laws(generator, *shape):
 
 
 @pytest.mark.parametrize("gamma", [0.1, 1.0, 10.0])
-def test_nothing_feasible_is_better(gamma, generator):
+def test_no_feasible_table_is_better(gamma, generator):
     for seed in range(5):
         losses = torch.rand(4, 4, dtype=torch.float64, generator=generator(seed))
         prior = laws(generator(seed + 50), 4, 4)
@@ -42,20 +42,20 @@ def test_hand_computation_with_a_prior():
     torch.testing.assert_close(policy.probabilities, expected, rtol=0, atol=1e-14)
 
 
-def test_by_default_a_loss_larger_by_log_2_is_twice_as_likely():
+def test_default_gamma_doubles_probability_per_log_2():
     policy = KullbackLeibler("ab")
     policy.update(torch.tensor([[math.log(2), 0.0], [0.0, 0.0]], dtype=torch.float64))
     torch.testing.assert_close(policy.probabilities, torch.tensor([[2, 1], [1, 1]], dtype=torch.float64) / 5)
 
 
-def test_what_the_prior_leaves_out_stays_out_and_all_else_stays_in():
+def test_support_is_that_of_the_prior():
     policy = KullbackLeibler("ab", prior=[[0.5, 0.0], [0.25, 0.25]])
     policy.update([[0, 9], [3, 1]])
     assert policy.probabilities[0, 1] == 0
     assert (policy.probabilities > 0).sum() == 3
 
 
-def test_a_strong_prior_holds_and_a_weak_one_does_not(generator):
+def test_strong_prior_dominates_weak_prior_does_not(generator):
     losses = torch.rand(3, 3, dtype=torch.float64, generator=generator())
     prior = laws(generator(1), 3, 3)
     strong, weak = KullbackLeibler("abc", 1e9, prior), KullbackLeibler("abc", 1e-4, prior)
@@ -67,6 +67,6 @@ def test_a_strong_prior_holds_and_a_weak_one_does_not(generator):
 
 
 @pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf")])
-def test_an_impossible_gamma_is_refused(gamma):
+def test_impossible_gamma_is_rejected(gamma):
     with refused("kullback_leibler", "gamma", gamma, "min_max"):
         KullbackLeibler("ab", gamma)

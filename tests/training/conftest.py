@@ -3,8 +3,9 @@
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
+from joao.augmentations.base import PaddedAugmentation
 from joao.config.builder import Method
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
@@ -23,7 +24,7 @@ def store():
 
 @pytest.fixture
 def pool():
-    return {name: kind(0.3) for name, kind in AUGMENTATIONS.items()}
+    return {name: kind(0.3) for name, kind in AUGMENTATIONS.items() if issubclass(kind, PaddedAugmentation)}
 
 
 @pytest.fixture

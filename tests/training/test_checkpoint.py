@@ -34,7 +34,7 @@ def comparable(metrics):
 
 
 @pytest.mark.parametrize("epochs_before", [1, 3])
-def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(make, epochs_before):
+def test_resuming_from_a_checkpoint_is_exact(make, epochs_before):
     undisturbed = make()
     expected = comparable(undisturbed.run())
 
@@ -72,7 +72,7 @@ def stopped_after(training, step):
 
 
 @pytest.mark.parametrize("step", [1, 2, 5, 14])  # 21 graphs in batches of six: four steps an epoch
-def test_going_on_inside_an_epoch_is_as_if_nothing_had_happened(make, step):
+def test_resuming_inside_an_epoch_is_exact(make, step):
     undisturbed = make()
     expected = comparable(undisturbed.run())
     tensors = stopped_after(make(), step)
@@ -84,13 +84,13 @@ def test_going_on_inside_an_epoch_is_as_if_nothing_had_happened(make, step):
     assert all(torch.equal(value, expected_final[name]) for name, value in final.items())
 
 
-def test_a_state_is_offered_after_every_step_but_the_last_of_an_epoch(make):
+def test_after_step_is_called_after_every_step_but_the_last(make):
     training, steps = make(), []
     list(training.run(lambda: steps.append(training.step)))
     assert steps == [step for step in range(1, 17) if step % 4]
 
 
-def test_restoring_inside_an_epoch_gives_back_every_tensor(make):
+def test_restoring_inside_an_epoch_restores_every_tensor(make):
     tensors = stopped_after(make(), 6)
     other = make(seed=17)
     restore_state(other, tensors)
@@ -103,7 +103,7 @@ def test_restoring_inside_an_epoch_gives_back_every_tensor(make):
     assert tensors["epoch/seconds"] <= again["epoch/seconds"] < tensors["epoch/seconds"] + 60
 
 
-def test_the_scale_of_gradients_of_16_bits_is_kept(make_method, make_training):
+def test_the_gradient_scaler_of_16_mixed_is_restored(make_method, make_training):
     def make(seed=0):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=3)
         precision = MixedPrecision("16-mixed", "cpu", scaler)
@@ -125,7 +125,7 @@ def test_the_scale_of_gradients_of_16_bits_is_kept(make_method, make_training):
         restore_state(make(), {name: value for name, value in tensors.items() if not name.startswith("scaler")})
 
 
-def test_restoring_gives_back_every_tensor(make):
+def test_restoring_restores_every_tensor(make):
     training = make()
     next(training.run())
     tensors = capture_state(training)
@@ -157,23 +157,24 @@ def test_a_checkpoint_of_another_recipe_is_refused(make_method, make_training, p
         restore_state(shared, tensors)
 
 
-def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training):
+def test_missing_and_misshapen_tensors_are_rejected(make_method, make_training):
     """A checksum says that a file is whole, not that it is right: its writer can write that, too."""
     tensors = stopped_after(make_training(make_method(), epochs=4), 6)
     may_be_missing = {"pair_losses", "epoch/steps"}
+    resumed = make_training(make_method(), epochs=4)
     for name, value in tensors.items():
         longer = torch.cat([value.flatten(), value.flatten()[:1]])
         for wrong in (longer, value.flatten()[:0], value.flatten()[:0].to(torch.complex64)):
             with refused("checkpoint", "recipe") as told:
-                restore_state(make_training(make_method(), epochs=4), {**tensors, name: wrong})
+                restore_state(resumed, {**tensors, name: wrong})
             if not name.startswith(("model/", "generator/")):  # of these, torch itself tells
                 forms = [f"{list(each.shape)} of {each.dtype}" for each in (wrong, value)]
                 assert_mentions(told.value, f"'{name}'", *forms)
         if name not in may_be_missing:
             with refused("checkpoint", f"'{name}'"):
-                restore_state(
-                    make_training(make_method(), epochs=4), {key: tensors[key] for key in tensors if key != name}
-                )
+                restore_state(resumed, {key: tensors[key] for key in tensors if key != name})
+    restore_state(resumed, tensors)
+    assert torch.equal(capture_state(resumed)["position"], tensors["position"])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_every_tensor_must_be_there_and_have_its_form(make_method, make_training
         ("process/0/global/0", lambda value: value | 255),
     ],
 )
-def test_values_that_would_end_a_training_later_are_refused(make_method, make_training, name, change):
+def test_invalid_values_are_rejected(make_method, make_training, name, change):
     tensors = stopped_after(make_training(make_method(), epochs=4), 6)
     value = "mt19937" if name.startswith(("generator/", "process/")) else f"'{name}'"  # of these, torch itself tells
     with refused("checkpoint", "recipe", value):

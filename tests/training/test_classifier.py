@@ -32,7 +32,7 @@ def test_the_linear_layer_starts_xavier_uniform_with_zero_bias():
     assert 0.99 * bound < linear.weight.abs().max() <= bound
 
 
-def test_what_standardises_is_saved_with_the_weights_and_does_not_learn(classifier):
+def test_standardisation_is_saved_and_not_trained(classifier):
     state = classifier.state_dict()
     assert {"shift", "scale", "linear.weight", "linear.bias"} < set(state)
     assert not {"shift", "scale"} & {name for name, _ in classifier.named_parameters()}

@@ -19,8 +19,9 @@ from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.base import Encoder
 from joao.evaluation.targets import ClassTargets
 from joao.training.device import Fabric
-from joao.training.fast import batches as rooms
-from joao.training.finetune import Finetune, Finetuning, FitEpoch
+from joao.training.fast import batches
+from joao.training.finetune import Finetune, Finetuning
+from joao.training.metrics import FitEpoch
 from joao.training.model import calibrate
 from tests.messages import refused
 
@@ -95,14 +96,14 @@ def test_a_fast_step_has_the_gradients_and_statistics_of_a_plain_step(make, enco
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("how", [{}, {"batch_size": 23}, {"balanced": True, "standardise": True}], ids=str)
-def test_fast_steps_do_what_plain_steps_do_one_after_the_other(make, encoder, how):
+def test_fast_fits_match_plain_fits(make, encoder, how):
     # Small steps: Adam makes steps of full length even of gradients that are nothing but rounding.
     fits = [make(encoder, fast=fast, learning_rate=1e-5, **how).fit(TRAIN, VALIDATION) for fast in (False, True)]
     torch.testing.assert_close(losses(fits[1]), losses(fits[0]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_fast_steps_show_the_same_augmentations(make, encoder, certain_pool):
+def test_fast_steps_use_the_same_augmentations(make, encoder, certain_pool):
     pool = [*certain_pool.values()]
     fits = [
         make(encoder, fast=fast, learning_rate=1e-5, pool=pool).fit(TRAIN, VALIDATION, seed=5) for fast in (False, True)
@@ -110,13 +111,15 @@ def test_fast_steps_show_the_same_augmentations(make, encoder, certain_pool):
     torch.testing.assert_close(losses(fits[1]), losses(fits[0]), rtol=1e-4, atol=1e-5)
 
 
-def test_batches_that_do_not_fit_take_plain_steps(make, monkeypatch):
+def test_batches_that_do_not_fit_take_eager_steps(make, monkeypatch):
     expected = make(fast=False, learning_rate=1e-5).fit(TRAIN, VALIDATION)
-    monkeypatch.setattr(rooms, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
-    fitting, replayed = make(fast=True, learning_rate=1e-5), []
-    monkeypatch.setattr(fitting, "_replay", lambda *each: replayed.append(each) or Finetuning._replay(fitting, *each))
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
+    fitting, eager = make(fast=True, learning_rate=1e-5), []
+    monkeypatch.setattr(
+        fitting, "train_batch", lambda *each: eager.append(each) or Finetuning.train_batch(fitting, *each)
+    )
     found = fitting.fit(TRAIN, VALIDATION)
-    assert 0 < len(replayed) < 4 * 4
+    assert 0 < len(eager) < 4 * 4
     torch.testing.assert_close(losses(found), losses(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -124,7 +127,7 @@ def test_on_a_cpu_the_plain_path_is_the_default(make):
     assert not make().is_fast
 
 
-def test_what_has_no_fast_path_is_told_when_it_is_asked_for(make, store):
+def test_requesting_an_impossible_fast_path_is_rejected(make, store):
     with refused("fine-tuning", "fast", "Convolutions"):
         make(Convolutions(store.num_features, width=4, layers=1), fast=True)
     with refused("fine-tuning", "fast", "frozen"):
@@ -143,7 +146,7 @@ def test_mixed_precision_stays_near_full_precision(make, fast):
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("how", [{}, {"balanced": True, "standardise": True, "patience": 2}], ids=str)
-def test_a_fit_does_not_know_of_those_before_it(make, fast, how):
+def test_fits_are_independent_of_earlier_fits(make, fast, how):
     fitting, fresh = (make(fast=fast, pool=[NodeDrop(0.3), NodeDrop(0.1)], **how) for _ in range(2))
     first = fitting.fit(TRAIN, VALIDATION, seed=2)
     kept, logits = state(fitting), fitting.logits(TEST)
@@ -181,7 +184,7 @@ def test_dropout_draws_from_the_seed_and_leaves_the_global_generator_alone(make,
     assert fitting.fit(TRAIN, VALIDATION, seed=3) != first
 
 
-def test_a_fit_is_adam_from_the_linear_layers_first_weights(make, store, classes):
+def test_a_fit_is_plain_adam(make, store, classes):
     fitting = make(epochs=3, batch_size=23)
     fitting.fit(TRAIN, NONE)
     with temporary_seed(1, "weights"):
@@ -218,7 +221,7 @@ class Scripted(Finetuning):
         self.classifier.linear.bias.data[0] += 1
         return 0.5
 
-    def _look(self, loss, batches, graphs):
+    def _validate(self, loss, batches, graphs):
         return self.script[int(self.classifier.linear.bias[0]) - 1]
 
 
@@ -244,7 +247,7 @@ scripts = st.lists(st.builds(FitEpoch, st.just(0.5), few, few), min_size=1, max_
 
 
 @drawn(scripts, st.sampled_from(["score", "accuracy", "loss"]), st.integers(0, 5))
-def test_the_last_of_the_best_epochs_is_kept_and_patience_counts_from_the_first(script, choose_by, patience):
+def test_choice_of_the_epoch_and_early_stopping(script, choose_by, patience):
     dataset = random_graphs(4, 4, 2, seed=0)
     store = make_store(dataset, Features.from_dataset(dataset))
     how = Finetune(epochs=len(script), patience=patience, choose_by=choose_by)
@@ -261,7 +264,7 @@ def test_the_last_of_the_best_epochs_is_kept_and_patience_counts_from_the_first(
 
 @pytest.mark.parametrize("choose_by", ["score", "loss"])
 @pytest.mark.parametrize("fast", [False, True])
-def test_what_is_kept_is_the_epoch_that_validation_prefers(make, classes, choose_by, fast):
+def test_the_best_epoch_on_validation_is_kept(make, classes, choose_by, fast):
     wrong = classes.clone()
     wrong[VALIDATION] = (wrong[VALIDATION] + 2) % 3  # the more is learned of the others, the worse
     fitting = make(classes=wrong, choose_by=choose_by, fast=fast, epochs=12, learning_rate=0.05)
@@ -279,13 +282,13 @@ def test_what_is_kept_is_the_epoch_that_validation_prefers(make, classes, choose
     assert same(state(fitting), states[best - 1])
 
 
-def test_looking_at_graphs_in_between_changes_nothing(make):
+def test_scoring_between_fits_changes_nothing(make):
     fitting, other = make(), make()
     assert fitting.fit(TRAIN, VALIDATION, on_epoch=lambda _: fitting.logits(TEST)) == other.fit(TRAIN, VALIDATION)
     assert same(state(fitting), state(other))
 
 
-def test_without_validation_graphs_the_last_epoch_is_kept_and_patience_has_nothing_to_wait_for(make):
+def test_without_validation_graphs_the_last_epoch_is_kept(make):
     fitting, states = make(epochs=5, patience=1), []
     fit = fitting.fit(TRAIN, NONE, on_epoch=lambda _: states.append(state(fitting)))
     assert fit.chosen == len(fit.epochs) == 5
@@ -294,9 +297,7 @@ def test_without_validation_graphs_the_last_epoch_is_kept_and_patience_has_nothi
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_an_epoch_shows_loss_and_accuracy_of_the_validation_graphs_weighted_as_in_training(
-    make, store, classes, balanced
-):
+def test_validation_metrics_are_weighted_as_in_training(make, store, classes, balanced):
     fitting, expected = make(balanced=balanced), []
     counts = [classes[TRAIN].tolist().count(number) for number in range(3)]
     weights = [23 / 3 / count if balanced else 1.0 for count in counts]
@@ -317,7 +318,7 @@ def test_an_epoch_shows_loss_and_accuracy_of_the_validation_graphs_weighted_as_i
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("how", [{}, {"balanced": True, "standardise": True}, {"frozen": True}], ids=str)
-def test_graphs_that_are_not_trained_on_have_no_say_in_the_weights(make, store, classes, fast, how):
+def test_other_graphs_do_not_change_class_weights(make, store, classes, fast, how):
     others = torch.cat([VALIDATION, TEST])
     wrong = classes.clone()
     wrong[others] = (wrong[others] + 1) % 3
@@ -335,7 +336,7 @@ def test_graphs_that_are_not_trained_on_have_no_say_in_the_weights(make, store, 
     assert not torch.equal(runs[0][2], runs[1][2])  # what they are was changed indeed
 
 
-def test_the_classes_of_the_training_graphs_do(make, classes):
+def test_training_classes_change_class_weights(make, classes):
     wrong = classes.clone()
     wrong[0] = (wrong[0] + 1) % 3
     one, other = make(epochs=1), make(epochs=1, classes=wrong)
@@ -365,7 +366,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_and_the_linear_layer_learns(make, st
     torch.testing.assert_close(after["linear.weight"], weight.detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_not_frozen_learns(make):
+def test_an_encoder_that_is_not_frozen_is_trained(make):
     fitting = make(epochs=1)
     before = state(fitting)
     fitting.fit(TRAIN, NONE)
@@ -401,7 +402,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_graphs(make, store, classes):
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("frozen", [False, True])
-def test_standardised_embeddings_of_the_training_graphs_begin_with_mean_0_and_deviation_1(make, store, encoder, frozen):
+def test_standardised_embeddings_have_mean_0_and_deviation_1(make, store, encoder, frozen):
     fitting = make(encoder, standardise=True, frozen=frozen, epochs=1, learning_rate=1e-9)
     begun = copy.deepcopy(fitting.classifier.encoder)
     for graphs in (TRAIN, TEST):  # anew for every fit
@@ -419,7 +420,7 @@ def test_standardised_embeddings_of_the_training_graphs_begin_with_mean_0_and_de
         assert not deviation[~spread].any()  # a column without spread is shifted, not divided by 0
 
 
-def test_normalisation_that_is_not_settled_does_not_make_the_first_steps_explode(make):
+def test_standardisation_calibrates_batch_norm_first(make):
     fitting = make("gin", standardise=True, epochs=1, learning_rate=1e-9)
     for norm in fitting.classifier.encoder.norms:  # as a pre-training of a few steps may leave it
         norm.running_mean.fill_(3)
@@ -428,7 +429,7 @@ def test_normalisation_that_is_not_settled_does_not_make_the_first_steps_explode
     assert fitting.fit(TRAIN, VALIDATION).epochs[0].loss < 3
 
 
-def test_without_standardisation_embeddings_are_as_they_are(make):
+def test_without_standardisation_embeddings_are_unchanged(make):
     fitting = make(epochs=1)
     fitting.fit(TRAIN, VALIDATION)
     assert not fitting.classifier.shift.any()
@@ -451,7 +452,7 @@ class Counted(PaddedAugmentation):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_every_training_batch_is_shown_under_one_augmentation_drawn_uniformly(make, fast, assert_law):
+def test_training_batches_are_augmented_uniformly(make, fast, assert_law):
     pool = [Counted() for _ in range(3)]
     fitting = make("gin", pool=pool, fast=fast, epochs=30, batch_size=6)
     fitting.fit(TRAIN, VALIDATION)
@@ -472,7 +473,7 @@ class Blank(PaddedAugmentation):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_training_sees_augmented_graphs_and_validation_graphs_as_they_are(make, store, classes, fast):
+def test_validation_graphs_are_not_augmented(make, store, classes, fast):
     blank, epochs = replace(store, x=torch.zeros_like(store.x)), []
     fitting = make(pool=[Blank()], fast=fast, epochs=1, learning_rate=1e-9)
     for other in (fitting, make(fast=fast, epochs=1, learning_rate=1e-9, store=blank)):
@@ -484,7 +485,7 @@ def test_training_sees_augmented_graphs_and_validation_graphs_as_they_are(make, 
 
 
 @pytest.mark.parametrize("where", [TRAIN, VALIDATION], ids=["training", "validation"])
-def test_a_loss_that_is_no_number_ends_it_in_one_line(make, store, where):
+def test_a_loss_that_is_not_finite_raises(make, store, where):
     x = store.x.float()
     x[store.first_node[where[0]] : store.first_node[where[-1] + 1]] *= 1e38
     with refused("fine-tuning", "nan", "learning rate", 0.01):
@@ -514,6 +515,6 @@ def test_two_training_graphs_are_enough(make):
         ({"choose_by": "f1"}, ["choose_by", "'score'", "'accuracy'", "'loss'", "'f1'"]),
     ],
 )
-def test_impossible_settings_are_told(settings, values):
+def test_invalid_settings_are_rejected(settings, values):
     with refused("fine-tuning", *values):
         Finetune(**settings)

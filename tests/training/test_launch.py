@@ -1,4 +1,4 @@
-"""Processes that end well, badly and not at all; they import no torch, so that they start at once."""
+"""Worker processes that finish, fail or hang (they do not import torch, so they start fast), and their layout."""
 
 import multiprocessing
 import os
@@ -8,11 +8,10 @@ import time
 import pytest
 
 from joao.core.errors import ProcessLost, UserError
-from joao.training.distributed.launch import run_in_processes
-from joao.training.distributed.place import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout, find_process_layout, run_in_processes
 from tests.messages import refused
 
-THREE = ProcessLayout(3, started=False)
+THREE = ProcessLayout(3, is_worker=False)
 
 
 def tell(send, word):
@@ -40,32 +39,86 @@ def nobody_stays():
     assert set(multiprocessing.active_children()) == before
 
 
-def test_each_is_told_which_it_is_and_where_they_meet():
+def test_workers_get_rank_and_port():
     words, ranks, ports = zip(*sorted(run_in_processes(tell, ["hello"], THREE)), strict=True)
     assert (set(words), ranks, len(set(ports))) == ({"hello"}, ("0", "1", "2"), 1)
 
 
 @pytest.mark.parametrize(("how", "end"), [("killed", "SIGKILL"), ("exit", "code 7")])
-def test_one_that_dies_ends_all(how, end):
+def test_a_dead_worker_ends_all(how, end):
     with refused("process 1", "2", end, error=ProcessLost):
         list(run_in_processes(second_dies, [how], THREE))
 
 
-def test_wrong_input_in_one_is_wrong_input():
+def test_user_errors_of_a_worker_are_raised():
     with pytest.raises(UserError, match=r"^wrong input\.$"):
         list(run_in_processes(second_raises, [UserError("wrong input.")], THREE))
 
 
-def test_a_fault_of_the_program_is_shown_with_its_place():
+def test_other_errors_of_a_worker_are_raised_with_traceback():
     with pytest.raises(RuntimeError, match=r"(?s)process 1:\nTraceback.*second_raises.*KeyError: 'made up'"):
         list(run_in_processes(second_raises, [KeyError("made up")], THREE))
 
 
-def test_another_machine_that_is_gone_is_told_of():
+def test_a_lost_machine_is_reported():
     with pytest.raises(ProcessLost, match="gone"):
         list(run_in_processes(second_raises, [ProcessLost("gone.")], THREE))
 
 
-def test_what_cannot_be_sent_is_said():
+def test_arguments_that_cannot_be_pickled_are_rejected():
     with refused("devices", "<lambda>"):
         list(run_in_processes(tell, [lambda: None], THREE))
+
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3", "RANK": "4", "LOCAL_RANK": "1"}
+SLURM = {
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_NNODES": "2",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_JOB_NAME": "train",
+}
+MACHINES = {"MASTER_ADDR": "first", "MASTER_PORT": "1234", "NODE_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "expected"),
+    [
+        ((None, None), {}, ProcessLayout()),
+        ((2, None), {}, ProcessLayout(2, 1, is_worker=False)),
+        ((2, None), {"LOCAL_RANK": "1"}, ProcessLayout(2, 1, 1, 1)),
+        ((2, 2), MACHINES, ProcessLayout(2, 2, 2, is_worker=False)),
+        ((2, 2), MACHINES | {"LOCAL_RANK": "1"}, ProcessLayout(2, 2, 3, 1)),
+        ((None, None), TORCHRUN, ProcessLayout(3, 2, 4, 1)),
+        ((3, 2), TORCHRUN, ProcessLayout(3, 2, 4, 1)),
+        ((2, 2), SLURM, ProcessLayout(2, 2, 3, 1)),
+        ((None, None), SLURM, ProcessLayout()),  # a program that does not care, inside a job
+        ((2, None), SLURM | {"SLURM_JOB_NAME": "bash"}, ProcessLayout(2, 1, is_worker=False)),
+    ],
+)
+def test_the_layout_follows_the_environment(asked, environment, expected):
+    assert find_process_layout(*asked, environment=environment) == expected
+
+
+def test_missing_values_use_the_default():
+    assert find_process_layout(default=(2, 1), environment={}) == ProcessLayout(2, 1, is_worker=False)
+    assert find_process_layout(1, default=(2, 1), environment={}) == ProcessLayout()
+    assert find_process_layout(default=(2, 1), environment=TORCHRUN) == ProcessLayout(3, 2, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "values"),
+    [
+        ((0, None), {}, ["devices", 1, 0]),
+        ((2, None), TORCHRUN, ["devices", 2, "torchrun", 3]),
+        ((2, 3), SLURM, ["num_nodes", 3, "SLURM", 2]),
+        ((2, 2), {}, ["2 machines", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"]),
+        ((2, 2), MACHINES | {"NODE_RANK": "2"}, ["NODE_RANK", 2]),
+        ((2, 2), MACHINES | {"NODE_RANK": "one"}, ["NODE_RANK", "'one'"]),
+        ((4, None), {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}, ["SLURM", "--ntasks-per-node"]),
+    ],
+)
+def test_inconsistent_layouts_are_rejected(asked, environment, values):
+    with refused(*values):
+        find_process_layout(*asked, environment=environment)

@@ -11,10 +11,8 @@ from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.heads import HEADS
 from joao.objectives import Bootstrap
-from joao.training.distributed.share import BatchShard
-from joao.training.model import View, project
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, View, pair_losses, project
 
 
 def weights(module):
@@ -30,7 +28,7 @@ def make(request, make_method, make_training):
     return training
 
 
-def test_the_copy_begins_as_the_network_and_is_another_one(make):
+def test_the_copy_starts_equal_to_the_network(make):
     model = make().model
     assert all(torch.equal(weights(model.copy)[name], value) for name, value in weights(model.network).items())
     assert not {id(each) for each in model.copy.parameters()} & {id(each) for each in model.network.parameters()}
@@ -57,7 +55,7 @@ def test_the_copy_is_the_moving_average_of_the_networks_weights(make, objective,
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_the_gradient_is_that_of_predictions_alone(make, store):
+def test_only_predictions_have_gradients(make, store):
     training = make(batch_size=21)
     model, objective = training.model.module, training.method.objective
     with torch.no_grad():  # otherwise the copy would be the network, and its gradient could hide
@@ -85,7 +83,7 @@ def test_the_gradient_is_that_of_predictions_alone(make, store):
     assert {name.partition(".")[0] for name in learned} == {"network", "predictor"}
 
 
-def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(make, store, pool, generator):
+def test_pair_losses_equal_those_computed_one_by_one(make, store, pool, generator):
     model, pool = make().model, list(pool.values())
     with torch.no_grad():
         for parameter in model.copy.parameters():
@@ -103,7 +101,7 @@ def test_every_pair_is_as_computed_one_by_one_from_the_same_draws(make, store, p
                 expected[i, j] = (2 - sum(cosines)).mean()
     before = [buffer.clone() for buffer in model.buffers()]
     torch.testing.assert_close(
-        pair_losses(model, BatchShard(store, torch.arange(2, 14)), pool, Bootstrap(), generator(5)), expected
+        pair_losses(model, BatchViews(store, torch.arange(2, 14)), pool, Bootstrap(), generator(5)), expected
     )
     assert all(torch.equal(buffer, value) for buffer, value in zip(model.buffers(), before, strict=True))
 
@@ -112,12 +110,12 @@ def test_each_network_encodes_each_draw_once(make, store, pool, generator):
     model, calls = make().model, []
     for encoder in (model.network.encoder, model.copy.encoder):
         encoder.register_forward_hook(lambda module, *_: calls.append(module))
-    pair_losses(model, BatchShard(store, torch.arange(6)), list(pool.values()), Bootstrap(), generator())
+    pair_losses(model, BatchViews(store, torch.arange(6)), list(pool.values()), Bootstrap(), generator())
     times = 2 * len(pool) - 1  # graphs left as they are need not be encoded again
     assert [sum(call is each for call in calls) for each in (model.network.encoder, model.copy.encoder)] == [times] * 2
 
 
-def test_the_predictor_is_of_the_seed(make):
+def test_the_predictor_is_seeded(make):
     one, same, other = (weights(make(seed=seed).model.predictor) for seed in (4, 4, 5))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["0.weight"], other["0.weight"])
@@ -141,7 +139,8 @@ def spread(vectors):
     return float(unit.var(dim=0, correction=0).sum().sqrt())
 
 
-def test_nothing_collapses_on_real_molecules(mutag):
+@pytest.mark.slow
+def test_bootstrap_does_not_collapse_on_molecules(mutag):
     """Embeddings, predictions and projections keep apart, which they do not without predictor and momentum."""
 
     def spreads(objective, without_predictor=False):

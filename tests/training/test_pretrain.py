@@ -5,14 +5,13 @@ import torch
 from lightning_fabric import Fabric
 
 from joao.augmentations import AUGMENTATIONS, Augmentation, Identity, NodeDrop
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
-from joao.training.distributed.share import BatchShard
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
-from joao.training.steps import pair_losses
+from joao.training.steps import BatchViews, pair_losses
 from tests.messages import refused
 
 
@@ -31,7 +30,7 @@ def same_weights(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training, variant):
+def test_a_seed_determines_the_result_bit_for_bit(make_method, make_training, variant):
     def trained(seed):
         method = make_method(variant["heads"])
         return run(make_training(method, pair_per=variant["pair_per"], seed=seed))
@@ -43,7 +42,7 @@ def test_one_seed_gives_one_result_bit_for_bit(make_method, make_training, varia
     assert not same_weights(weights, different)
 
 
-def test_the_global_generator_has_no_say(make_method, make_training, variant):
+def test_the_global_generator_has_no_effect(make_method, make_training, variant):
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -81,8 +80,8 @@ def test_an_epoch_is_a_plain_loop_of_algorithm_1(make_method, make_training, sto
         measured = []
         for graphs in torch.split(torch.randperm(21, generator=draw["evaluation batches"]), 6)[:2]:
             model = ContrastiveModel(method.encoder, method.heads)
-            share = BatchShard(store, graphs)
-            measured.append(pair_losses(model, share, augmentations, method.objective, draw["evaluation views"]))
+            batch_views = BatchViews(store, graphs)
+            measured.append(pair_losses(model, batch_views, augmentations, method.objective, draw["evaluation views"]))
         losses = torch.stack(measured).mean(0)
         method.policy.update(losses)
         assert shown[epoch][1] == pytest.approx(total / 21, rel=1e-5)
@@ -178,7 +177,7 @@ def test_only_the_heads_of_drawn_pairs_learn(make_method, make_training):
     assert changed == {"node_drop", "subgraph"}
 
 
-def test_a_last_batch_of_one_graph_joins_its_neighbour(make_method, make_training):
+def test_training_merges_a_last_batch_of_one_graph(make_method, make_training):
     sizes = []
     method = make_method(policy=Uniform)
     method.encoder.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
@@ -187,7 +186,7 @@ def test_a_last_batch_of_one_graph_joins_its_neighbour(make_method, make_trainin
 
 
 @pytest.mark.parametrize("update_every", [0, 1])
-def test_a_loss_that_is_no_number_stops_the_training_and_says_so(make_method, make_training, update_every):
+def test_a_loss_that_is_not_finite_stops_the_training(make_method, make_training, update_every):
     method = make_method()
     training = make_training(method, learning_rate=1e30, update_every=update_every)
     with refused("nan", "step", "epoch 1", "learning rate", "1e+30"):

@@ -13,7 +13,7 @@ from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin, MoleculeGin, ResGcn
-from joao.encoders.base import StackableEncoder, stacked
+from joao.encoders.base import StackableEncoder, stack_parameters
 from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols import stacked_fits as stacked_module
@@ -66,7 +66,7 @@ def results(finetuning):
     found = []
     for fit in fit_all(finetuning, PARTS):
         chosen = finetuning.logits(NUMBERS)
-        finetuning.to_last()
+        finetuning.restore_last_epoch()
         found.append((fit, torch.stack([chosen, finetuning.logits(NUMBERS)])))
     return found
 
@@ -122,7 +122,7 @@ def test_a_fit_is_scored_at_the_chosen_epoch_and_at_the_last(make, fast, kind):
     differ = 0
     for part, fit in zip(PARTS, fit_all(finetuning, PARTS), strict=True):
         found = []
-        for move in (lambda: None, finetuning.to_last):
+        for move in (lambda: None, finetuning.restore_last_epoch):
             move()
             found.append(finetuning.score(part.validation))
         expected = [fit.epochs[number - 1].validation_score for number in (fit.chosen, 7)]
@@ -148,7 +148,7 @@ def test_parts_may_start_with_weights_of_their_own(make, fast):
     finetuning = make(fast=fast)
     with temporary_seed(8, "weights"):
         other = ResGcn(finetuning.store.num_features, width=6, layers=2)
-    starts = [None, finetuning.start_of(2), finetuning.start_of(9), finetuning.start_of(9, other)]
+    starts = [None, finetuning.initial_weights(2), finetuning.initial_weights(9), finetuning.initial_weights(9, other)]
     parts = [replace(PARTS[0], start=start) for start in starts]
     losses = [fit.epochs[0].loss for fit in fit_all(finetuning, parts)]
     by_hand = []
@@ -226,7 +226,7 @@ def test_a_loss_that_is_no_number_is_told(make):
 
 def test_stacked_weights_are_the_same_several_times():
     module = ResGcn(4, width=3, layers=2)
-    copied = stacked(module, 5)
+    copied = stack_parameters(module, 5)
     for name, value in copied.state_dict().items():
         assert value.shape == (5, *module.state_dict()[name].shape)
         assert (value == module.state_dict()[name]).all()

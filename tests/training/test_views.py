@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from joao.augmentations import Augmentation, NodeDrop
-from joao.training.model import ContrastiveModel, draw_mixed_view, draw_view, project
+from joao.training.model import ContrastiveModel
+from joao.training.steps import draw_mixed_view, draw_view, project
 from tests.messages import refused
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])
@@ -28,7 +29,7 @@ def alone(batch, row):
     return replace(part, graph_of_node=torch.zeros_like(part.graph_of_node), num_graphs=1)
 
 
-def test_a_view_by_one_augmentation_is_what_it_makes_of_the_batch(store, generator, assert_same, stamps):
+def test_draw_view_augments_the_whole_batch(store, generator, assert_same, stamps):
     batch = store.batch(GRAPHS)
     view = draw_view(batch, 1, [*stamps, NodeDrop()], generator())
     assert (view.augmentation, view.row) == (1, None)
@@ -37,7 +38,7 @@ def test_a_view_by_one_augmentation_is_what_it_makes_of_the_batch(store, generat
     assert_same(view.batch, NodeDrop()(batch, generator(4)))
 
 
-def test_each_graph_is_shown_by_its_own_augmentation_and_found_in_its_row(store, generator, assert_same, stamps):
+def test_draw_mixed_view_augments_each_graph(store, generator, assert_same, stamps):
     view = draw_mixed_view(store, GRAPHS, NUMBERS, stamps, generator())
     assert view.batch.num_graphs == len(GRAPHS)
     for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
@@ -46,7 +47,7 @@ def test_each_graph_is_shown_by_its_own_augmentation_and_found_in_its_row(store,
         assert_same(alone(view.batch, row), stamps[number](store.batch(torch.tensor([graph])), generator()))
 
 
-def test_random_augmentations_draw_one_after_the_other(store, generator, assert_same):
+def test_mixed_views_draw_augmentation_by_augmentation(store, generator, assert_same):
     pool = [NodeDrop(0.5), NodeDrop(0.2), NodeDrop(0.8)]
     view = draw_mixed_view(store, GRAPHS, NUMBERS, pool, generator(6))
     source = generator(6)
@@ -97,7 +98,7 @@ class Fewer(Augmentation):
     [(Nothing(), None, None), (Wider(), 7, 2), (Fewer(), 1, 1)],
     ids=["none", "wider", "fewer"],
 )
-def test_an_augmentation_of_a_user_that_makes_no_such_batch_is_told(store, generator, own, graphs, factor):
+def test_invalid_results_of_custom_augmentations_are_rejected(store, generator, own, graphs, factor):
     values = [None] if graphs is None else [f"{graphs} graphs", f"{factor * store.num_features} features", 7]
     with refused(type(own).__name__, *values):
         draw_view(store.batch(GRAPHS), 0, [own], generator())

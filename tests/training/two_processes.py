@@ -14,12 +14,11 @@ from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.objectives import NtXent
 from joao.runs.pretraining import pretrain
+from joao.training import steps as training_steps
 from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import make_fabric
-from joao.training.distributed import share
-from joao.training.distributed.batch_norm import synced_batch_norms
-from joao.training.distributed.group import ProcessGroup
-from joao.training.distributed.place import find_process_layout
+from joao.training.distributed.group import ProcessGroup, synced_batch_norms
+from joao.training.distributed.launch import find_process_layout
 from joao.training.pretrain import Pretraining
 
 # Recipes by name, with the size of a section. 21 graphs in batches of 6 leave a last one of 3, in parts of 1 and 2.
@@ -79,7 +78,7 @@ def trained_step_by_step(name, fabric=None):
         train(batch, pairs)
         steps.append(
             {
-                "loss": (training.steps.loss_sum.item() - before) / batch.graphs.numel(),
+                "loss": (training.steps.loss_sum.item() - before) / batch.numel(),
                 "table": method.policy.probabilities.tolist(),
                 "weights": {key: value.tolist() for key, value in training.model.state_dict().items()},
             }
@@ -87,11 +86,11 @@ def trained_step_by_step(name, fabric=None):
 
     training.steps.train = train_and_tell
     training.steps.loss_sum = training.steps.loss_sum.double()
-    before, share.SECTION = share.SECTION, section
+    before, training_steps.SECTION = training_steps.SECTION, section
     try:
         epochs = [(each.loss, each.probabilities, each.pair_losses, each.drawn) for each in training.run()]
     finally:
-        share.SECTION = before
+        training_steps.SECTION = before
     return {"steps": steps, "epochs": epochs, "names": [type(each).__name__ for each in training.model.modules()]}
 
 
@@ -114,34 +113,37 @@ def batch_of(rows, seed=0):
     return torch.randn(rows, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def gradients_through_the_gather(ranks):
+def gradients_through_gather(group=None):
     """Of NT-Xent between five rows and a linear map of them, with respect to this process's rows and the map."""
     whole, linear = batch_of(5), batch_of(3, 1).requires_grad_()
-    own = whole[ranks.part(5)].clone().requires_grad_()
-    loss = NtXent()(ranks.gather(own, 5), ranks.gather(own @ linear, 5))
+    own = whole[group.shard(5) if group else slice(5)].clone().requires_grad_()
+    rows, mapped = (group.gather_rows(each, 5) if group else each for each in (own, own @ linear))
+    loss = NtXent()(rows, mapped)
     loss.backward()
-    rows = own.grad / ranks.size
-    ranks.average_gradients([linear])
-    return {"loss": loss.item(), "rows": rows.tolist(), "map": linear.grad.tolist()}
+    if group:
+        own.grad /= group.size
+        group.average_gradients([linear])
+    return {"loss": loss.item(), "rows": own.grad.tolist(), "map": linear.grad.tolist()}
 
 
-def normalised(rows, sizes, ranks, momentum=0.1):
+def normalised(rows, sizes, group=None, momentum=0.1):
     """What this process's part of ``rows`` becomes, with the gradients of a sum over all rows, and the statistics."""
     norm = nn.BatchNorm1d(3, momentum=momentum).double()
     with torch.no_grad():
         norm.weight.copy_(torch.tensor([0.5, 1.5, -2.0]))
         norm.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
-    first = sum(sizes[: ranks.rank])
-    part = slice(first, first + sizes[ranks.rank])
+    rank = group.rank if group else 0
+    first = sum(sizes[:rank])
+    part = slice(first, first + sizes[rank])
     own = batch_of(rows)[part].clone().requires_grad_()
-    with synced_batch_norms(norm) if ranks.size > 1 else contextlib.nullcontext():
+    with synced_batch_norms(norm) if group else contextlib.nullcontext():
         for _ in range(2):
             y = norm(own)
     (y * batch_of(rows, 2)[part]).sum().backward()
-    if ranks.size > 1:
+    if group:
         for parameter in norm.parameters():
-            parameter.grad *= ranks.size
-        ranks.average_gradients(norm.parameters())
+            parameter.grad *= group.size
+        group.average_gradients(norm.parameters())
     return {
         "y": y.tolist(),
         "x gradient": own.grad.tolist(),
@@ -152,31 +154,30 @@ def normalised(rows, sizes, ranks, momentum=0.1):
     }
 
 
-def averaged(ranks):
+def averaged(group):
     """Gradients of three parameters: one that both processes used, one that the second used, one that neither used."""
     both, second, neither = (nn.Parameter(torch.zeros(2)) for _ in range(3))
-    both.grad = torch.full((2,), 1.0 + ranks.rank)
-    second.grad = torch.full((2,), 8.0) if ranks.rank == 1 else None
-    ranks.average_gradients([both, second, neither])
+    both.grad = torch.full((2,), 1.0 + group.rank)
+    second.grad = torch.full((2,), 8.0) if group.rank == 1 else None
+    group.average_gradients([both, second, neither])
     return [None if each.grad is None else each.grad.tolist() for each in (both, second, neither)]
 
 
 def together(send, killed_run, reference_run, dataset):
     """Everything, in each of two processes."""
-    place = find_process_layout(2)
-    fabric = make_fabric("cpu", "32-true", place)
-    ranks = ProcessGroup(fabric.global_rank, fabric.world_size)
+    fabric = make_fabric("cpu", "32-true", find_process_layout(2))
+    group = ProcessGroup(fabric.global_rank, fabric.world_size)
     told = {
-        "gather": gradients_through_the_gather(ranks),
-        "norm": normalised(7, (3, 4), ranks),
-        "norm of one process's rows": normalised(4, (0, 4), ranks, momentum=None),
-        "averaged": averaged(ranks),
-        "mean": ranks.mean(torch.tensor([ranks.rank + 0.5])).tolist(),
-        "handed out": ranks.broadcast(f"from {ranks.rank}"),
-        "everybody": ranks.all_gather(ranks.rank),
+        "gather": gradients_through_gather(group),
+        "norm": normalised(7, (3, 4), group),
+        "norm of one process's rows": normalised(4, (0, 4), group, momentum=None),
+        "averaged": averaged(group),
+        "mean": group.mean(torch.tensor([group.rank + 0.5])).tolist(),
+        "broadcast": group.broadcast(f"from {group.rank}"),
+        "all gathered": group.all_gather(group.rank),
         "kept_inside_an_epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }
     for folder, resume in ((reference_run, False), (killed_run, True)):
         pretrain(KILLED, dataset, folder=folder, resume=resume, checkpoint_every=2, device="cpu", devices=2)
-    send((ranks.rank, told))
+    send((group.rank, told))

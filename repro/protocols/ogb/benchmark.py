@@ -23,7 +23,7 @@ from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.data.formats.ogb import OfficialSplit, official_split, read_words
-from joao.data.sources import ogb_path
+from joao.data.names import ogb_path
 from joao.evaluation.splits import Split, sample_stratified
 from joao.evaluation.targets import BinaryTargets, ClassTargets, Targets, weighted_mean
 from joao.runs.scoring import require_classes

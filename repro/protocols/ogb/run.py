@@ -15,7 +15,7 @@ from joao.core.errors import UserError
 from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.data.sources import ogb_path
+from joao.data.names import ogb_path
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
 from joao.evaluation.splits import Split, split_hash
 from joao.runs.folder import Run
@@ -24,17 +24,9 @@ from joao.runs.scoring import describe_data, provenance
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
-from repro.protocols.cells import (
-    Record,
-    Where,
-    check_known,
-    compute_and_write,
-    has_record,
-    learned,
-    read_checked,
-    recipe_of_table,
-)
+from repro.protocols.cells import RunOptions, check_known, compute_and_write, load_grid, training_facts
 from repro.protocols.ogb.benchmark import Benchmark, OfficialScore, benchmark_of, score_seed
+from repro.record_files import Record, RecordFile
 
 OgbEncoder = OgbGin | OgbMoleculeGin | SyntaxGin
 PROTOCOL = {
@@ -53,9 +45,10 @@ class Cell:
     method: str
     label_rate: int
 
-    def path(self, records: Path) -> Path:
-        """Where its record lies."""
-        return records / self.dataset / f"{self.method}-{self.label_rate}.json"
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return f"{self.dataset}/{self.method}-{self.label_rate}"
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,7 @@ class Work:
 
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return recipe_of_table("ogb")
+    return load_grid("ogb")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()) -> list[Cell]:
@@ -88,7 +81,7 @@ def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates
     ]
 
 
-def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
+def split_available(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
     """The cells whose data are there, and the data sets that are not; one that was ``named`` must be."""
     there = list_datasets(data_root)
     absent = [name for name in dict.fromkeys(cell.dataset for cell in wanted) if name not in there]
@@ -118,7 +111,7 @@ def cell_recipe(dataset: str, method: str) -> Recipe:
     merged = {**grid()["recipe"], **shared, **given, "data": dataset}
     if given["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": family["pool"]}
-    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
 
 
 def finetuning_of(dataset: str) -> dict[str, Any]:
@@ -127,13 +120,13 @@ def finetuning_of(dataset: str) -> dict[str, Any]:
     return {"seeds": grid()["seeds"], "metric": family["metric"], **family["finetuning"], **family.get("words", {})}
 
 
-def compute(work: Work, benchmark: Benchmark, where: Where) -> dict[Cell, Record]:
+def compute(work: Work, benchmark: Benchmark, options: RunOptions) -> list[Record]:
     """The records of a work's cells: pre-trains once, and fine-tunes at every label rate from every seed."""
-    device, precision = where.device, where.precision
+    device, precision = options.device, options.precision
     recipe, unlabelled = cell_recipe(work.dataset, work.method), benchmark.unlabelled()
     trained = None
     if grid()["methods"][work.method]:
-        folder = where.encoders / work.dataset / work.method
+        folder = options.encoders / work.dataset / work.method
         trained = _pretrained(folder, recipe, unlabelled, device=device, precision=precision)
     fabric = make_fabric(device, precision)
     store = make_store(benchmark.graphs, Features.from_dataset(unlabelled, recipe.features)).to(fabric.device)
@@ -153,13 +146,13 @@ def compute(work: Work, benchmark: Benchmark, where: Where) -> dict[Cell, Record
         "pre-training": None if trained is None else _facts(trained),
         **provenance(device),
     }
-    records = {}
+    records = []
     for cell in work.cells():
         begun = time.perf_counter()
         splits = [benchmark.labelled(cell.label_rate / 100, seed) for seed in settings["seeds"]]
         scores = [score(split, seed) for split, seed in zip(splits, settings["seeds"], strict=True)]
         took = {"seconds of fine-tuning": time.perf_counter() - begun}
-        records[cell] = {**_described(cell, benchmark, splits, scores), **shared, **took}
+        records.append({**_described(cell, benchmark, splits, scores), **shared, **took})
     return records
 
 
@@ -211,37 +204,36 @@ def _facts(trained: TrainedEncoder) -> dict[str, Any]:
     return {
         "graphs": trained.info.num_graphs,
         "fingerprint": trained.info.fingerprint,
-        **learned(trained),
+        **training_facts(trained),
         "seconds": sum(epoch.seconds for epoch in trained.metrics),
         "command": trained.info.command,
     }
 
 
-def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Work]:
-    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done."""
-    return compute_and_write(_records_of, works(missing), where)
+def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Work]:
+    """Compute cells and write their records after each pre-training; yield the work just done."""
+    return compute_and_write(_records_of, works(missing), options, record_file)
 
 
-def _records_of(work: Work, where: Where) -> dict[Cell, Record]:
-    return compute(work, benchmark_of(work.dataset, where.data_root), where)
+def _records_of(work: Work, options: RunOptions) -> list[Record]:
+    return compute(work, benchmark_of(work.dataset, options.data_root), options)
+
+
+def record_file(folder: Path) -> RecordFile:
+    """Return the records of this table."""
+    return RecordFile(folder / "ogb.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    _ = record["scores"]["test"], record["split_hash"], record["finetuning"]["metric"]
+    return Cell(**record["cell"]).key
 
 
 def is_done(cell: Cell, records: Path) -> bool:
-    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    """Return whether a cell has a record. A record of another recipe is an error."""
     expected = {
-        "cell": dataclasses.asdict(cell),
         "recipe": cell_recipe(cell.dataset, cell.method).table(),
         "finetuning": finetuning_of(cell.dataset),
         "protocol": PROTOCOL,
     }
-    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that was written before."""
-
-    def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
-        _ = record["scores"]["test"], record["split_hash"], record["finetuning"]["metric"]
-
-    return read_checked(path, look)
+    return record_file(records).is_current(cell.key, expected, f"{cell.method} on {cell.dataset}")

@@ -1,4 +1,4 @@
-"""Records of the OGB setting to tables, each cell beside the paper's."""
+"""The OGB table: records to rows, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
-from joao.report.paper import ogb
 from repro.tables.overview import Figure, Overview
-from repro.tables.rows import Scored, gain_on_one_split, name_of
+from repro.tables.paper import ogb
+from repro.tables.rows import ScoredRow, gain_on_one_split, row_name
 
 HEADER = [
-    *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 %)", "paper"),
-    *("less paper", "encoder", "pre-training"),
+    *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 % CI)", "paper"),
+    *("difference (ours - paper)", "encoder", "pre-training"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
-    """A method on a data set at a label rate.
+class Row(ScoredRow):
+    """Scores of a method on a data set at a label rate.
 
     Attributes:
-        labelled: graphs that have a label.
+        labelled: number of labelled graphs.
         metric: accuracy, F1 or ROC-AUC.
-        encoder, pretraining: in words.
+        encoder, pretraining: descriptions.
     """
 
     label_rate: int
@@ -37,7 +37,7 @@ class Row(Scored):
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells."""
+    """Summarise records."""
     by_cell = {tuple(record["cell"].values()): record for record in records}
     result = []
     for record in records:
@@ -61,24 +61,24 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def cells_of(row: Row) -> list[str]:
-    """A row as text, under :data:`HEADER`."""
+    """Return the cells of a row (:data:`HEADER`)."""
     facts = [row.dataset, f"{row.label_rate} % ({row.labelled})", row.name, row.metric, row.score, str(row.num_seeds)]
-    return [*facts, with_interval(row.gain), *row.beside, row.encoder, row.pretraining]
+    return [*facts, with_interval(row.gain), *row.paper_cells, row.encoder, row.pretraining]
 
 
 SETTING = (
-    "The paper has ogbg-ppa and ogbg-code; its figures are in brackets. OGB put ogbg-code2 in the place of ogbg-code, "
-    "whose figures it stands beside. Molecules are not in the paper; the encoder and the epochs of their rows are "
-    "smaller than its own, as the recipe says. Seeds share one pre-training and differ in the labelled graphs; those "
-    "of all methods are the same."
+    "The paper has ogbg-ppa and ogbg-code; its figures are in brackets. OGB replaced ogbg-code by ogbg-code2, which is"
+    " shown next to the figures of ogbg-code. Molecules are not in the paper; their rows use a smaller encoder and "
+    "fewer epochs, as the recipe states. Seeds share one pre-training and differ in the labelled graphs, which are the"
+    " same for all methods."
 )
 
 
 def overview(table: Sequence[Row], columns: Sequence[tuple[str, int]], methods: Sequence[str]) -> Overview:
-    """One line a method, one column a data set and label rate; the paper's figures alone where ours lack.
+    """Return one line per method and one column per data set and label rate; the paper's figure if ours is missing.
 
     Args:
-        table: the rows there are.
+        table: the rows.
         columns: data sets and label rates that must have a column.
         methods: the lines.
     """
@@ -94,7 +94,7 @@ def overview(table: Sequence[Row], columns: Sequence[tuple[str, int]], methods: 
         title="OGB: few labels of the official training part",
         unit="score %",
         columns=[f"{dataset}, {rate} %" for dataset, rate in wanted],
-        lines={name_of(method): [figure(method, *column) for column in wanted] for method in methods},
+        lines={row_name(method): [figure(method, *column) for column in wanted] for method in methods},
         usual_seeds=3,
         notes=SETTING,
     )

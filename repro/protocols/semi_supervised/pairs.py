@@ -1,4 +1,4 @@
-"""Does JOAO choose the pairs that help? The gain of every pair by itself beside the share JOAO gave it (Figure 3)."""
+"""Does JOAO choose the pairs that help? The gain of each single pair, and its share of JOAO's draws (Figure 3)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from repro.tables.learned import learned_tables, pairs_table
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the grid of pairs says on a data set.
+    """Gains and shares of all pairs on a data set.
 
     Attributes:
-        gains: of each pair over no pre-training, in points of accuracy, mean over seeds.
-        shares: of all graphs that JOAO showed under each pair, mean over seeds.
-        num_seeds: over which both are.
-        correlation: between both, over all pairs.
+        gains: gain of each pair over no pre-training, in points of accuracy, mean over seeds.
+        shares: share of JOAO's draws of each pair, mean over seeds.
+        num_seeds: number of seeds of both.
+        correlation: rank correlation of gains and shares over all pairs.
     """
 
     gains: PairTable
@@ -37,9 +37,9 @@ class Agreement:
 
 
 def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
-    """By data set, with 10 % of the labels, over the seeds of which every pair, JOAO and no pre-training have a record.
+    """Compare gains and shares by data set, with 10 % of the labels.
 
-    None without such.
+    Only seeds are used for which every pair, JOAO and no pre-training have a record. Data sets without any are omitted.
     """
     by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
     for record in records:
@@ -66,12 +66,12 @@ def _agreement(dataset: str, records: Sequence[Mapping[str, Any]], num_seeds: in
 
 
 def pairs_markdown(found: Mapping[str, Agreement]) -> str:
-    """The correlations, then the tables."""
+    """Return the correlations and the tables as Markdown."""
     lines = []
     for dataset, each in found.items():
         rank = each.correlation
         lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), _best(each)])
-    header = ["data", "rank correlation of gain and share", "seeds", "best pair, and its share"]
+    header = ["data", "rank correlation of gain and share", "seeds", "best pair and its share"]
     parts = [markdown(header, lines)]
     for dataset, each in found.items():
         for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
@@ -86,9 +86,9 @@ def _best(agreement: Agreement) -> str:
 
 
 def draw_agreement(dataset: str, agreement: Agreement, path: Path) -> None:
-    """Gains and shares side by side, with their correlation."""
+    """Draw gains and shares next to each other."""
     rank = agreement.correlation
     seeds = f"{agreement.num_seeds} seed{'s' if agreement.num_seeds > 1 else ''}"
     title = f"{dataset}: rank correlation {rank.value:+.2f} (p = {rank.p_value:.2f}), {seeds}"
-    gain, share = "gain of the pair by itself (points)", "share JOAO gave it"
+    gain, share = "gain of the pair alone (points)", "share of JOAO's draws"
     draw_tables({gain: agreement.gains, share: agreement.shares}, title, path, differences=[gain])

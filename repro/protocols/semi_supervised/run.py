@@ -27,18 +27,9 @@ from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
-from repro.protocols.cells import (
-    Record,
-    Where,
-    check_known,
-    compute_and_write,
-    dataset_of,
-    has_record,
-    learned,
-    read_checked,
-    recipe_of_table,
-)
+from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid, training_facts
 from repro.protocols.semi_supervised.score import score_splits
+from repro.record_files import Record, RecordFile
 
 
 @dataclass(frozen=True)
@@ -50,9 +41,10 @@ class Cell:
     seed: int
     label_rate: int
 
-    def path(self, records: Path) -> Path:
-        """Where its record lies."""
-        return records / self.dataset / f"{self.method}-{self.label_rate}-{self.seed}.json"
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return f"{self.dataset}/{self.method}-{self.label_rate}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ class Work:
 
 def grid() -> dict[str, Any]:
     """The recipe of the tables."""
-    return recipe_of_table("semi_supervised")
+    return load_grid("semi_supervised")
 
 
 PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL, POOL)}
@@ -109,7 +101,7 @@ def cells(
     return found
 
 
-def left_out(table: str, datasets: Sequence[str], label_rates: Sequence[int]) -> list[str]:
+def missing_columns(table: str, datasets: Sequence[str], label_rates: Sequence[int]) -> list[str]:
     """What was asked for by name and rate and is not in the table, in words."""
     columns: dict[str, list[str]] = grid()["tables"][table]["columns"]
     asked = product(dict.fromkeys(datasets), dict.fromkeys(label_rates))
@@ -120,7 +112,7 @@ def _percent(label_rates: Sequence[int]) -> str:
     return " and ".join(f"{rate} %" for rate in label_rates)
 
 
-def at_hand(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
+def split_available(wanted: Sequence[Cell], data_root: str | None, *, named: bool) -> tuple[list[Cell], list[str]]:
     """The cells whose data can be had, and the data sets left out that only a user can supply.
 
     One that was ``named`` must be there.
@@ -156,7 +148,7 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     merged = {**shared, **given, "data": dataset, "max_degree": of_data["max_degree"], "training": training}
     if given.get("method") == "graphcl" and method not in PAIRS:
         merged["policy"] = {"name": "rule_pool", "pool": of_data["pool"]}
-    return make_recipe(merged, place=f"reproduce: {method} on {dataset}")
+    return make_recipe(merged, source=f"reproduce: {method} on {dataset}")
 
 
 PROTOCOL = {
@@ -228,35 +220,34 @@ def start_of(
         start = make_untrained(recipe, dataset, device=device)
         return start.encoder, start.info.features, {}
     trained = pretrain(recipe, dataset, device=device, precision=precision)
-    return trained.encoder, trained.info.features, {**learned(trained), "fast": trained.info.fast}
+    return trained.encoder, trained.info.features, {**training_facts(trained), "fast": trained.info.fast}
 
 
-def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Work]:
-    """Computes cells and writes their records, each pre-training's as soon as they are there; yields what is done."""
-    return compute_and_write(_records_of, works(missing), where)
+def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Work]:
+    """Compute cells and write their records after each pre-training; yield the work just done."""
+    return compute_and_write(_records_of, works(missing), options, record_file)
 
 
-def _records_of(work: Work, where: Where) -> dict[Cell, Record]:
-    dataset = dataset_of(work.dataset, where.data_root)
-    return dict(zip(work.cells(), compute(work, dataset, device=where.device, precision=where.precision), strict=True))
+def _records_of(work: Work, options: RunOptions) -> list[Record]:
+    dataset = dataset_of(work.dataset, options.data_root)
+    return compute(work, dataset, device=options.device, precision=options.precision)
+
+
+def record_file(folder: Path) -> RecordFile:
+    """Return the records of these tables."""
+    return RecordFile(folder / "semi-supervised.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    _ = record["scores"]["accuracy"], record["split_hash"]
+    return Cell(**record["cell"]).key
 
 
 def is_done(cell: Cell, records: Path) -> bool:
-    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
+    """Return whether a cell has a record. A record of another recipe is an error."""
     expected = {
-        "cell": dataclasses.asdict(cell),
         "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
         "finetuning": finetuning_of(cell.method),
         "protocol": PROTOCOL,
     }
-    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that was written before."""
-
-    def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
-        _ = record["scores"]["accuracy"], record["split_hash"]
-
-    return read_checked(path, look)
+    return record_file(records).is_current(cell.key, expected, f"{cell.method} on {cell.dataset}")

@@ -1,4 +1,4 @@
-"""Records of the semi-supervised protocol to tables, each cell beside the paper's."""
+"""The semi-supervised tables: records to rows, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, gain_over_seeds
 from joao.evaluation.tables import with_interval
-from joao.report.paper import Published, semi_supervised, strength
 from repro.tables.overview import Overview
-from repro.tables.rows import Scored, lines_of
+from repro.tables.paper import Published, semi_supervised, strength
+from repro.tables.rows import ScoredRow, overview_lines
 
 HEADER = [
-    *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 %)"),
-    *("paper", "difference", "precision"),
+    *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 % CI)"),
+    *("paper", "difference (ours - paper)", "precision"),
 ]
 NUM_SEEDS = 5
 MUST_AGREE = {"split_hash": "folds or labels", "precision": "precisions", "data": "graphs", "protocol": "protocols"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
-    """A method on a data set at a label rate: accuracies."""
+class Row(ScoredRow):
+    """Accuracies of a method on a data set at a label rate."""
 
     precision: str
     gain: Gain | None
@@ -35,11 +35,11 @@ Group = dict[int, Mapping[str, Any]]
 
 
 def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> list[Row]:
-    """Summarises records of cells; gains are over no pre-training with the same labels.
+    """Summarise records; gains are over no pre-training with the same labels.
 
     Args:
-        records: of any cells.
-        of_strength: whether the paper's figures are those of its ablation of strength.
+        records: records of any cells.
+        of_strength: whether to compare with the paper's ablation of strength.
     """
     groups: dict[tuple[str, int, str], Group] = {}
     for record in records:
@@ -63,13 +63,13 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
 
 
 def gain(ours: Group, baseline: Group) -> Gain | None:
-    """Over the seeds that both have; None with fewer than two."""
+    """Return the gain over the seeds that both have. None with fewer than two."""
     seeds = sorted(set(ours) & set(baseline))
     for seed in seeds:
         for key, what in MUST_AGREE.items():
             if ours[seed].get(key) != baseline[seed].get(key):
                 raise UserError(
-                    f"records: those of seed {seed} have different {what}. Remove the older and compute it again."
+                    f"records of seed {seed}: different {what}. Remove the older record and compute it again."
                 )
     if len(seeds) < 2:
         return None
@@ -81,31 +81,31 @@ def _mean(record: Mapping[str, Any]) -> float:
 
 
 def at_strength(method: str, dataset: str) -> Published | None:
-    """The cell of the paper's ablation of strength; a stronger method is at 0.25, any other at 0.2."""
+    """Return a cell of the paper's ablation of strength: 0.25 for ``_stronger`` methods, 0.2 for others."""
     name = method.removesuffix("_stronger")
     return strength(name, dataset, 0.2 if name == method else 0.25)
 
 
 def cells_of(row: Row) -> list[str]:
-    """A row as text, under :data:`HEADER`."""
+    """Return the cells of a row (:data:`HEADER`)."""
     facts = [row.dataset, f"{row.label_rate} %", row.name, row.score, str(row.num_seeds), with_interval(row.gain)]
-    return [*facts, *row.beside, row.precision]
+    return [*facts, *row.paper_cells, row.precision]
 
 
 SETTING = (
-    "A tenth of the labelled graphs chooses the epoch and is not learned from; the paper's figures are those of the "
-    "epoch with the best mean test accuracy."
+    "A tenth of the labelled graphs selects the epoch and is not used for training. The paper reports the epoch with "
+    "the best mean test accuracy."
 )
 
 
 def overview(table: Sequence[Row]) -> Overview:
-    """One line a method, one column a data set and label rate."""
+    """Return one line per method and one column per data set and label rate."""
     columns = list(dict.fromkeys(row.column for row in table))
     return Overview(
         title="Semi-supervised: accuracy after fine-tuning with few labels",
         unit="accuracy %",
         columns=columns,
-        lines=lines_of(table, list(dict.fromkeys(row.method for row in table)), columns),
+        lines=overview_lines(table, list(dict.fromkeys(row.method for row in table)), columns),
         usual_seeds=NUM_SEEDS,
         notes=SETTING,
     )

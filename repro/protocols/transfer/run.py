@@ -18,32 +18,22 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.processes import run_tasks
 from joao.data import read_whole
-from joao.data.dataset import Dataset
+from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
-from joao.data.joining import concatenate_datasets
 from joao.encoders import Encoder, MoleculeGin
-from joao.evaluation.forest import FOREST, fingerprints, forest_score
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
-from joao.evaluation.targets import BinaryTargets
-from joao.evaluation.tasks import select_tasks
+from joao.evaluation.targets import BinaryTargets, select_tasks
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
-from repro.protocols.cells import (
-    Record,
-    Where,
-    check_known,
-    compute_and_write,
-    dataset_of,
-    has_record,
-    read_checked,
-    recipe_of_table,
-)
+from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid
 from repro.protocols.stacked_fits import can_be_stacked
+from repro.protocols.transfer.forest import FOREST, fingerprints, forest_score
 from repro.protocols.transfer.score import parts_of, score_seeds
+from repro.record_files import Record, RecordFile
 
 PROTOCOL = {
     "name": "transfer",
@@ -60,14 +50,15 @@ class Cell:
     dataset: str
     method: str
 
-    def path(self, records: Path) -> Path:
-        """Where its record lies."""
-        return records / self.dataset / f"{self.method}.json"
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return f"{self.dataset}/{self.method}"
 
 
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return recipe_of_table("transfer")
+    return load_grid("transfer")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:
@@ -89,7 +80,9 @@ def cell_recipe(method: str) -> Recipe:
     shared = dict(grid()["recipe"])
     if "policy" not in given:  # an objective of nodes: molecules as they are
         del shared["objective"], shared["augmentations"]
-    return make_recipe({**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, place=f"reproduce: {method}")
+    return make_recipe(
+        {**shared, **given, "data": "+".join(grid()["corpus"]["sources"])}, source=f"reproduce: {method}"
+    )
 
 
 def is_forest(method: str) -> bool:
@@ -122,29 +115,29 @@ def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     )
 
 
-def pretrain_missing(methods: Sequence[str], source: str | None, where: Where) -> Iterator[str]:
+def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOptions) -> Iterator[str]:
     """Pre-trains what the methods need and is not there, each into a run of its own; yields what is done.
 
     Args:
         methods: of the table.
         source: the molecules, see :func:`corpus`.
-        where: its ``encoders`` are the folder of the runs.
+        options: its ``encoders`` are the folder of the runs.
     """
     needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
     if not needed:
         return
-    runs = {name: _run_of(name, where.encoders) for name in needed}
+    runs = {name: _run_of(name, options.encoders) for name in needed}
     missing = [name for name, run in runs.items() if run is None or not run.info.finished]
-    there = [(where.encoders / name, run.info) for name, run in runs.items() if run is not None]
+    there = [(options.encoders / name, run.info) for name, run in runs.items() if run is not None]
     known = {(info.data, info.fingerprint) for _, info in there}
     if source is None and not missing and len(known) == 1 and "+".join(grid()["corpus"]["sources"]) in dict(known):
         return  # all on the recipe's corpus, which need not be at hand
     # Read once, here: other processes find it in the cache.
-    fingerprint = corpus(source, where.data_root, where.jobs).fingerprint
+    fingerprint = corpus(source, options.data_root, options.jobs).fingerprint
     for folder, info in there:
         if info.fingerprint != fingerprint:
             raise UserError(f"{folder}: was pre-trained on other molecules, {info.data}. Remove it, or name them.")
-    yield from run_tasks(partial(_pretrain_one, source=source, where=where), missing, where.jobs)
+    yield from run_tasks(partial(_pretrain_one, source=source, options=options), missing, options.jobs)
 
 
 def _run_of(name: str, encoders: Path) -> Run | None:
@@ -157,31 +150,31 @@ def _run_of(name: str, encoders: Path) -> Run | None:
     return run
 
 
-def _pretrain_one(name: str, source: str | None, where: Where) -> None:
-    folder, recipe = where.encoders / name, cell_recipe(name)
+def _pretrain_one(name: str, source: str | None, options: RunOptions) -> None:
+    folder, recipe = options.encoders / name, cell_recipe(name)
     pretrain(
         recipe if source is None else dataclasses.replace(recipe, data=source),
-        corpus(source, where.data_root),
+        corpus(source, options.data_root),
         folder=folder,
         resume=(folder / "run.json").exists(),
-        device=where.device,
-        precision=where.precision,
+        device=options.device,
+        precision=options.precision,
         checkpoint_every=1,
     )
 
 
-def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:
     """Computes cells and writes their records, each as soon as it is there; yields what is done.
 
     Their encoders are those that :func:`pretrain_missing` made.
     """
-    return compute_and_write(_records_of, missing, where)
+    return compute_and_write(_records_of, missing, options, record_file)
 
 
-def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
-    needed, dataset = encoder_of(cell.method), dataset_of(cell.dataset, where.data_root)
-    trained = None if needed is None else load_run(where.encoders / needed, device=where.device)
-    return {cell: compute(cell, dataset, trained, device=where.device, precision=where.precision)}
+def _records_of(cell: Cell, options: RunOptions) -> list[Record]:
+    needed, dataset = encoder_of(cell.method), dataset_of(cell.dataset, options.data_root)
+    trained = None if needed is None else load_run(options.encoders / needed, device=options.device)
+    return [compute(cell, dataset, trained, device=options.device, precision=options.precision)]
 
 
 def compute(
@@ -268,7 +261,7 @@ def _finetuned_scores(
         make_fabric(device, precision),
     )
     starts = {
-        seed: finetuning.start_of(seed, None if trained is not None else _initial(recipe, seed, known, device))
+        seed: finetuning.initial_weights(seed, None if trained is not None else _initial(recipe, seed, known, device))
         for seed in seeds
     }
     found = [dataclasses.asdict(score) for score in score_seeds(finetuning, split, starts)]
@@ -295,22 +288,17 @@ def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: TrainedE
     return {"seed": seeds, "test": [forest_score(columns, dataset.targets, split, seed, settings) for seed in seeds]}
 
 
+def record_file(folder: Path) -> RecordFile:
+    """Return the records of this table."""
+    return RecordFile(folder / "transfer.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    _ = record["scores"]["test"], record["split_hash"]
+    return Cell(**record["cell"]).key
+
+
 def is_done(cell: Cell, records: Path) -> bool:
-    """Whether a cell has a record; one that another recipe made is told, not passed off as this."""
-    expected = {
-        "cell": dataclasses.asdict(cell),
-        "recipe": _recipe_table(cell.method),
-        "finetuning": finetuning_of(cell),
-        "protocol": PROTOCOL,
-    }
-    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that was written before."""
-
-    def look(record: dict[str, Any]) -> None:
-        Cell(**record["cell"])
-        _ = record["scores"]["test"], record["split_hash"]
-
-    return read_checked(path, look)
+    """Return whether a cell has a record. A record of another recipe is an error."""
+    expected = {"recipe": _recipe_table(cell.method), "finetuning": finetuning_of(cell), "protocol": PROTOCOL}
+    return record_file(records).is_current(cell.key, expected, f"{cell.method} on {cell.dataset}")

@@ -58,7 +58,7 @@ def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Seque
     for seed, fit in zip(starts, fit_all(finetuning, parts_of(split, starts)), strict=True):
         validation = fit.epochs[fit.chosen - 1].validation_score
         at_chosen = finetuning.score(test)
-        finetuning.to_last()
+        finetuning.restore_last_epoch()
         scores.append(TransferScore(seed, fit.chosen, validation, at_chosen, last_test=finetuning.score(test)))
     return scores
 

@@ -1,4 +1,4 @@
-"""Records of the transfer protocol to tables, each cell beside the paper's."""
+"""The transfer table: records to rows, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, sample_std
 from joao.evaluation.tables import with_deviation, with_interval
-from joao.report.paper import transfer
 from repro.tables.overview import Overview, average
-from repro.tables.rows import Scored, gain_on_one_split, lines_of
+from repro.tables.paper import transfer
+from repro.tables.rows import ScoredRow, gain_on_one_split, overview_lines
 
 HEADER = [
-    *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 %)"),
-    *("paper", "last epoch less paper", "corpus"),
+    *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 % CI)"),
+    *("paper", "difference (last epoch - paper)", "corpus"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
-    """A method on a data set: ROC-AUC at the epoch that the validation molecules chose.
+class Row(ScoredRow):
+    """ROC-AUC of a method on a data set at the epoch that the validation molecules selected.
 
     Attributes:
-        last: scores at the last epoch, as published; none for a forest.
-        corpus: what the encoder was pre-trained on, in words.
+        last: scores at the last epoch, as in the paper; empty for a forest.
+        corpus: what the encoder was pre-trained on.
     """
 
     last: Sequence[float]
@@ -40,11 +40,11 @@ class Row(Scored):
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells, whose encoders must have been pre-trained on the same molecules."""
+    """Summarise records. All encoders must have been pre-trained on the same molecules."""
     corpora = {record["corpus"]["fingerprint"]: record["corpus"]["data"] for record in records if record["corpus"]}
     if len(corpora) > 1:
         raise UserError(
-            f"records: of encoders that were pre-trained on different molecules: {', '.join(corpora.values())}."
+            f"records: the encoders were pre-trained on different molecules: {', '.join(corpora.values())}."
         )
     by_cell = {(record["cell"]["dataset"], record["cell"]["method"]): record for record in records}
     return [
@@ -70,7 +70,7 @@ def _corpus(record: Mapping[str, Any]) -> str:
 
 
 def cells_of(row: Row) -> list[str]:
-    """A row as text, under :data:`HEADER`."""
+    """Return the cells of a row (:data:`HEADER`)."""
     last = "" if row.last_mean is None else with_deviation(row.last_mean, sample_std(row.last))
     paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
     difference = f"{row.last_mean - row.paper.mean:+.2f}" if row.paper and row.last_mean is not None else ""
@@ -79,17 +79,17 @@ def cells_of(row: Row) -> list[str]:
 
 
 SETTING = (
-    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs; that corpus cannot be had any more, and "
-    "table.md says what stands in for it. Epochs are chosen by the validation molecules; the paper's "
-    "figures are probably those of the last epoch. MUV and HIV: 30 epochs in batches of 256, in place of 100 in "
-    "batches of 32."
+    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs. These data are no longer available; "
+    "table.md names the molecules that replace them. The validation molecules select the epoch; the paper's figures "
+    "are probably those of the last epoch. MUV and HIV: 30 epochs with batch size 256 instead of 100 with batch size "
+    "32."
 )
 
 
 def overview(table: Sequence[Row]) -> Overview:
-    """One line a method, one column a data set, and the average of the lines that have all."""
+    """Return one line per method, one column per data set, and the average of complete lines."""
     datasets = list(dict.fromkeys(row.dataset for row in table))
-    lines = lines_of(table, list(dict.fromkeys(row.method for row in table)), datasets)
+    lines = overview_lines(table, list(dict.fromkeys(row.method for row in table)), datasets)
     return Overview(
         title="Transfer: ROC-AUC on MoleculeNet after fine-tuning on a scaffold split",
         unit="ROC-AUC %",

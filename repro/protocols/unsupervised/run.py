@@ -28,17 +28,8 @@ from joao.runs.pretraining import pretrain
 from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, describe_data, provenance, require_classes
 from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
-from repro.protocols.cells import (
-    Record,
-    Where,
-    check_known,
-    compute_and_write,
-    dataset_of,
-    has_record,
-    learned,
-    read_checked,
-    recipe_of_table,
-)
+from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid, training_facts
+from repro.record_files import Record, RecordFile
 
 
 @dataclass(frozen=True)
@@ -66,14 +57,15 @@ class Cell:
         """Its row of a table, such as ``joao`` or ``joao-twins``."""
         return "-".join(filter(None, [self.method, self.variant]))
 
-    def path(self, records: Path) -> Path:
-        """Where its record lies."""
-        return records / self.dataset / f"{self.row}-{self.seed}.json"
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return f"{self.dataset}/{self.row}-{self.seed}"
 
 
 def grid() -> dict[str, Any]:
     """The recipe of the table."""
-    return recipe_of_table("unsupervised")
+    return load_grid("unsupervised")
 
 
 def rows_of(table: str) -> list[str]:
@@ -140,7 +132,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
     merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
-    return make_recipe({**merged, "training": training}, place=f"reproduce: {cell.method} on {cell.dataset}")
+    return make_recipe({**merged, "training": training}, source=f"reproduce: {cell.method} on {cell.dataset}")
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
@@ -211,7 +203,7 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
         start = make_untrained(recipe, dataset, calibrated=cell.method == "untrained", device=device)
         return start.embed(dataset).numpy(), {}
     trained = pretrain(recipe, dataset, device=device)
-    return trained.embed(dataset).numpy(), learned(trained)
+    return trained.embed(dataset).numpy(), training_facts(trained)
 
 
 def _inductive_scores(
@@ -231,7 +223,7 @@ def _inductive_scores(
     return Scores((found,), side_by_side=has_fast_solver(len(classes), where))
 
 
-def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
+def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:
     """Computes cells and writes their records, each as soon as it is there; yields the cell just done."""
     for method in dict.fromkeys(cell.method for cell in missing):  # first, not after hours
         baseline = grid()["methods"].get(method, {}).get("baseline")
@@ -240,24 +232,25 @@ def compute_missing(missing: Sequence[Cell], where: Where) -> Iterator[Cell]:
                 f"reproduce: {method} needs {package}, which is not installed: pip install {package}, or name other "
                 "--methods."
             )
-    yield from compute_and_write(_records_of, missing, where)
+    yield from compute_and_write(_records_of, missing, options, record_file)
 
 
-def _records_of(cell: Cell, where: Where) -> dict[Cell, Record]:
-    return {cell: compute(cell, dataset_of(cell.dataset, where.data_root), device=where.device)}
+def _records_of(cell: Cell, options: RunOptions) -> list[Record]:
+    return [compute(cell, dataset_of(cell.dataset, options.data_root), device=options.device)]
+
+
+def record_file(folder: Path, table: str = "unsupervised") -> RecordFile:
+    """Return the records of this table, or of a study with cells of this kind."""
+    return RecordFile(folder / f"{table}.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    cell = Cell(**record["cell"])
+    record["cell"] = dataclasses.asdict(cell)  # older records do not have every attribute
+    _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
+    return cell.key
 
 
 def is_done(cell: Cell, records: Path) -> bool:
-    """Whether a cell has a record; one that another recipe or other data made is told, not passed off as this."""
-    expected = {"cell": dataclasses.asdict(cell), **_settings(cell)}
-    return has_record(cell.path(records), read_record, expected, f"{cell.method} on {cell.dataset}")
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record that was written before."""
-
-    def look(record: dict[str, Any]) -> None:
-        record["cell"] = dataclasses.asdict(Cell(**record["cell"]))  # older ones do not name every attribute
-        _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
-
-    return read_checked(path, look)
+    """Return whether a cell has a record. A record of another recipe is an error."""
+    return record_file(records).is_current(cell.key, _settings(cell), f"{cell.method} on {cell.dataset}")

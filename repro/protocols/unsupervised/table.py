@@ -1,4 +1,4 @@
-"""Records of the unsupervised protocol to tables, each cell beside the paper's."""
+"""The unsupervised table: records to rows, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, average_ranks, paired_gain
-from joao.evaluation.tables import NAMES, with_interval
-from joao.report.paper import ROWS, unsupervised, unsupervised_rank
+from joao.evaluation.tables import with_interval
 from repro.protocols.unsupervised.run import Cell
+from repro.tables.names import NAMES
 from repro.tables.overview import Overview, average
-from repro.tables.rows import Scored, lines_of, name_of, parted
+from repro.tables.paper import ROWS, unsupervised, unsupervised_rank
+from repro.tables.rows import ScoredRow, overview_lines, row_name, split_variant
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Scored):
-    """A method on a data set: accuracies, and gains over untrained encoders."""
+class Row(ScoredRow):
+    """Accuracies of a method on a data set, and gains over untrained encoders."""
 
     gains: Mapping[str, Gain]
 
 
 def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Summarises records of cells; gains are over the untrained encoder, in both forms, on the same folds."""
+    """Summarise records; gains are over both forms of the untrained encoder on the same folds."""
     groups = by_seed(records)
     result = []
     for (dataset, method), scores in groups.items():
-        folds = "-twins" if parted(method)[1].startswith("twins") else ""
+        folds = "-twins" if split_variant(method)[1].startswith("twins") else ""
         result.append(
             Row(
                 dataset=dataset,
@@ -38,7 +39,8 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 gains={
                     name: gain
                     for name in UNTRAINED
-                    if name != parted(method)[0] and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
+                    if name != split_variant(method)[0]
+                    and (gain := _gain(scores, groups.get((dataset, name + folds), {})))
                 },
                 paper=unsupervised(method, dataset),
             )
@@ -47,19 +49,19 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
-    """The paired gain of a method over another, over the seeds that both have records of; None where there is none."""
+    """Return the paired gain of a method over another, over the seeds that both have. None if they share no seed."""
     groups = by_seed(records)
     return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
 
 
 def over(records: Sequence[Mapping[str, Any]], baseline: Row, row: Row) -> list[str]:
-    """Two rows of a data set side by side, as text: their scores, the gain of the second, and the seeds of both."""
+    """Return two rows of a data set as text: their scores, the gain of the second, and the number of seeds."""
     gain = gain_between(records, row.dataset, row.method, baseline.method)
     return [baseline.score, row.score, with_interval(gain), str(min(baseline.num_seeds, row.num_seeds))]
 
 
 def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
-    """Scores of data set and row (`Cell.row`), by seed."""
+    """Return the scores by data set, row (`Cell.row`) and seed."""
     groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for record in records:
         cell = Cell(**record["cell"])
@@ -71,9 +73,7 @@ def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[
     seeds = sorted(set(ours) & set(baseline))
     for seed in seeds:
         if ours[seed]["fold_hash"] != baseline[seed]["fold_hash"]:
-            raise UserError(
-                f"records: those of seed {seed} are on different folds. Remove the older and compute it again."
-            )
+            raise UserError(f"records of seed {seed}: different folds. Remove the older record and compute it again.")
     if not seeds:
         return None
     return paired_gain([_percent(ours[seed]) for seed in seeds], [_percent(baseline[seed]) for seed in seeds])
@@ -84,32 +84,32 @@ def _percent(partition: Mapping[str, Any]) -> list[float]:
 
 
 def cells_of(row: Row) -> list[str]:
-    """A row as text, under :data:`HEADER`."""
+    """Return the cells of a row (:data:`HEADER`)."""
     gains = [with_interval(row.gains.get(name)) for name in UNTRAINED]
-    return [row.dataset, row.name, row.score, str(row.num_seeds), *gains, *row.beside]
+    return [row.dataset, row.name, row.score, str(row.num_seeds), *gains, *row.paper_cells]
 
 
 UNTRAINED = ("untrained", "untrained_initial")
 HEADER = [
     *("data", "method", "accuracy %", "seeds"),
-    *("gain over untrained, calibrated (95 %)", "over untrained, as initialised"),
-    *("paper", "difference"),
+    *("gain over untrained, calibrated (95 % CI)", "gain over untrained, initial weights (95 % CI)"),
+    *("paper", "difference (ours - paper)"),
 ]
 
 
 SETTING = (
-    "Features are node labels alone, or a constant where there are none; JOAO() as it comes has attributes, too, and "
-    "degrees where there are neither. C is chosen inside each training fold. Average: of the rows that have a figure "
-    "on every data set. Average rank: of the places among the rows that the paper's table has, by our figures, over "
-    "the data sets that the row has a figure on; equal figures share places."
+    "Features are node labels, or a constant if there are none. JOAO() with default settings also uses attributes, and "
+    "degrees if there are neither. C is selected inside each training fold. Average: for rows with a figure on every "
+    "data set. Average rank: rank by our figures among the rows of the paper's table, averaged over the data sets of "
+    "the row; ties share ranks."
 )
 
 
-def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
-    """One line a method, in the order of :data:`NAMES`, one column a data set.
+def overview(table: Sequence[Row], empty_cells: Sequence[str] = ()) -> Overview:
+    """Return one line per method, in the order of :data:`NAMES`, and one column per data set.
 
-    In the last columns are the average of the rows that have all data sets, and the average rank among the rows of the
-    paper's table, see :func:`average_ranks`.
+    The last columns are the average of complete rows, and the average rank among the rows of the paper's table
+    (:func:`average_ranks`).
     """
     datasets = list(dict.fromkeys(row.dataset for row in table))
     scores = {
@@ -119,9 +119,9 @@ def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
     ranks = average_ranks(scores)
     place = {name: number for number, name in enumerate(NAMES)}
     methods = sorted(
-        dict.fromkeys(row.method for row in table), key=lambda method: place.get(parted(method)[0], len(place))
+        dict.fromkeys(row.method for row in table), key=lambda method: place.get(split_variant(method)[0], len(place))
     )
-    lines = lines_of(table, methods, datasets)
+    lines = overview_lines(table, methods, datasets)
     return Overview(
         title="Unsupervised: accuracy of an SVM on frozen embeddings",
         unit="accuracy %",
@@ -130,10 +130,10 @@ def overview(table: Sequence[Row], left_open: Sequence[str] = ()) -> Overview:
         usual_seeds=5,
         last={
             "average": {name: average(line) for name, line in lines.items()},
-            "average rank": {name_of(method): _rank_cell(method, ranks) for method in methods},
+            "average rank": {row_name(method): _rank_cell(method, ranks) for method in methods},
         },
         notes=SETTING,
-        left_open=left_open,
+        empty_cells=empty_cells,
     )
 
 

@@ -1,10 +1,4 @@
-"""The unsupervised table under stricter protocols: twins in the same fold, pre-training without the test graphs.
-
-Learned strengths beside the fixed one, over the sets of the unsupervised table.
-
-Objectives of two views, each without JOAO and with it.
-
-What the rows of the unsupervised table cost: seconds and memory, beside their accuracy."""
+"""Further pages of the unsupervised table: stricter protocols, learned strengths, losses, and costs."""
 
 from __future__ import annotations
 
@@ -14,51 +8,55 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import gain_over_seeds
-from joao.evaluation.tables import NAMES, OBJECTIVES, markdown, with_interval
+from joao.evaluation.tables import markdown, with_interval
 from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, rows
-from repro.tables.rows import VARIANTS, name_of, parted
+from repro.tables.names import NAMES, OBJECTIVE_NAMES
+from repro.tables.rows import VARIANTS, row_name, split_variant
 
 Records = Sequence[Mapping[str, Any]]
 
 ABOUT = """\
-- **usual**: the protocol of [table.md](table.md). Pre-training sees all graphs, without labels; equal graphs are in whatever folds they fall into.
-- **twins together**: pre-training as usual. Graphs that Weisfeiler-Lehman refinement cannot tell apart, by edges and node labels, are in the same fold, also where C is chosen: no test graph has an equal one among those to learn from.
-- **inductive**: pre-training sees the training part of a fold alone. The folds are the usual ones, unless twins are together. What learns nothing without labels has no such figure.
-- **difference**: from the usual protocol, over the seeds that both have: on the same folds paired by fold, on others by seed (with Student's interval; the encoder of a seed is the same unless it is inductive).
+- **standard**: the protocol of [table.md](table.md). Pre-training sees all graphs without labels. Duplicate graphs may be in different folds.
+- **twins together**: pre-training as in the standard protocol. Graphs that Weisfeiler-Lehman refinement cannot distinguish by edges and node labels are in the same fold, also when C is selected, so no test graph has a duplicate in the training set.
+- **inductive**: pre-training sees only the training part of each fold. The folds are those of the standard protocol, or of *twins together*. Methods that learn nothing without labels have no figure.
+- **difference**: from the standard protocol, over the seeds that both have. Paired by fold if the folds are the same, otherwise by seed (Student's interval; the encoder of a seed is the same unless it is inductive).
 
-Mean over five seeds, or as many as square brackets say, and standard deviation.
+Mean and standard deviation over five seeds (other numbers of seeds in square brackets).
 """  # noqa: E501
 
 
 def variants_markdown(records: Records) -> str:
-    """Accuracy, gain over the untrained encoder and numbers of twins; empty where all records are of the usual kind."""
+    """Return tables of accuracies, gains and numbers of twins. Empty if all records are of the standard protocol."""
     table = {(row.dataset, row.method): row for row in rows(records)}
-    variants = [each for each in VARIANTS if each in {parted(method)[1] for _, method in table}]
+    variants = [each for each in VARIANTS if each in {split_variant(method)[1] for _, method in table}]
     if not variants:
         return ""
     lines, gains = [], []
-    for dataset, method in dict.fromkeys((dataset, parted(row)[0]) for dataset, row in table):
+    for dataset, method in dict.fromkeys((dataset, split_variant(row)[0]) for dataset, row in table):
         found = {variant: table.get((dataset, f"{method}-{variant}")) for variant in variants}
         if not any(found.values()):
             continue
-        usual = table.get((dataset, method))
+        standard = table.get((dataset, method))
         name = [dataset, NAMES.get(method, method)]
         pairs = [[_accuracy(row), _difference(records, row, method)] for row in found.values()]
-        lines.append([*name, _accuracy(usual), *(cell for pair in pairs for cell in pair)])
+        lines.append([*name, _accuracy(standard), *(cell for pair in pairs for cell in pair)])
         if method != "untrained":
             gains.append(
-                [*name, *(with_interval(row.gains.get("untrained")) if row else "" for row in [usual, *found.values()])]
+                [
+                    *name,
+                    *(with_interval(row.gains.get("untrained")) if row else "" for row in [standard, *found.values()]),
+                ]
             )
     names = [VARIANTS[each] for each in variants]
-    header = ["data", "method", "usual", *(cell for name in names for cell in (name, "difference (95 %)"))]
+    header = ["data", "method", "standard", *(cell for name in names for cell in (name, "difference (95 % CI)"))]
     parts = [
         ABOUT + "\n## Accuracy, %",
         markdown(header, lines),
-        "## Gain over the untrained encoder, calibrated, on the same folds, points (95 %)",
-        markdown(["data", "method", "usual", *names], gains),
+        "## Gain over the untrained, calibrated encoder on the same folds, points (95 % CI)",
+        markdown(["data", "method", "standard", *names], gains),
     ]
     if counts := _twins(records):
-        parts += ["## Twins", markdown(["data", "graphs", "with a twin", "with one of another class"], counts)]
+        parts += ["## Twins", markdown(["data", "graphs", "with a twin", "with a twin of another class"], counts)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,20 +66,20 @@ def _accuracy(row: Row | None) -> str:
     return row.score + ("" if row.num_seeds == 5 else f" [{row.num_seeds}]")
 
 
-def _difference(records: Records, row: Row | None, usual: str) -> str:
+def _difference(records: Records, row: Row | None, standard: str) -> str:
     if row is None:
         return ""
     groups = by_seed(records)
-    ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, usual), {})
+    ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, standard), {})
     seeds = sorted(set(ours) & set(theirs))
     if all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds):
-        return with_interval(gain_between(records, row.dataset, row.method, usual))
+        return with_interval(gain_between(records, row.dataset, row.method, standard))
     means = [[100 * float(np.mean(scores[seed]["accuracies"])) for seed in seeds] for scores in (ours, theirs)]
     return with_interval(gain_over_seeds(*means)) if len(seeds) > 1 else f"{means[0][0] - means[1][0]:+.2f}"
 
 
 def _twins(records: Records) -> list[list[str]]:
-    """A line for each data set whose records tell of twins."""
+    """Return one line per data set whose records count twins."""
     found = {record["data"]["name"]: record for record in records if "twins" in record}
     lines = []
     for name, record in found.items():
@@ -92,11 +90,11 @@ def _twins(records: Records) -> list[list[str]]:
 
 
 FIXED, LEARNED = "joao", "joao_strengths"
-STRENGTHS_HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 %)", "seeds"]
+STRENGTHS_HEADER = ["data", "JOAO at 0.2, accuracy %", "JOAO, strengths learned, accuracy %", "gain (95 % CI)", "seeds"]
 
 
 def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line for each data set that has records of both, and their averages over these sets, under :data:`STRENGTHS_HEADER`."""
+    """Return one line per data set with records of both, and their averages (:data:`STRENGTHS_HEADER`)."""
     found = {(row.dataset, row.method): row for row in rows(records)}
     sets = [dataset for dataset, method in found if method == FIXED and (dataset, LEARNED) in found]
     lines = []
@@ -108,15 +106,15 @@ def strength_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return lines
 
 
-OBJECTIVES_HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain by JOAO (95 %)", "seeds"]
+OBJECTIVES_HEADER = ["data", "objective", "uniform, accuracy %", "JOAO, accuracy %", "gain of JOAO (95 % CI)", "seeds"]
 
 
 def objective_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line for each data set and objective that has records without and with JOAO, under :data:`OBJECTIVES_HEADER`."""
+    """Return one line per data set and objective with records of both policies (:data:`OBJECTIVES_HEADER`)."""
     found = {(row.dataset, row.method): row for row in rows(records)}
     lines = []
     for dataset in dict.fromkeys(dataset for dataset, _ in found):
-        for objective, name in OBJECTIVES.items():
+        for objective, name in OBJECTIVE_NAMES.items():
             methods = ["uniform", "joao"] if objective == "nt_xent" else [f"{objective}_uniform", f"{objective}_joao"]
             without, learned = (found.get((dataset, method)) for method in methods)
             if without is not None and learned is not None:
@@ -128,10 +126,10 @@ COSTS_HEADER = ["data", "method", "accuracy %", "seconds", "peak memory, MB", "m
 
 
 def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A line for each method on each data set and each machine, under :data:`COSTS_HEADER`.
+    """Return one line per method, data set and machine (:data:`COSTS_HEADER`).
 
-    Seconds are those of making the embeddings, pre-training included, the median over seeds; memory is the largest.
-    Neither has the scoring in it.
+    Seconds are the median over seeds of the time to compute the embeddings, including pre-training. Memory is the
+    maximum. Both exclude scoring.
     """
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for record in records:
@@ -139,7 +137,7 @@ def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         if "seconds of pre-training" in record:
             groups.setdefault((cell["dataset"], cell["method"], _machine(record["machine"])), []).append(record)
     return [
-        [dataset, name_of(method), f"{_accuracy_text(found):.1f}", _seconds(found), _memory(found), machine]
+        [dataset, row_name(method), f"{_accuracy_text(found):.1f}", _seconds(found), _memory(found), machine]
         for (dataset, method, machine), found in groups.items()
     ]
 

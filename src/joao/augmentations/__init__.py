@@ -1,4 +1,4 @@
-"""The pool of augmentations. A new one is a file, and a line here."""
+"""Augmentations: random changes of graphs. To add one, write a file and import it here."""
 
 from joao.augmentations.attribute_mask import AttributeMask as AttributeMask
 from joao.augmentations.base import Augmentation as Augmentation

@@ -14,14 +14,13 @@ from joao.core.padded import PaddedBatch
 @final
 @dataclass(frozen=True)
 class AttributeMask(PaddedAugmentation):
-    r"""Replaces the features of some nodes.
+    r"""Replace the features of some nodes.
 
-    In :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph, all features become
+    All features of :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph become
 
-    - ``fill="noise"``: independent draws of :math:`N(0.5, 0.5^2)`, as in the paper's unsupervised setting;
-    - ``fill="mean"``: the mean over the graph's nodes, as in its semi-supervised setting;
-    - ``fill="token"``: -1, for features that are numbers of categories: the mask token of an encoder that looks vectors
-      up by them.
+    - ``fill="noise"``: independent draws from :math:`N(0.5, 0.5^2)`, as in the paper's unsupervised setting;
+    - ``fill="mean"``: the mean over the nodes of the graph, as in its semi-supervised setting;
+    - ``fill="token"``: -1, the mask token of encoders whose features are category numbers.
 
     >>> import networkx
     >>> from joao.data import batch_of

@@ -1,4 +1,4 @@
-"""What an augmentation is."""
+"""The base classes of augmentations, and helpers to choose nodes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from joao.kernels.graph_ops import rank_within_groups
 
 @dataclass(frozen=True)
 class Augmentation(ABC):
-    r"""A random change of every graph of a batch.
+    """A random change of every graph of a batch.
 
-    Every augmentation is *pure* (its input is not changed), *reproducible* (all randomness comes from the
-    generator), *local* (no graph appears, vanishes, loses its last node or is joined to another), *graded*
-    (strength 0 changes nothing) and keeps undirected graphs undirected, edges sorted as :class:`GraphBatch`
-    wants them, and edge attributes with their edges.
+    An augmentation is *pure* (it does not modify its input), *reproducible* (all randomness comes from the generator)
+    and *local* (no graph is added, removed, emptied or connected to another). Strength 0 changes nothing. Undirected
+    graphs stay undirected, edges stay sorted as :class:`GraphBatch` requires, and edge attributes stay with their
+    edges.
 
     Args:
-        strength: the share :math:`s` of nodes or edges that change, in [0, 1).
+        strength: the share :math:`s` of nodes or edges to change, in [0, 1).
 
     >>> import networkx
     >>> from dataclasses import replace
@@ -49,42 +49,45 @@ class Augmentation(ABC):
 
     @abstractmethod
     def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
-        """The changed graphs; ``generator`` is on the device of ``batch``."""
+        """Return the augmented graphs. ``generator`` is on the device of ``batch``."""
 
 
 class PaddedAugmentation(Augmentation, ABC):
-    """An augmentation that has a form for padded batches, too: the same law, in tensors of fixed shapes."""
+    """An augmentation that also has a form for padded batches, with the same distribution."""
 
     @abstractmethod
     def padded(self, batch: PaddedBatch, generator: torch.Generator) -> PaddedBatch:
-        """The changed graphs; ``batch`` comes from the store, with all its nodes. The host is asked nothing."""
+        """Return the augmented graphs. ``batch`` has all nodes of its graphs.
+
+        All shapes are fixed, and the code must not synchronise with the host, so that a GPU can replay it.
+        """
 
 
 def choose_nodes(batch: GraphBatch, share: float, generator: torch.Generator) -> Tensor:
-    r"""Marks :math:`\lfloor \text{share} \cdot n \rfloor` uniformly chosen nodes of each graph, ``(N,)``."""
-    chosen_per_graph = share_of(batch.nodes_per_graph, share)
+    r"""Mark :math:`\lfloor \text{share} \cdot n \rfloor` uniformly chosen nodes of each graph, ``(N,)``."""
+    chosen_per_graph = floor_share(batch.nodes_per_graph, share)
     return random_choice(batch.graph_of_node, batch.nodes_per_graph, chosen_per_graph, generator)
 
 
 def choose_padded_nodes(batch: PaddedBatch, share: float, generator: torch.Generator) -> Tensor:
-    """The same in a padded batch, ``(N,)``; room left over is not chosen."""
+    """:func:`choose_nodes` for a padded batch, ``(N,)``. Padding is never chosen."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
-    return first_nodes(batch, uniform, share_of(batch.nodes_per_graph, share))
+    return mark_smallest_nodes(batch, uniform, floor_share(batch.nodes_per_graph, share))
 
 
-def first_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
-    """Marks the ``count`` ``(G,)`` nodes of each graph that have the smallest ``values`` ``(N,)``."""
+def mark_smallest_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
+    """Mark the ``count`` ``(G,)`` nodes with the smallest ``values`` ``(N,)`` in each graph."""
     rank = rank_within_groups(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
     return rank < take_rows(count, batch.graph_of_node)
 
 
-def share_of(counts: Tensor, share: float) -> Tensor:
-    r""":math:`\lfloor \text{share} \cdot \text{count} \rfloor`, for shares as people write them.
+def floor_share(counts: Tensor, share: float) -> Tensor:
+    r"""Compute :math:`\lfloor \text{share} \cdot \text{count} \rfloor` with decimal shares in mind.
 
-    >>> share_of(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
+    A share below 1 never chooses all items.
+
+    >>> floor_share(torch.tensor([10, 19]), 0.3).tolist()  # 0.3 * 10 is 2.9999999999999996 in binary
     [3, 5]
-
-    A share below 1, however little, is never all of them.
     """
     whole = torch.floor(counts.double() * share + 1e-9).long()
     return whole if share >= 1 else torch.minimum(whole, (counts - 1).clamp(min=0))

@@ -13,7 +13,7 @@ from joao.core.padded import PaddedBatch
 @final
 @dataclass(frozen=True)
 class Identity(PaddedAugmentation):
-    """Changes nothing: the paper's "Identical".
+    """Change nothing: "Identical" in the paper.
 
     >>> import networkx
     >>> from joao.data import batch_of

@@ -13,9 +13,7 @@ from joao.core.padded import PaddedBatch, keep_nodes
 @final
 @dataclass(frozen=True)
 class NodeDrop(PaddedAugmentation):
-    r"""Removes some nodes of each graph, and the edges that touch them.
-
-    Of a graph with :math:`n` nodes, :math:`\lfloor s n \rfloor` are removed, chosen uniformly.
+    r"""Remove :math:`\lfloor s n \rfloor` uniformly chosen nodes of each graph of n nodes, and their edges.
 
     >>> import networkx
     >>> from joao.data import batch_of

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from joao.augmentations.base import PaddedAugmentation, first_nodes, share_of
+from joao.augmentations.base import PaddedAugmentation, floor_share, mark_smallest_nodes
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.padded import PaddedBatch, keep_nodes
@@ -20,15 +20,15 @@ from joao.kernels.graph_ops import first_passage, plain_first_passage, rank_with
 @final
 @dataclass(frozen=True)
 class Subgraph(PaddedAugmentation):
-    r"""Keeps a connected part of each graph, grown from a random node.
+    r"""Keep a connected part of each graph, grown from a random node.
 
-    From a uniformly drawn start, a uniformly drawn node of the frontier (the nodes next to those already taken)
-    is added again and again, until :math:`n - \lfloor s n \rfloor` nodes are taken; when a component is
-    exhausted, growth goes on from a uniformly drawn node not yet taken.
+    Starting from a uniformly drawn node, growth repeatedly adds a uniformly drawn neighbour of the nodes taken so far,
+    until :math:`n - \lfloor s n \rfloor` nodes are taken. When a component is exhausted, growth continues from a
+    uniformly drawn node that is not taken yet.
 
     Args:
-        keep: the share of nodes to keep, :math:`\max(1, \lfloor \text{keep} \cdot n \rfloor)` of them, where it
-            is not :math:`1 - s` (GraphCL keeps 0.2). Strength 0 still changes nothing.
+        keep: the share of nodes to keep, :math:`\max(1, \lfloor \text{keep} \cdot n \rfloor)`, if not :math:`1 - s`
+            (GraphCL keeps 0.2). Strength 0 still changes nothing.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -59,44 +59,44 @@ class Subgraph(PaddedAugmentation):
         if self.strength == 0:
             return batch
         time = padded_growth_time(batch, generator)
-        return keep_nodes(batch, first_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
+        return keep_nodes(batch, mark_smallest_nodes(batch, time, self._num_kept(batch.nodes_per_graph)))
 
     def _num_kept(self, num_nodes: Tensor) -> Tensor:
         if self.keep is None:
-            return num_nodes - share_of(num_nodes, self.strength)
-        return share_of(num_nodes, self.keep).clamp(min=1)
+            return num_nodes - floor_share(num_nodes, self.strength)
+        return floor_share(num_nodes, self.keep).clamp(min=1)
 
 
 def growth_time(batch: GraphBatch, generator: torch.Generator) -> Tensor:
-    r"""When random growth reaches each node, ``(N,)``: its order inside a graph is the order of growth.
+    r"""Compute when random growth reaches each node, ``(N,)``. Sorted by it, nodes are in the order of growth.
 
-    Growth by uniformly drawn frontier nodes is first-passage percolation: with independent waiting times
-    :math:`w_v \sim \mathrm{Exp}(1)` on the *nodes*,
+    Growth by uniformly drawn neighbours is first-passage percolation with independent waiting times
+    :math:`w_v \sim \mathrm{Exp}(1)` on the *nodes*:
 
     .. math:: t_{root} = 0, \qquad t_v = w_v + \min_{u \sim v} t_u .
 
-    At any moment the remaining waiting times of the frontier are again independent and exponential (they have no
-    memory), so the next node is uniform on the frontier. Of the components of a graph, each is rooted at its
-    first node in a uniformly random order of the graph's nodes, and is reached in the order of these roots,
-    which is what drawing uniformly from the nodes not yet taken gives.
+    Exponential waiting times have no memory: at any moment, the remaining waiting times of all neighbours are again
+    independent and exponential, so the next node is uniform among them. Each component is rooted at its first node in a
+    random order of the graph's nodes, and components start in the order of their roots. This is the same as drawing
+    uniformly from the nodes not yet taken.
     """
     rank = random_rank(batch.graph_of_node, batch.nodes_per_graph, generator)
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
-    waiting = -torch.log1p(-uniform)  # exponential; a third of the time of exponential_
-    # The components of a graph must not mix: each starts later than all growth before it can have ended.
+    waiting = -torch.log1p(-uniform)  # exponential; three times as fast as exponential_
+    # Components must not interleave: each starts after all growth before it has certainly ended.
     start = rank * (waiting.sum() + 1)
     if batch.device.type == "cpu":
-        return shortest_times(batch, start, waiting)
+        return dijkstra_growth_time(batch, start, waiting)
     return plain_first_passage(batch.source, batch.target, start, waiting)
 
 
-def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
-    """Solves the equation of :func:`growth_time` by Dijkstra's algorithm, on a CPU.
+def dijkstra_growth_time(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
+    """Solve the equation of :func:`growth_time` with Dijkstra's algorithm, on a CPU.
 
     Args:
         batch: the graphs.
-        start: ``(N,)`` when growth would begin at each node; the first of a component is its root.
-        waiting: ``(N,)``.
+        start: ``(N,)`` when growth would begin at each node; the root of a component is its earliest node.
+        waiting: ``(N,)`` waiting times.
     """
     steps = csr_array(
         (take_rows(waiting, batch.source).numpy(), batch.source.numpy(), batch.first_edge.numpy()),
@@ -111,7 +111,7 @@ def shortest_times(batch: GraphBatch, start: Tensor, waiting: Tensor) -> Tensor:
 
 
 def padded_growth_time(batch: PaddedBatch, generator: torch.Generator) -> Tensor:
-    """:func:`growth_time` in a padded batch."""
+    """:func:`growth_time` for a padded batch."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
     waiting = torch.empty_like(uniform).exponential_(generator=generator)
     rank = rank_within_groups(uniform, batch.graph_of_node, batch.first_node, batch.most_nodes)

@@ -1,4 +1,4 @@
-"""What a baseline is."""
+"""The base class of baselines."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ from joao.data.dataset import Dataset
 Rows: TypeAlias = NDArray[np.float64] | csr_array
 
 
-def check_least(method: str, least: int, **options: int) -> None:
-    """Refuses options that are below ``least``."""
+def check_minimum(method: str, least: int, **options: int) -> None:
+    """Raise a :class:`UserError` for options below ``least``."""
     for name, value in options.items():
         if value < least:
             raise UserError(f"{method}: {name} must be at least {least}, got {value}.")
 
 
 class Baseline(ABC):
-    r"""Makes a row of numbers of every graph, without an encoder and without labels.
+    r"""Turns every graph into a row of numbers, without an encoder and without labels.
 
-    As in scikit-learn: options are given to the constructor, :meth:`fit` looks at graphs, :meth:`transform` makes rows
-    of the same or of others.
+    The interface is that of scikit-learn: options go to the constructor, :meth:`fit` learns from graphs,
+    :meth:`transform` computes the rows of the same or other graphs.
 
     Attributes:
-        kernel: whether the rows are the feature map of a graph kernel, :math:`k(G, H) = \phi(G) \cdot \phi(H)`,
-            which a support vector machine takes as it is; else they are embeddings like any other.
-        needs: the package that it is made with, if it is one of the optional ones.
+        title: display name in tables.
+        kernel: whether the rows are the feature map of a graph kernel, :math:`k(G, H) = \phi(G) \cdot \phi(H)`, for
+            a linear support vector machine; otherwise they are embeddings.
+        needs: the optional package it requires.
     """
 
+    title: ClassVar[str]
     kernel: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
 
     @classmethod
     def missing_package(cls) -> str | None:
-        """The package that it needs and this computer does not have."""
+        """The required package, if it is not installed."""
         return cls.needs if cls.needs is not None and find_spec(cls.needs) is None else None
 
     @classmethod
     def settings(cls) -> dict[str, Any]:
-        """What its constructor takes, with the defaults."""
+        """The options of the constructor, with their defaults."""
         return {each.name: each.default for each in inspect.signature(cls).parameters.values()}
 
     @abstractmethod
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        """Learns from ``graphs`` what is to be learned; ``y`` is there for scikit-learn and not looked at."""
+        """Learn from ``graphs``. ``y`` is ignored; scikit-learn passes it."""
 
     @abstractmethod
     def transform(self, graphs: Dataset) -> Rows:
-        """``(G, d)`` a row for each of ``graphs``, in their order."""
+        """Compute ``(G, d)`` rows, one per graph."""
 
     def fit_transform(self, graphs: Dataset, y: Any = None) -> Rows:
-        """Both, on the same graphs."""
         return self.fit(graphs).transform(graphs)

@@ -1,30 +1,33 @@
-"""The baseline without structure: what the counts of labels and degrees alone tell."""
+"""Baselines that count labels and degrees, without further structure."""
 
 from __future__ import annotations
 
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_least
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.walks import find_neighbours
 from joao.core.errors import UserError
 from joao.data.dataset import Array, Dataset
 
 
 @final
 class Histogram(Baseline):
-    """Counts, in each graph, the nodes of every label and of every degree.
+    """Counts the nodes of every label and of every degree.
 
-    Columns are the values that each column of node labels has at :meth:`fit`, ascending, then the degrees 0 to
-    ``max_degree``. Other labels later are not counted.
+    The columns are the values of each column of node labels in :meth:`fit`, ascending, and the degrees 0 to
+    ``max_degree``. Labels that did not occur in :meth:`fit` are ignored.
 
     Args:
         max_degree: larger degrees count as this one.
     """
 
+    title: ClassVar[str] = "label and degree histogram"
+
     def __init__(self, *, max_degree: int = 64) -> None:
-        check_least("Histogram", 0, max_degree=max_degree)
+        check_minimum("Histogram", 0, max_degree=max_degree)
         self.max_degree = max_degree
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
@@ -35,7 +38,7 @@ class Histogram(Baseline):
         columns = _label_columns(graphs)
         if len(columns) != len(self.values):
             raise UserError(
-                f"{graphs.name}: {len(columns)} columns of node labels; the histogram was fitted on {len(self.values)}."
+                f"{graphs.name}: expected {len(self.values)} columns of node labels as in fit, got {len(columns)}."
             )
         parts = [_counts(graphs, column, values) for column, values in zip(columns, self.values, strict=True)]
         degrees = np.minimum(graphs.degrees, self.max_degree)
@@ -47,9 +50,60 @@ def _label_columns(graphs: Dataset) -> list[Array]:
 
 
 def _counts(graphs: Dataset, column: Array, values: Array) -> NDArray[np.float64]:
-    """``(G, values)`` how many nodes of each graph have each of the ascending ``values``."""
+    """Count the nodes of each graph that have each of the ascending ``values``, ``(G, values)``."""
     code = np.minimum(np.searchsorted(values, column), len(values) - 1)
     known = values[code] == column
     cells = graphs.graph_of_node[known] * len(values) + code[known]
     counts = np.bincount(cells, minlength=len(graphs) * len(values))
     return counts.reshape(len(graphs), len(values)).astype(np.float64)
+
+
+@final
+class LDP(Baseline):
+    r"""Local degree profiles (Cai and Wang, 2018): the degree of a node compared with those of its neighbours.
+
+    For every node :math:`v` with neighbour degrees :math:`D = \{d_u : u \sim v\}`, five numbers,
+
+    .. math:: d_v, \min D, \max D, \operatorname{mean} D, \operatorname{std} D,
+
+    which are 0 without neighbours, and for every graph a histogram of each over its nodes. The ``bins`` intervals
+    divide :math:`\log(1 + x)` equally from 0 to the largest value in :meth:`fit`; larger values count as that. Labels
+    and attributes are ignored.
+
+    Args:
+        bins: number of intervals for each of the five numbers.
+    """
+
+    title: ClassVar[str] = "local degree profile"
+
+    def __init__(self, *, bins: int = 50) -> None:
+        check_minimum("LDP", 1, bins=bins)
+        self.bins = bins
+
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        self.largest = np.maximum(np.log1p(degree_profiles(graphs)).max(axis=0), np.log(2))
+        return self
+
+    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+        shares = np.log1p(degree_profiles(graphs)) / self.largest
+        interval = np.minimum((shares * self.bins).astype(np.int64), self.bins - 1) + self.bins * np.arange(5)
+        cells = graphs.graph_of_node[:, None] * (5 * self.bins) + interval
+        counts = np.bincount(cells.ravel(), minlength=len(graphs) * 5 * self.bins)
+        return counts.reshape(len(graphs), -1).astype(np.float64)
+
+
+def degree_profiles(graphs: Dataset) -> NDArray[np.float64]:
+    """Degree of each node, and minimum, maximum, mean and standard deviation of its neighbours' degrees: ``(N, 5)``."""
+    degrees = graphs.degrees
+    profiles = np.zeros((graphs.num_nodes, 5))
+    profiles[:, 0] = degrees
+    has = degrees > 0
+    if not has.any():
+        return profiles
+    neighbours = find_neighbours(graphs)
+    around, first, number = degrees[neighbours.nodes], neighbours.first[:-1][has], degrees[has]
+    profiles[has, 1] = np.minimum.reduceat(around, first)
+    profiles[has, 2] = np.maximum.reduceat(around, first)
+    profiles[has, 3] = mean = np.add.reduceat(around, first) / number
+    profiles[has, 4] = np.sqrt(np.add.reduceat((around - np.repeat(mean, number)) ** 2, first) / number)
+    return profiles

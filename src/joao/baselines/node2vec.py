@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_least
-from joao.baselines.paragraphs import WordOptions, as_words, require_gensim, word_vectors
-from joao.baselines.walks import NOWHERE, Neighbours, neighbours_in, random_walks
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.walks import NO_NODE, Neighbours, find_neighbours, random_walks
+from joao.baselines.word2vec import require_gensim, to_words, word_vectors
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
@@ -18,25 +18,25 @@ WALKERS_AT_ONCE = 1 << 15
 
 @final
 class Node2vec(Baseline):
-    r"""Node vectors by node2vec (Grover and Leskovec, 2016), and their mean over each graph.
+    r"""The mean of node2vec node vectors (Grover and Leskovec, 2016) over each graph.
 
-    Random walks are sentences and nodes are words; skip-gram with negative sampling learns a vector :math:`z_v` of
-    every node, one model for all graphs, and the row of a graph is :math:`\frac{1}{n} \sum_v z_v`. Neither node labels
-    nor attributes are read.
+    Random walks are sentences and nodes are words. Skip-gram with negative sampling learns a vector :math:`z_v` of
+    every node, one model for all graphs. The row of a graph is :math:`\frac{1}{n} \sum_v z_v`. Labels and attributes
+    are ignored.
 
-    The method is transductive: nodes that were in no walk have no vector. So :meth:`fit` learns nothing, and
-    :meth:`transform` learns the vectors of the graphs it is given; rows of two calls cannot be compared. Give it all
-    graphs at once (their classes are not read).
+    The method is transductive: :meth:`fit` learns nothing, and :meth:`transform` learns the vectors of the graphs it
+    gets. Rows of two calls cannot be compared, so pass all graphs at once.
 
     Args:
-        dimensions: of the rows.
-        walks_per_node, walk_length, window: 10, 80 and 10 are the published ones, which cost five times as much; on
-            development sets the rows tell no more than chance with either.
-        p, q: weights of a walk's return and of its way out, see :func:`joao.baselines.walks.random_walks`.
-        epochs: how often the walks are gone through.
-        seed: of walks and model.
+        dimensions: length of the rows.
+        walks_per_node, walk_length, window: published are 10, 80 and 10, at five times the cost; on development data,
+            the rows are no better than chance with either.
+        p, q: return and in-out parameter of the walks, see :func:`joao.baselines.walks.random_walks`.
+        epochs: passes over all walks.
+        seed: of the walks and the model.
     """
 
+    title: ClassVar[str] = "node2vec"
     needs: ClassVar[str | None] = "gensim"
 
     def __init__(
@@ -51,12 +51,12 @@ class Node2vec(Baseline):
         epochs: int = 1,
         seed: int = 0,
     ) -> None:
-        check_least("Node2vec", 1, dimensions=dimensions, walks_per_node=walks_per_node, walk_length=walk_length)
-        check_least("Node2vec", 1, window=window, epochs=epochs)
+        check_minimum("Node2vec", 1, dimensions=dimensions, walks_per_node=walks_per_node, walk_length=walk_length)
+        check_minimum("Node2vec", 1, window=window, epochs=epochs)
         for name, weight in {"p": p, "q": q}.items():
             if not weight > 0:
                 raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")
-        self.options = WordOptions(dimensions, window, epochs)
+        self.options = {"vector_size": dimensions, "window": window, "epochs": epochs}
         self.walks_per_node, self.walk_length = walks_per_node, walk_length
         self.p, self.q, self.seed = p, q, seed
 
@@ -68,31 +68,31 @@ class Node2vec(Baseline):
         return np.add.reduceat(vectors, graphs.first_node[:-1]) / np.diff(graphs.first_node)[:, None]
 
     def node_vectors(self, graphs: Dataset) -> NDArray[np.float32]:
-        """``(N, d)`` what was learned of the nodes of all graphs."""
+        """Learn the vectors of the nodes of all graphs, ``(N, d)``."""
         require_gensim()
-        walks = _Walks(neighbours_in(graphs), self)
+        walks = _Walks(find_neighbours(graphs), self)
         num_walks = graphs.num_nodes * self.walks_per_node
-        return word_vectors(walks, walks.counts(), num_walks, self.options, self.seed)
+        return word_vectors(walks, walks.counts(), num_walks, self.seed, **self.options)
 
 
 class _Walks:
-    """All walks, drawn anew, and equal, each time one goes through them: kept, they would not fit into memory."""
+    """All walks, drawn again and identically in every iteration, because they would not fit into memory."""
 
     def __init__(self, neighbours: Neighbours, method: Node2vec) -> None:
         self.neighbours, self.method = neighbours, method
 
     def __iter__(self) -> Iterator[list[str]]:
-        words = as_words(np.arange(len(self.neighbours.degrees)))
+        words = to_words(np.arange(len(self.neighbours.degrees)))
         for walks in self._blocks():
-            ends = np.where(walks[:, -1] == NOWHERE, 1, self.method.walk_length)
+            ends = np.where(walks[:, -1] == NO_NODE, 1, self.method.walk_length)
             for walk, end in zip(words[walks].tolist(), ends.tolist(), strict=True):
                 yield walk[:end]
 
     def counts(self) -> NDArray[np.int64]:
-        """``(N,)`` how often each node is in a walk."""
+        """Count how often each node is in a walk, ``(N,)``."""
         counts = np.zeros(len(self.neighbours.degrees), dtype=np.int64)
         for walks in self._blocks():
-            counts += np.bincount(walks[walks != NOWHERE], minlength=len(counts))
+            counts += np.bincount(walks[walks != NO_NODE], minlength=len(counts))
         return counts
 
     def _blocks(self) -> Iterator[NDArray[np.int64]]:

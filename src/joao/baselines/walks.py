@@ -1,4 +1,4 @@
-"""Random walks on all graphs of a data set at once: every walker takes its step in the same numpy call."""
+"""Random walks on all graphs of a data set at once: all walkers step in the same numpy call."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from joao.data.dataset import Dataset, sizes_to_offsets
 
-NOWHERE = -1
+NO_NODE = -1
 
 
 class Neighbours(NamedTuple):
-    """Who is next to whom; nodes are numbered through all graphs.
+    """The neighbours of every node; nodes are numbered through all graphs.
 
     Attributes:
-        first: ``(N + 1,)`` where the neighbours of each node begin.
-        nodes: ``(E,)`` neighbours, ascending within each node.
+        first: ``(N + 1,)`` offsets of the nodes in ``nodes``.
+        nodes: ``(E,)`` neighbours, ascending for each node.
     """
 
     first: NDArray[np.int64]
@@ -28,15 +28,14 @@ class Neighbours(NamedTuple):
         return np.diff(self.first)
 
     def edges(self) -> NDArray[np.int64]:
-        """``(E,)`` a number for every edge, ascending; :meth:`number` says which."""
+        """A number for every edge, ascending, ``(E,)``; see :meth:`number`."""
         return self.number(np.repeat(np.arange(len(self.first) - 1), self.degrees), self.nodes)
 
     def number(self, node: NDArray[np.int64], neighbour: NDArray[np.int64]) -> NDArray[np.int64]:
         return node * (len(self.first) - 1) + neighbour
 
 
-def neighbours_in(dataset: Dataset) -> Neighbours:
-    """The neighbours of every node."""
+def find_neighbours(dataset: Dataset) -> Neighbours:
     shift = np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge))
     return Neighbours(sizes_to_offsets(dataset.degrees), dataset.source + shift)
 
@@ -50,20 +49,20 @@ def random_walks(
     p: float = 1.0,
     q: float = 1.0,
 ) -> NDArray[np.int64]:
-    r"""Walks of node2vec (Grover and Leskovec, 2016): where to go depends on where one is and was.
+    """Draw node2vec walks (Grover and Leskovec, 2016), whose next step depends on the last two nodes.
 
-    From :math:`v`, having come from :math:`t`, a neighbour :math:`x` of :math:`v` is next with a probability
-    proportional to :math:`1/p` for :math:`x = t`, to 1 for a neighbour of :math:`t`, and to :math:`1/q` for any other.
-    A first step, and every step if :math:`p = q = 1`, is uniform.
+    From :math:`v`, coming from :math:`t`, the next node is a neighbour :math:`x` of :math:`v` with a probability
+    proportional to :math:`1/p` if :math:`x = t`, to 1 if :math:`x` is a neighbour of :math:`t`, and to :math:`1/q`
+    otherwise. The first step, and every step if :math:`p = q = 1`, is uniform.
 
     Returns:
-        ``(W, length)`` nodes, the first of each row its start; :data:`NOWHERE` after a node without neighbours.
+        ``(W, length)`` nodes, starting with ``starts``; :data:`NO_NODE` after a node without neighbours.
     """
-    walks = np.full((len(starts), length), NOWHERE)
+    walks = np.full((len(starts), length), NO_NODE)
     walks[:, 0] = starts
-    moving = np.flatnonzero(neighbours.degrees[starts])  # edges lead back, so that who can start can go on
+    moving = np.flatnonzero(neighbours.degrees[starts])  # edges go both ways, so a walk that can start never gets stuck
     edges = neighbours.edges() if (p, q) != (1, 1) else None
-    before = at = starts[moving]  # seen from where one is, every next node is a neighbour: the first step is uniform
+    before = at = starts[moving]  # previous = current makes all neighbours equally near: the first step is uniform
     for step in range(1, length):
         if edges is None:
             at = _uniform_step(neighbours, at, random)
@@ -86,7 +85,7 @@ def _biased_step(
     weights: tuple[float, float, float],
     random: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Proposes uniform steps, accepts each with its weight over the largest, and asks those who are left again."""
+    """Rejection sampling: propose uniform steps and accept each with its weight relative to the largest one."""
     back, near, far = weights
     largest = max(weights)
     to = np.empty_like(at)

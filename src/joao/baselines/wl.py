@@ -1,37 +1,42 @@
+"""Kernels on Weisfeiler-Lehman labels."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from joao.baselines.base import Baseline
-from joao.core.errors import UserError
+from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.word2vec import MAX_WORDS, reading_order, require_gensim, word_vectors
+from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
 
 
 @final
 class WL(Baseline):
-    r"""The subtree kernel of Weisfeiler and Lehman (Shervashidze et al., 2011).
+    r"""The Weisfeiler-Lehman subtree kernel (Shervashidze et al., 2011).
 
-    A node's label says how the graph looks from it, a step further after each refinement. The row of a graph counts, of
-    every label :math:`\sigma` of every refinement :math:`t = 0, \dots, h`, the nodes that have it,
+    The label of a node describes its surroundings, one step further after each refinement. The row of a graph counts
+    the nodes with each label :math:`\sigma` after each refinement :math:`t = 0, \dots, h`:
 
     .. math:: \phi_{t \sigma}(G) = | \{ v \in G : l_t(v) = \sigma \} |
 
-    Nodes start with their labels; where data have none, all alike (then :math:`t = 1` counts degrees). Attributes of
-    nodes and edges are not read. Labels that were in no graph at :meth:`fit` have no column later.
+    Initial labels are the node labels or, without any, all equal (then :math:`t = 1` counts degrees). Attributes of
+    nodes and edges are ignored. Labels that did not occur in :meth:`fit` have no column.
 
     Args:
-        iterations: the :math:`h` of refinements.
+        iterations: number of refinements :math:`h`.
     """
 
+    title: ClassVar[str] = "WL (subtree kernel)"
     kernel: ClassVar[bool] = True
 
     def __init__(self, *, iterations: int = 3) -> None:
-        if iterations < 0:
-            raise UserError(f"WL: iterations must not be negative, got {iterations}.")
+        check_minimum("WL", 0, iterations=iterations)
         self.iterations = iterations
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
@@ -39,14 +44,72 @@ class WL(Baseline):
         return self
 
     def transform(self, graphs: Dataset) -> csr_array:
-        """``(G, V)`` sparse counts."""
         refinements = zip(refine_labels(graphs, self.iterations), self.labels, strict=True)
         return hstack([label_counts(graphs, labels, known) for labels, known in refinements], format="csr")
 
 
 def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
-    """``(G, V)`` how many nodes of each graph have each of the known labels ``(V, 2)``."""
+    """Count the nodes of each graph that have each of the known labels ``(V, 2)``: ``(G, V)``."""
     columns = label_indices(labels, known)
     seen = columns >= 0
     cells = graphs.graph_of_node[seen], columns[seen]
     return csr_array((np.ones(len(cells[0])), cells), shape=(len(graphs), len(known)))
+
+
+@final
+class DGK(Baseline):
+    r"""The deep graph kernel (Yanardag and Vishwanathan, 2015) on Weisfeiler-Lehman labels.
+
+    :class:`WL` treats different labels as unrelated; here, labels that occur in the same graphs are similar. The labels
+    of one refinement in one graph form a sentence, and skip-gram learns a vector of every label, the rows of :math:`E`:
+
+    .. math:: k(G, H) = \phi(G)^\top M \phi(H), \qquad M = E E^\top,
+
+    with the counts :math:`\phi` of :class:`WL`. The row of a graph is :math:`\phi(G)^\top E`. Labels in a graph have no
+    order, so the words of a sentence are shuffled. Labels that did not occur in :meth:`fit` are ignored.
+
+    Args:
+        iterations: number of refinements.
+        dimensions: length of the vectors.
+        window: largest distance of words in a sentence that predict each other.
+        epochs: passes over all sentences.
+        seed: of the word order and the model.
+    """
+
+    title: ClassVar[str] = "DGK (deep graph kernel)"
+    kernel: ClassVar[bool] = True
+    needs: ClassVar[str | None] = "gensim"
+
+    def __init__(
+        self, *, iterations: int = 3, dimensions: int = 128, window: int = 25, epochs: int = 10, seed: int = 0
+    ) -> None:
+        check_minimum("DGK", 0, iterations=iterations)
+        check_minimum("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
+        self.counts = WL(iterations=iterations)
+        self.options, self.seed = {"vector_size": dimensions, "window": window, "epochs": epochs}, seed
+
+    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+        require_gensim()
+        occurrences = self.counts.fit_transform(graphs).sum(axis=0).astype(np.int64)
+        in_order = list(self._sentences(graphs))
+        sentences = [in_order[number] for number in reading_order(len(in_order), self.seed)]
+        vectors = word_vectors(sentences, occurrences, len(sentences), self.seed, **self.options)
+        self.vectors = vectors.astype(np.float64)
+        return self
+
+    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = self.counts.transform(graphs) @ self.vectors
+        return rows
+
+    def _sentences(self, graphs: Dataset) -> Iterator[list[str]]:
+        """The labels of each refinement in each graph as column numbers, independent of the order of the nodes."""
+        random = numpy_generator(self.seed, "order of words")
+        first_column = 0
+        refinements = zip(refine_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)
+        for labels, known in refinements:
+            columns = label_indices(labels, known) + first_column
+            first_column += len(known)
+            for words in np.split(columns, graphs.first_node[1:-1]):
+                shuffled = list(map(str, random.permutation(np.sort(words)).tolist()))
+                for first in range(0, len(shuffled), MAX_WORDS):
+                    yield shuffled[first : first + MAX_WORDS]

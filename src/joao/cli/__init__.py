@@ -1,1 +1,1 @@
-"""The command line: one file a command, no logic, heavy imports inside the function that needs them."""
+"""The command line: one file for each command or pair of related commands, `main` with the app."""

@@ -1,11 +1,14 @@
+"""``joao data``."""
+
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import AsJson, DataRoot, IdColumn, Quiet, SmilesColumn, Tasks, column_words, columns_of, open_data
-from joao.cli.output import Output, quoted
+from joao.cli import inputs
+from joao.cli.output import Output, free_path, quantity, shell_quote
 from joao.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,70 +17,77 @@ if TYPE_CHECKING:
 TASKS_SHOWN = 30
 
 
+@inputs.with_data_help
 def data(
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="A data set to describe.")] = None,
-    smiles: SmilesColumn = None,
-    identifiers: IdColumn = None,
-    tasks: Tasks = None,
-    data_root: DataRoot = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Data set to describe.")] = None,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    data_root: inputs.DataRoot = None,
     clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help="Remove the packed copies that make a second read quick.")
+        bool, typer.Option("--clear-cache", help="Delete the cached copies that speed up reading.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Of shards: read everything and compare it with its checksums.")
-    ] = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Read all shards and verify their checksums.")] = False,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """List the data sets at hand, or describe one.
-
-    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
-    (.csv), .jsonl, an OGB zip or folder, or what 'joao pack' wrote.
-    """
+    """List the available data sets, or describe one."""
     output = Output(quiet, as_json)
     if check and source is None:
-        raise UserError("--check needs DATA: a folder of shards.")
+        raise UserError("--check: missing argument DATA, a folder of shards.")
     if clear_cache and source is not None:
-        raise UserError("--clear-cache takes no DATA: it removes the packed copies of all data sets.")
+        raise UserError("--clear-cache: deletes the cached copies of all data sets. Remove DATA.")
     if source is None:
-        from joao.data import cache, list_datasets
-
-        packed = cache.sizes()
-        held = f"{len(packed)} ({sum(packed.values()) / 1e6:.1f} MB) in {cache.folder()}"
-        if clear_cache:
-            cache.clear()
-            output.result({"removed": {"files": len(packed), "bytes": sum(packed.values())}})
-            output.say(f"Packed copies removed: {held}." if packed else "No packed copies to remove.")
-            return
-        names = list_datasets(data_root)
-        output.result({"data": names, "packed": {"files": len(packed), "bytes": sum(packed.values())}})
-        output.say("\n".join(names))
-        if packed:
-            output.say(f"Packed copies for a quick start: {held}. Remove them: joao data --clear-cache")
-        output.say(f"Describe one, or a file or folder of your own: joao data {names[0]}")
+        _list_or_clear(clear_cache, data_root, output)
         return
+    from joao.data import Shards
+
+    columns = inputs.column_options(smiles, identifiers, tasks)
+    dataset = inputs.open_data(source, data_root, output, columns)
+    if isinstance(dataset, Shards):
+        _describe_shards(dataset, check, output)
+    elif check:
+        raise UserError(f"{source}: --check is for shards; other files are checked whenever they are read.")
+    elif dataset.kind in ("molecules", "ogb_molecules"):
+        _describe_molecules(dataset, _official_split(dataset, source, data_root), output)
+    else:
+        _describe_graphs(dataset, _official_split(dataset, source, data_root), output)
+    run = free_path(Path("runs") / dataset.name)
+    output.say(f"Next: joao pretrain {inputs.source_words(source, columns, data_root)} --out {shell_quote(run)}")
+
+
+def _list_or_clear(clear_cache: bool, data_root: str | None, output: Output) -> None:
+    from joao.data import cache, list_datasets
+
+    sizes = cache.sizes()
+    size = {"files": len(sizes), "bytes": sum(sizes.values())}
+    files = f"{quantity(size['files'], 'files')} ({size['bytes'] / 1e6:.1f} MB) in {cache.folder()}"
+    if clear_cache:
+        cache.clear()
+        output.result({"removed": size})
+        output.say(f"Cache cleared: {files}." if sizes else "The cache is empty.")
+        return
+    names = list_datasets(data_root)
+    output.result({"data": names, "packed": size})
+    output.say("\n".join(names))
+    if sizes:
+        output.say(f"Cache: {files}. To clear it: joao data --clear-cache")
+    output.say(
+        f"Describe one of these, or your own file or folder: joao data {inputs.source_words(names[0], {}, data_root)}"
+    )
+
+
+def _describe_graphs(dataset: Dataset, split: dict[str, Any], output: Output) -> None:
     import numpy as np
 
-    from joao.data import Shards
     from joao.data.refinement import count_twins, find_twins
 
-    dataset = open_data(source, data_root, output, columns_of(smiles, identifiers, tasks))
-    if isinstance(dataset, Shards):
-        _describe_shards(dataset, source, check, output)
-        return
-    if check:
-        raise UserError(f"{source}: --check is for shards; any other file is checked whenever it is read.")
-    split = _official_split(dataset, source, data_root)
-    if dataset.kind in ("molecules", "ogb_molecules"):
-        _describe_molecules(dataset, f"{quoted(source)}{column_words(smiles, identifiers)}", split, output)
-        return
-    sizes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
     classes = [] if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0]).tolist()
     facts: dict[str, Any] = {
         "name": dataset.name,
         "graphs": len(dataset),
-        "nodes": {"mean": float(sizes.mean()), "least": int(sizes.min()), "most": int(sizes.max())},
-        "edges": {"mean": float(edges.mean()), "least": int(edges.min()), "most": int(edges.max())},
+        "nodes": _range(np.diff(dataset.first_node)),
+        "edges": _range(np.diff(dataset.first_edge) // 2),
         "node labels": _num_labels(dataset),
         "node attributes": 0 if dataset.node_attributes is None else dataset.node_attributes.shape[1],
         "edge attributes": 0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
@@ -87,74 +97,33 @@ def data(
         "fingerprint": dataset.fingerprint,
     }
     output.result(facts)
-    output.say(f"{facts['name']}: {facts['graphs']} {dataset.kind.replace('_', ' ')}")
-    for what in ("nodes", "edges"):
-        value = facts[what]
-        output.say(f"  {what} per graph: {value['mean']:.2f} ({value['least']} to {value['most']})")
-    output.say(
-        f"  node labels: {facts['node labels'] or 'none'}; node attributes: {facts['node attributes'] or 'none'}"
-    )
-    output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
+    output.say(f"{dataset.name}: {quantity(len(dataset), dataset.kind)}")
+    _print_sizes(facts, "graph", ("nodes", "edges"), output)
+    _print_attributes(facts, output)
     counts = ", ".join(f"{name}: {count}" for name, count in facts["classes"].items())
     if dataset.kind == "syntax_trees":
-        counts = "none; the words to predict are read by 'joao reproduce ogb' alone"
-    output.say(f"  classes: {counts or 'none (pre-training needs none)'}")
-    _tell_split(split, output)
-    _tell_twins(facts, output)
-    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{dataset.name}')}")
+        counts = "none; only 'python -m repro ogb' reads the words to predict"
+    output.say(f"  classes: {counts or 'none (not needed for pre-training)'}")
+    _print_split(split, output)
+    if facts.get("twins", {}).get("with_twin"):
+        shares = {what: 100 * count / facts["graphs"] for what, count in facts["twins"].items()}
+        other = f"; {shares['with_twin_of_another_class']:.1f} % have one of another class" if counts else ""
+        output.say(
+            f"  twins: {shares['with_twin']:.1f} % of the graphs have a twin, a graph with the same edges and node "
+            f"labels{other}"
+        )
 
 
-def _tell_twins(facts: dict[str, Any], output: Output) -> None:
-    if not facts.get("twins", {}).get("with_twin"):
-        return
-    shares = {what: 100 * count / facts["graphs"] for what, count in facts["twins"].items()}
-    other = f", {shares['with_twin_of_another_class']:.1f} % one of another class" if facts["classes"] else ""
-    output.say(
-        f"  twins: {shares['with_twin']:.1f} % of the graphs have one, with the same edges and node labels{other}"
-    )
-
-
-def _num_labels(dataset: Dataset) -> int | None:
-    """Of syntax trees, types and attributes; depths and places are none."""
+def _describe_molecules(dataset: Dataset, split: dict[str, Any], output: Output) -> None:
     import numpy as np
 
-    if dataset.node_labels is None:
-        return None
-    if dataset.kind == "syntax_trees":
-        return sum(len(np.unique(column)) for column in dataset.node_labels.T[:2])
-    return len(np.unique(dataset.node_labels))
-
-
-def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
-    """Of a data set of OGB: what the split is by, and the graphs of its parts."""
-    from joao.data.formats.ogb import official_split
-    from joao.data.sources import ogb_path
-
-    path = ogb_path(source, data_root)
-    if path is None:
-        return {}
-    split = official_split(path, len(dataset))
-    sizes = {part: len(getattr(split, part)) for part in ("train", "validation", "test")}
-    return {"official split": {"by": split.name, **sizes}}
-
-
-def _tell_split(split: dict[str, Any], output: Output) -> None:
-    for title, facts in split.items():
-        sizes = ", ".join(f"{part}: {size}" for part, size in facts.items() if part != "by")
-        output.say(f"  {title} by {facts['by']}: {sizes}")
-
-
-def _describe_molecules(dataset: Dataset, words: str, split: dict[str, Any], output: Output) -> None:
-    import numpy as np
-
-    atoms, bonds = np.diff(dataset.first_node), np.diff(dataset.first_edge) // 2
     facts: dict[str, Any] = {
         "name": dataset.name,
         "molecules": len(dataset),
         "different SMILES": len(set(dataset.smiles)) or None,
-        "atoms": {"mean": float(atoms.mean()), "least": int(atoms.min()), "most": int(atoms.max())},
-        "bonds": {"mean": float(bonds.mean()), "least": int(bonds.min()), "most": int(bonds.max())},
-        "tasks": {name: _task(dataset, number) for number, name in enumerate(dataset.target_names)},
+        "atoms": _range(np.diff(dataset.first_node)),
+        "bonds": _range(np.diff(dataset.first_edge) // 2),
+        "tasks": {name: _task_statistics(dataset, number) for number, name in enumerate(dataset.target_names)},
         "failures": [each._asdict() for each in dataset.failures],
         "featuriser": dataset.featuriser,
         **split,
@@ -162,21 +131,18 @@ def _describe_molecules(dataset: Dataset, words: str, split: dict[str, Any], out
     }
     output.result(facts)
     different = f", {facts['different SMILES']} different SMILES" if dataset.smiles else ""
-    output.say(f"{dataset.name}: {len(dataset)} molecule{'s' if len(dataset) > 1 else ''}{different}")
-    for what in ("atoms", "bonds"):
-        value = facts[what]
-        output.say(f"  {what} per molecule: {value['mean']:.2f} ({value['least']} to {value['most']})")
-    output.say("  tasks:" if facts["tasks"] else "  tasks: none (pre-training needs none)")
+    output.say(f"{dataset.name}: {quantity(len(dataset), 'molecules')}{different}")
+    _print_sizes(facts, "molecule", ("atoms", "bonds"), output)
+    output.say("  tasks:" if facts["tasks"] else "  tasks: none (not needed for pre-training)")
     for name, task in list(facts["tasks"].items())[:TASKS_SHOWN]:
         output.say(f"    {name}: " + ", ".join(f"{what}: {count}" for what, count in task.items()))
     if len(facts["tasks"]) > TASKS_SHOWN:
-        output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; all with --json")
-    _tell_split(split, output)
-    output.say(f"Next: joao pretrain {words} --out {quoted(f'runs/{dataset.name}')}")
+        output.say(f"    and {len(facts['tasks']) - TASKS_SHOWN} more; --json shows all")
+    _print_split(split, output)
 
 
-def _describe_shards(shards: Shards, source: str, check: bool, output: Output) -> None:
-    """By what the index knows; nothing is read, unless it is checked."""
+def _describe_shards(shards: Shards, check: bool, output: Output) -> None:
+    """Describe shards by their index; the shards themselves are read only to check them."""
     if check:
         shards.check()
     known, size = shards.facts, shards.num_bytes
@@ -201,19 +167,65 @@ def _describe_shards(shards: Shards, source: str, check: bool, output: Output) -
         "checked": check,
     }
     output.result(facts)
-    output.say(f"{shards.name}: {len(shards)} {shards.kind} in {facts['shards']} shards, {size / 1e6:.1f} MB")
-    for what in ("nodes", "edges"):
-        output.say(f"  {what} per graph: {facts[what]['mean']:.2f} (at most {facts[what]['most']})")
-    output.say(f"  node labels: {labels or 'none'}; node attributes: {facts['node attributes'] or 'none'}")
-    output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
+    in_shards = f"in {quantity(facts['shards'], 'shards')}, {size / 1e6:.1f} MB"
+    output.say(f"{shards.name}: {quantity(len(shards), shards.kind)} {in_shards}")
+    _print_sizes(facts, "graph", ("nodes", "edges"), output)
+    _print_attributes(facts, output)
     output.say(f"  classes: {len(known.class_names) or 'none'}; tasks: {len(known.target_names) or 'none'}")
     if check:
-        output.say("  every shard is what was written")
-    output.say(f"Next: joao pretrain {quoted(source)} --out {quoted(f'runs/{shards.name}')}")
+        output.say("  all checksums are correct")
 
 
-def _task(dataset: Dataset, number: int) -> dict[str, int | float]:
-    """Of a task of zeros and ones, how many there are of each; of another one, mean and range."""
+def _range(sizes: Any) -> dict[str, float]:
+    return {"mean": float(sizes.mean()), "least": int(sizes.min()), "most": int(sizes.max())}
+
+
+def _print_sizes(facts: dict[str, Any], unit: str, what: tuple[str, str], output: Output) -> None:
+    for each in what:
+        value = facts[each]
+        limits = f"{value['least']} to {value['most']}" if "least" in value else f"at most {value['most']}"
+        output.say(f"  {each} per {unit}: {value['mean']:.2f} ({limits})")
+
+
+def _print_attributes(facts: dict[str, Any], output: Output) -> None:
+    output.say(
+        f"  node labels: {facts['node labels'] or 'none'}; node attributes: {facts['node attributes'] or 'none'}"
+    )
+    output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
+
+
+def _num_labels(dataset: Dataset) -> int | None:
+    """The number of different node labels; in syntax trees, only node types and attributes count as labels."""
+    import numpy as np
+
+    if dataset.node_labels is None:
+        return None
+    if dataset.kind == "syntax_trees":
+        return sum(len(np.unique(column)) for column in dataset.node_labels.T[:2])
+    return len(np.unique(dataset.node_labels))
+
+
+def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
+    """The criterion and sizes of the official split of an OGB data set; empty for other data sets."""
+    from joao.data.formats.ogb import official_split
+    from joao.data.names import ogb_path
+
+    path = ogb_path(source, data_root)
+    if path is None:
+        return {}
+    split = official_split(path, len(dataset))
+    sizes = {part: len(getattr(split, part)) for part in ("train", "validation", "test")}
+    return {"official split": {"by": split.name, **sizes}}
+
+
+def _print_split(split: dict[str, Any], output: Output) -> None:
+    for title, facts in split.items():
+        sizes = ", ".join(f"{part}: {size}" for part, size in facts.items() if part != "by")
+        output.say(f"  {title} by {facts['by']}: {sizes}")
+
+
+def _task_statistics(dataset: Dataset, number: int) -> dict[str, int | float]:
+    """The counts of 0 and 1 for a binary task, mean and range for a regression task, and the missing values."""
     import numpy as np
 
     if dataset.targets is None:

@@ -1,3 +1,5 @@
+"""``joao embed`` and ``joao export``."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,91 +7,110 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli.inputs import (
-    AsJson,
-    DataRoot,
-    Device,
-    IdColumn,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    blank_rows,
-    column_words,
-    columns_of,
-    open_data,
-    tell_unknown,
-)
-from joao.cli.output import Output, free_path, in_python, quoted
+from joao.cli import inputs
+from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
 from joao.core.errors import UserError
 
 
 def embed(
     out: Annotated[Path, typer.Option(help="File to write, .npz or .csv; must not exist yet.")],
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run, or its export.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run or its export.")] = None,
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
     pretrained: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A model that comes with joao, in place of RUN.")
+        str | None, typer.Option(metavar="NAME", help="Use a model that comes with joao instead of RUN.")
     ] = None,
-    smiles: SmilesColumn = None,
-    identifiers: IdColumn = None,
-    tasks: Tasks = None,
-    device: Device = "auto",
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    device: inputs.Device = "auto",
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Write the embeddings of graphs, one row a graph, in the order of the data.
+    """Write the embeddings of graphs, one row per graph, in the order of the data.
 
-    A row of a table that is no molecule has a blank row; OUT.failures.csv tells why.
+    Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
     """
-    from joao.core.files import check_new_file, write_file
+    from joao.core.files import write_file
 
-    if out.suffix not in (".npz", ".csv"):
-        raise UserError(f"{out}: unknown kind of file '{out.suffix}'. Use .npz or .csv.")
-    check_new_file(out)
+    failures = check_row_file(out)
     run, source = _model_and_data(run, source, pretrained)
-    failures = out.with_name(f"{out.name}.failures.csv")
-    check_new_file(failures)
     output = Output(quiet, as_json)
     from joao.data import Dataset
-    from joao.runs.row_files import embeddings_csv as as_csv
-    from joao.runs.row_files import embeddings_npz as as_npz
-    from joao.runs.row_files import failures_csv
+    from joao.runs.result_files import embeddings_csv, embeddings_npz, failures_csv
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
-    columns = columns_of(smiles, identifiers, tasks)
-    found = open_data(source, data_root, output, columns, then=f"have blank rows, see {failures}")
+    columns = inputs.column_options(smiles, identifiers, tasks)
+    found = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
     embeddings = trained.embed(found).numpy()
-    tell_unknown(trained.info.features, found, output)
+    inputs.warn_unknown_labels(trained.info.features, found, output)
     dataset = found if isinstance(found, Dataset) else found.labels()
-    write_file(out, as_csv(embeddings, dataset) if out.suffix == ".csv" else as_npz(embeddings, dataset))
-    result: dict[str, Any] = {"file": str(out), "graphs": embeddings.shape[0], "dimensions": embeddings.shape[1]}
+    write_file(out, (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset))
+    num_graphs, dimensions = embeddings.shape
+    result: dict[str, Any] = {"file": str(out), "graphs": num_graphs, "dimensions": dimensions}
     if dataset.failures:
         write_file(failures, failures_csv(dataset))
         result |= {"blank": len(dataset.failures), "failures": str(failures)}
     output.result(result)
-    output.say(f"{out}: {embeddings.shape[0]} {dataset.kind}, {embeddings.shape[1]} dimensions{blank_rows(dataset)}.")
-    words = f"{quoted(source)}{column_words(smiles, identifiers)}"
+    sizes = f"{quantity(num_graphs, dataset.kind)}, {quantity(dimensions, 'dimensions')}"
+    output.say(f"{out}: {sizes}{inputs.blank_rows(dataset)}.")
+    data = inputs.source_words(source, columns, data_root)
     if pretrained is None and trained.info.finetuned_on:
-        output.say(f"Next: joao predict {quoted(run)} {words} --out {free_path(Path('predictions.csv'))}")
+        output.say(f"Next: joao predict {shell_quote(run)} {data} --out {free_path(Path('predictions.csv'))}")
     elif pretrained is None and dataset.targets is not None:
         tuned = free_path(run.with_name(f"{run.stem}-finetuned"))
-        output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}")
-    elif pretrained is None and dataset.classes is not None:
-        output.say(f"Next: joao evaluate {quoted(run)} {quoted(source)}")
+        output.say(f"Next: joao finetune {shell_quote(run)} {data} --out {shell_quote(tuned)}")
+    elif pretrained is None and inputs.can_evaluate(dataset):
+        output.say(f"Next: joao evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
-        output.say(f"Next, in Python: {in_python(out, 'embeddings')}")
+        output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
 
 
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
-    """The two arguments; a model that comes with joao takes the place of the first, which then is the data."""
+    """Model and data; with ``--pretrained NAME`` the first argument is the data."""
     if pretrained is not None and run is not None and source is None:
         from joao.runs.trained import bundled_model_path
 
         return bundled_model_path(pretrained), str(run)
     if pretrained is not None and source is not None:
-        raise UserError("embed: name a run or --pretrained, not both.")
+        raise UserError("embed: got both RUN and --pretrained. Remove one of them.")
     if run is None or source is None:
-        raise UserError("embed: name a run and DATA, or --pretrained NAME and DATA.")
+        raise UserError("embed: missing argument. Give RUN and DATA, or --pretrained NAME and DATA.")
     return run, source
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run or its export.")],
+    out: Annotated[Path, typer.Option(help="File to write, .safetensors; must not exist yet.")],
+    half: Annotated[
+        bool, typer.Option("--half", help="Store the encoder's matrices in half precision (half the size).")
+    ] = False,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Export a run to one file for sharing: weights, recipe and everything needed to use them; plus a model card.
+
+    A model for molecules comes with joao: see 'joao embed --pretrained molecules'.
+    """
+    from joao.runs.export import export
+
+    output = Output(quiet, as_json)
+    exported = export(run, out, half=half)
+    output.result(
+        {
+            "file": str(exported.file),
+            "card": str(exported.card),
+            "bytes": exported.num_bytes,
+            "half_change": exported.half_change,
+        }
+    )
+    kilobytes = exported.num_bytes / 1000
+    size = f"{kilobytes / 1000:.1f} MB" if kilobytes >= 1000 else f"{kilobytes:.1f} kB"
+    output.say(f"{exported.file}: {size}. Model card: {exported.card}")
+    if exported.half_change is not None:
+        output.say(f"Half precision changes embeddings by up to {exported.half_change:.2g} of their norm.")
+    trained = exported.trained
+    command, made = ("predict", "predictions.csv") if trained.info.finetuned_on else ("embed", "embeddings.csv")
+    data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None) if trained.recipe.data else "DATA"
+    output.say(f"Next: joao {command} {shell_quote(out)} {data} --out {free_path(Path(made))}")

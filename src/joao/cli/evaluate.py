@@ -1,3 +1,5 @@
+"""``joao evaluate`` and ``joao compare``."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,32 +7,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import AsJson, DataRoot, Device, Quiet, TwinsTogether, all_cores, open_data, open_run_data, whole
-from joao.cli.output import Output, free_path, quoted
-from joao.core.errors import UserError
+from joao.cli import inputs
+from joao.cli.output import Output, free_path, quantity, shell_quote
+from joao.core.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
+    from joao.comparison.methods import Outcome
     from joao.data import Dataset
     from joao.runs.trained import TrainedEncoder
 
+COMPARED = ("joao", "joaov2", "graphcl")
+BASELINES_ADDED = ("untrained", "wl", "ldp", "histogram")
+
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run, or its export.")],
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Labelled graphs; the run's own.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run or its export.")],
+    source: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="Labelled graphs (default: the graphs of the run).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Record to write.", show_default="RUN/evaluation.json")] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
-    unscaled: Annotated[bool, typer.Option("--unscaled", help="Do not standardise (as published).")] = False,
-    shuffle_labels: Annotated[
-        bool, typer.Option("--shuffle-labels", help="Check: with labels in random order the score must be chance.")
+    unscaled: Annotated[
+        bool, typer.Option("--unscaled", help="Do not standardise the embeddings (as published).")
     ] = False,
-    twins_together: TwinsTogether = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Folds at a time.", show_default="all cores")] = None,
-    device: Device = "auto",
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    shuffle_labels: Annotated[
+        bool, typer.Option("--shuffle-labels", help="Sanity check: shuffle the labels; accuracy must drop to chance.")
+    ] = False,
+    twins_together: inputs.TwinsTogether = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Folds to fit in parallel.", show_default="all cores")] = None,
+    device: inputs.Device = "auto",
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Score a run: SVM, ten folds, five partitions, beside chance, a histogram and the untrained encoder."""
+    """Score the embeddings of a run with an SVM, and compare them with chance, a histogram and the untrained encoder.
+
+    Accuracy is the mean over five partitions into ten folds.
+    """
     from joao.core.files import check_new_file
 
     if out is not None:
@@ -44,13 +57,14 @@ def evaluate(
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)
     check_new_file(record_path)
-    named, source = source, source or trained.recipe.data
-    if not source:
-        raise UserError(f"{run}: does not say which graphs it was trained on. Name some: joao evaluate {run} DATA.")
-    if named is None:
-        dataset = whole(open_run_data(run, source, data_root, output, trained.recipe.columns))
+    columns = {} if source else trained.recipe.columns
+    if source:
+        dataset = inputs.read_data(source, data_root, output, columns)
+    elif trained.recipe.data:
+        source = trained.recipe.data
+        dataset = inputs.in_memory(inputs.open_run_data(run, source, data_root, output, columns))
     else:
-        dataset = whole(open_data(named, data_root, output, {}))
+        raise UserError(f"{run}: does not record which graphs it was trained on. Run: joao evaluate {run} DATA.")
     record = score(
         trained,
         dataset,
@@ -61,18 +75,20 @@ def evaluate(
         shuffle_labels=shuffle_labels,
         twins_together=twins_together,
         device=device,
-        jobs=jobs or all_cores(),
+        jobs=jobs or inputs.all_cores(),
     )
     output.result(record)
-    output.say(f"Next: joao embed {quoted(run)} {quoted(source)} --out {free_path(Path('embeddings.npz'))}")
+    data = inputs.source_words(source, columns, data_root)
+    output.say(f"Next: joao embed {shell_quote(run)} {data} --out {free_path(Path('embeddings.npz'))}")
 
 
 def score(
     trained: TrainedEncoder, dataset: Dataset, record_path: Path, output: Output, **options: Any
 ) -> dict[str, Any]:
-    """Scores with a progress bar, writes the record, says its figures and returns it."""
+    """Score an encoder with a progress bar, print the result, write the record and return it."""
+    from joao.config.titles import TITLES
     from joao.core.files import write_json
-    from joao.evaluation.tables import NAMES, with_deviation
+    from joao.evaluation.tables import with_deviation
     from joao.runs.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)
@@ -82,21 +98,91 @@ def score(
     lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
     for key in (*REFERENCES, "run"):
         scores = record[key]
-        name = NAMES.get(key, "this run")
-        lines.append([name, with_deviation(100 * scores["mean"], 100 * scores["std"])])
+        lines.append([TITLES.get(key, "this run"), with_deviation(100 * scores["mean"], 100 * scores["std"])])
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
     twins = " Twins are in the same fold." if options.get("twins_together") else ""
     output.say(
-        f"{dataset.name}: {len(dataset)} graphs, {len(dataset.class_names)} classes. One encoder, scored by an SVM on "
-        f"five shared partitions into {num_folds} folds; pre-training was {record['protocol']['pre-training']}."
-        f"{labels}{twins}"
+        f"{dataset.name}: {quantity(len(dataset), 'graphs')}, {quantity(len(dataset.class_names), 'classes')}. "
+        f"One encoder, scored with an SVM on five partitions into {num_folds} folds; pre-training was "
+        f"{record['protocol']['pre-training']}.{labels}{twins}"
     )
     output.table(["", "accuracy %"], lines)
     for baseline in reversed(REFERENCES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
-            f"Gain over {NAMES[baseline]}: {gain['mean']:+.2f} points "
+            f"Gain over {TITLES[baseline]}: {gain['mean']:+.2f} points "
             f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
         )
     output.say(f"Record: {record_path}")
     return record
+
+
+def compare(
+    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of labelled graphs.")],
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas: those of 'joao pretrain --method', baselines such as wl and graph2vec, "
+            f"or untrained. The baselines {', '.join(BASELINES_ADDED)} are always added.",
+            show_default=f"{','.join(COMPARED)}; only {COMPARED[0]} for large data sets",
+        ),
+    ] = None,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions into folds; each has a seed.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of pre-training.", show_default="20")] = None,
+    twins_together: inputs.TwinsTogether = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Record to write (.json), updated as methods finish; the same command continues it."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all cores")] = None,
+    device: inputs.Device = "auto",
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Find out whether pre-training helps on your graphs: score methods and baselines on the same folds.
+
+    Prints accuracy, gain, time and memory of every method, and a verdict with a confidence interval.
+    """
+    from joao.comparison.methods import choose_methods
+    from joao.comparison.record import Plan, compute, missing_seeds, start_record
+    from joao.comparison.table import HEADER, Comparison, closing_lines, heading, table_lines
+    from joao.runs.scoring import require_classes
+
+    output = Output(quiet, as_json)
+    dataset = inputs.read_data(source, data_root, output, {})
+    require_classes(dataset)
+    choice = choose_methods(dataset, methods)
+    for notice in choice.notices:
+        output.notice(notice)
+    plan = Plan(choice.names, partitions, folds, epochs, device, jobs or inputs.all_cores(), twins_together)
+    missing = sum(len(seeds) for seeds in missing_seeds(start_record(dataset, plan, out)).values())
+    if missing:
+        output.log(f"comparing {', '.join(plan.methods)} on {dataset.name}, {quantity(partitions, 'seeds')} each")
+    with output.progress("comparing", missing, in_lines=False) as bar:
+
+        def on_done(done: Outcome) -> None:
+            if done.score is None:
+                output.log(f"failed: {done.method}")
+                return
+            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
+            output.log(f"done: {done.method}, seed {done.score['seed']}")
+
+        try:
+            record = compute(dataset, plan, out, on_done)
+        except KeyboardInterrupt:
+            kept = "Nothing is kept" if out else "Nothing is kept; use --out FILE.json to keep finished work"
+            if out and out.exists():
+                kept = f"Finished work is in {out}; run the same command again to continue"
+            raise Interrupted(f"interrupted. {kept}.") from None
+    output.result(record)
+    comparison = Comparison(record)
+    output.say(heading(comparison))
+    output.table(HEADER, table_lines(comparison))
+    for line in closing_lines(comparison):
+        output.say(line)
+    if out is not None:
+        output.say(f"Record: {out}")
+    run = free_path(Path("runs/mine"))
+    output.say(f"Next: joao pretrain {inputs.source_words(source, {}, data_root)} --out {run}")

@@ -1,101 +1,94 @@
+"""``joao finetune`` and ``joao predict``."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import (
-    AsJson,
-    DataRoot,
-    Device,
-    Fast,
-    IdColumn,
-    Precision,
-    Quiet,
-    SmilesColumn,
-    column_words,
-    columns_of,
-    open_data,
-    tell_unknown,
-    whole,
-)
-from joao.cli.output import Output, free_path, quoted
-from joao.cli.predict import told
+from joao.cli import inputs
+from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from joao.runs.finetuned import FinetunedModel
-    from joao.training.finetune import FitEpoch
+    from joao.data import Dataset
+    from joao.runs.finetuning import FinetunedModel
+    from joao.training.metrics import FitEpoch
+
+TASKS_SHOWN = 5
 
 
 def finetune(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A finished run, or its export; or molecules, which comes with joao.")
+        Path,
+        typer.Argument(metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."),
     ],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of graphs with labels.")],
+    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of labelled graphs.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
-    smiles: SmilesColumn = None,
-    identifiers: IdColumn = None,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
     tasks: Annotated[
         list[str] | None,
         typer.Option(
             "--tasks",
             metavar="COLUMNS",
-            help="Columns of labels to learn, with commas between; by default all that hold numbers.",
+            help="Label columns, separated by commas (default: all numeric columns).",
         ),
     ] = None,
     task: Annotated[
         list[str] | None,
-        typer.Option("--task", metavar="COLUMN", help="One of them, as it is called, commas and all; again for more."),
+        typer.Option("--task", metavar="COLUMN", help="One label column; its name may contain commas."),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            help="random, or of molecules scaffold: those with one skeleton are in one part.",
+            help="random or, for molecules, scaffold: molecules with the same scaffold stay in the same part.",
             show_default="scaffold for molecules, else random",
         ),
     ] = None,
     validation_share: Annotated[
         float | None,
         typer.Option(
-            help="Share of the graphs held out to choose the epoch.", show_default="0.2, or 0.1 of a scaffold split"
+            help="Fraction of the graphs used to choose the epoch.", show_default="0.2, or 0.1 for a scaffold split"
         ),
     ] = None,
     test_share: Annotated[
         float | None,
         typer.Option(
-            help="Share of the graphs looked at once, at the end.", show_default="0, or 0.1 of a scaffold split"
+            help="Fraction of the graphs for the final test, evaluated once.",
+            show_default="0, or 0.1 for a scaffold split",
         ),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the graphs, at most.")] = 100,
+    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs.")] = 100,
     patience: Annotated[
-        int, typer.Option(min=0, help="Stop after so many epochs without a better validation; 0: never.")
+        int, typer.Option(min=0, help="Stop after this many epochs without a better validation score; 0: never.")
     ] = 20,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam.", show_default="0.001, or 0.01 with --frozen")
+        float | None, typer.Option(help="Learning rate of Adam.", show_default="0.001, or 0.01 with --frozen")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=2, help="Graphs in a batch.")] = 128,
-    frozen: Annotated[bool, typer.Option("--frozen", help="Only the linear layer behind the encoder learns.")] = False,
+    batch_size: Annotated[int, typer.Option(min=2, help="Graphs per batch.")] = 128,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Train the linear layer only, not the encoder.")] = False,
     unbalanced: Annotated[
-        bool, typer.Option("--unbalanced", help="Let every graph weigh the same, not every class.")
+        bool, typer.Option("--unbalanced", help="Weight all graphs equally instead of all classes.")
     ] = False,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Start with the encoder's initial weights, to compare.")
+        bool, typer.Option("--from-scratch", help="Start from the encoder's initial weights, for comparison.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    device: Device = "auto",
-    precision: Precision = "32-true",
-    fast: Fast = None,
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    device: inputs.Device = "auto",
+    precision: inputs.Precision = "32-true",
+    fast: inputs.Fast = None,
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Fine-tune a run's encoder, with a linear layer behind it, on graphs that have labels.
+    """Fine-tune the encoder of a run, with a linear layer on top, on labelled graphs.
 
-    Labels are classes or, in a table of molecules, columns of numbers; empty cells are not measured. Columns of 0 and 1
-    alone are learned as yes and no. Nothing is written before the end: there is no --resume.
+    Labels are classes or, in a table of molecules, numeric columns; empty cells are missing values and are ignored.
+    Columns that contain only 0 and 1 are binary classification tasks, others are regression tasks. The result is
+    written at the end; an interrupted fine-tuning cannot be resumed.
     """
     from joao.runs.folder import check_new_folder
 
@@ -112,14 +105,15 @@ def finetune(
     check_precision(device, precision)
     trained = load_run(model_path(run), device=device)
     tasks, task = tasks or [], task or []
-    of_table = bool(tasks or task) and is_table(source, data_root)  # whose other columns are not even read
-    named = _named(tasks, task, csv_header(source, data_root)) if of_table else []
-    dataset = whole(open_data(source, data_root, output, columns_of(smiles, identifiers, named)))
-    if not of_table:
-        named = _named(tasks, task, dataset.target_names)
+    in_header = bool(tasks or task) and is_table(source, data_root)  # other columns are then not even parsed
+    names = _task_names(tasks, task, csv_header(source, data_root)) if in_header else []
+    columns = inputs.column_options(smiles, identifiers, names)
+    dataset = inputs.read_data(source, data_root, output, columns)
+    if not in_header:
+        names = _task_names(tasks, task, dataset.target_names)
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
-        output.notice(f"{run}: has learned these labels before, also those that choose the epoch.")
-    tell_unknown(trained.info.features, dataset, output)
+        output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
+    inputs.warn_unknown_labels(trained.info.features, dataset, output)
     with output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:
@@ -131,7 +125,7 @@ def finetune(
                 trained,
                 dataset,
                 how,
-                tasks=named,
+                tasks=names,
                 split=split,
                 validation_share=validation_share,
                 test_share=test_share,
@@ -144,72 +138,64 @@ def finetune(
                 on_notice=output.notice,
             )
         except KeyboardInterrupt:
-            raise Interrupted("interrupted. Nothing was written; --epochs or --patience make it shorter.") from None
+            raise Interrupted("interrupted. Nothing was written. Shorten it with --epochs or --patience.") from None
     finetuned.save(out)
-    _tell(finetuned, dataset.kind, output)
+    _print_finetuned(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))
-    predictions = free_path(Path("predictions.csv"))
-    words = f"{quoted(source)}{column_words(smiles, identifiers)}"
-    output.say(f"Next: joao predict {quoted(out)} {words} --out {predictions}")
+    data = inputs.source_words(source, columns, data_root)
+    output.say(f"Next: joao predict {shell_quote(out)} {data} --out {free_path(Path('predictions.csv'))}")
 
 
-def _named(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The tasks that were named: ``task`` as they are, ``tasks`` parted at commas unless one is known as a whole."""
-    parted = [name.strip() for given in tasks for name in ([given] if given in known else given.split(","))]
-    return [name for name in [*parted, *task] if name]
+def _task_names(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The tasks of both options; ``--tasks`` is split at commas unless it is the name of one known column."""
+    split = [name.strip() for text in tasks for name in ([text] if text in known else text.split(","))]
+    return [name for name in [*split, *task] if name]
 
 
-def _tell(finetuned: FinetunedModel, graphs: str, output: Output) -> None:
+def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> None:
     info = finetuned.info
     before = "fine-tuned" if len(finetuned.trained.info.finetuned_on) > 1 else "pre-trained"
     start = "from scratch" if info.from_scratch else f"from the {before} encoder"
     count = info.num_train + info.num_validation + info.num_test
-    output.say(f"{info.data}: {count} {graphs} with labels{_labels(finetuned)}, {start}.")
+    output.say(f"{info.data}: {quantity(count, kind)} with labels{_label_counts(finetuned)}, {start}.")
     output.say(
-        f"Learned from {info.num_train} {graphs}; {info.num_validation} others chose epoch {finetuned.fit.chosen} of "
-        f"{len(finetuned.fit.epochs)}, {info.seconds:.1f} s."
+        f"TrainedEncoder on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
+        f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
     )
-    name, figures = told(finetuned.scores["validation"])
+    name, figures = format_scores(finetuned.scores["validation"])
     if finetuned.kind == "classes" and finetuned.settings.balanced:
-        figures = f"{100 * (finetuned.chosen_epoch.validation_score or 0):.1f} %, every class weighing the same"
+        name, figures = "balanced accuracy", f"{100 * (finetuned.chosen_epoch.validation_score or 0):.1f} %"
     if figures is None:
         output.say(f"No validation {name}: no task has both 0 and 1 there. The loss chose the epoch.")
     else:
-        output.say(
-            f"Validation {name} {figures}. It chose the epoch and is therefore optimistic: new {graphs} may do worse."
-        )
-    if "test" in finetuned.scores:
-        _tell_test(finetuned, graphs, output)
-
-
-def _tell_test(finetuned: FinetunedModel, graphs: str, output: Output) -> None:
-    info = finetuned.info
-    name, figures = told(finetuned.scores["test"])
-    kind = "with other scaffolds" if info.split == "scaffold" else "drawn at random"
+        output.say(f"Validation {name} {figures}. It chose the epoch and is therefore optimistic.")
+    if "test" not in finetuned.scores:
+        return
+    name, figures = format_scores(finetuned.scores["test"])
+    tested = quantity(info.num_test, kind)
     if figures is None:
         fix = "Try --split random, or" if info.split == "scaffold" else "Try"
-        output.say(
-            f"No test {name}: no task has both 0 and 1 among {info.num_test} {graphs}. {fix} a larger --test-share."
-        )
+        output.say(f"No test {name}: no task has both 0 and 1 among {tested}. {fix} a larger --test-share.")
     else:
-        output.say(f"Test {name} {figures}, on {info.num_test} {graphs} {kind}, looked at once.")
+        how = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
+        output.say(f"Test {name} {figures}, on {tested} {how}, evaluated once.")
 
 
-def _labels(finetuned: FinetunedModel) -> str:
-    """How many there are of each class, or of the one task; of several tasks, how many tasks."""
+def _label_counts(finetuned: FinetunedModel) -> str:
+    """The number of labels per class or of the only task; for several tasks, their names."""
     info = finetuned.info
     if finetuned.kind == "classes":
         return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
     if len(finetuned.tasks) > 1:
-        from joao.evaluation.tasks import join_names
+        from joao.evaluation.targets import join_names
 
-        return f" of {len(finetuned.tasks)} tasks ({join_names(finetuned.tasks)})"
+        return f" for {len(finetuned.tasks)} tasks ({join_names(finetuned.tasks)})"
     counts = info.labels_per_task[finetuned.tasks[0]]
-    return f" of {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")
+    return f" for {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")
 
 
 def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
-    """What a program is told of a fine-tuning."""
+    """The JSON output of a fine-tuning."""
     info, chosen = finetuned.info, finetuned.chosen_epoch
     of_classes = {"classes": list(finetuned.classes), "validation_accuracy": chosen.validation_score}
     return {
@@ -227,3 +213,125 @@ def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
         "from_scratch": info.from_scratch,
         "seconds": info.seconds,
     }
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The output of 'joao finetune' or its export.")],
+    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of the graphs.")],
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .npz; must not exist yet.")],
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    device: inputs.Device = "auto",
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Write the predictions for graphs, one row per graph, in the order of the data.
+
+    For classes: the most probable class and all probabilities. For binary tasks: the probability of 1. For regression
+    tasks: the value. Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
+    """
+    from joao.core.files import write_file
+
+    failures = check_row_file(out)
+    output = Output(quiet, as_json)
+    from joao.runs.finetuning import load_finetuned
+    from joao.runs.result_files import failures_csv
+
+    finetuned = load_finetuned(folder, device=device)
+    columns = inputs.column_options(smiles, identifiers, tasks)
+    dataset = inputs.read_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
+    outputs = finetuned.predict_logits(dataset)
+    predicted = finetuned.to_predictions(outputs)
+    inputs.warn_unknown_labels(finetuned.trained.info.features, dataset, output)
+    write_file(out, _file_content(finetuned, predicted.numpy(), dataset, out.suffix))
+    if dataset.failures:
+        write_file(failures, failures_csv(dataset))
+    _print_predictions(out, failures, finetuned, dataset, finetuned.score(outputs, dataset), output)
+    output.say(f"Next, in Python: {python_command(out, 'predicted')}")
+
+
+def _file_content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
+    from joao.runs.result_files import classes_csv, classes_npz, tasks_csv, tasks_npz
+
+    if finetuned.kind == "classes":
+        return (classes_csv if suffix == ".csv" else classes_npz)(predicted, finetuned.class_names, dataset)
+    columns = [f"p_{name}" if finetuned.kind == "binary" else name for name in finetuned.tasks]
+    return (tasks_csv if suffix == ".csv" else tasks_npz)(predicted, columns, dataset)
+
+
+def _print_predictions(
+    out: Path,
+    failures: Path,
+    finetuned: FinetunedModel,
+    dataset: Dataset,
+    scores: dict[str, Any] | None,
+    output: Output,
+) -> None:
+    seen_in_training = dataset.fingerprint in finetuned.trained.info.finetuned_on
+    graphs = quantity(len(dataset), dataset.kind)
+    result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
+    if dataset.failures:
+        result |= {"blank": len(dataset.failures), "failures": str(failures)}
+    if finetuned.kind == "classes":
+        result["accuracy"] = None if scores is None else scores["accuracy"]
+        output.say(f"{out}: {graphs}, {quantity(len(finetuned.classes), 'classes')}.")
+        unknown = [name for name in dataset.class_names if name not in finetuned.class_names]
+        if unknown:
+            known = ", ".join(finetuned.class_names)
+            output.notice(f"{dataset.name}: class '{unknown[0]}' is unknown to the model, which predicts {known}.")
+    else:
+        result |= {"blank": len(dataset.failures), "scores": scores}
+        output.say(f"{out}: {graphs}, {quantity(len(finetuned.tasks), 'tasks')}{inputs.blank_rows(dataset)}.")
+    output.result({**result, "fine_tuned_on": seen_in_training})
+    if scores is not None:
+        optimistic = " Optimistic: the model was fine-tuned on these graphs." if seen_in_training else ""
+        name, figures = format_scores(scores)
+        if figures is None:
+            output.say(f"No {name}: no task has both 0 and 1 among the labels of {dataset.name}.")
+        else:
+            output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")
+
+
+def format_scores(scores: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Format the result of :meth:`joao.runs.finetuning.FinetunedModel.score`.
+
+    Returns:
+        The name of the metric, and its values as text; None if no task can be scored.
+    """
+    if "accuracy" in scores:
+        return "accuracy", f"{100 * scores['accuracy']:.1f} %"
+    tasks = scores["tasks"]
+    if "roc_auc" in scores:
+        if scores["roc_auc"] is None:
+            return "ROC-AUC", None
+        return "ROC-AUC", f"{scores['roc_auc']:.3f}{_mean_over(tasks, 'roc_auc', 'one class only')}"
+    scored = {name: each for name, each in tasks.items() if each["rmse"] is not None}
+    if len(tasks) == 1:
+        (errors,) = scored.values()
+        return "RMSE", f"{_rmse_with_baseline(errors)}, MAE {errors['mae']:.4g}"
+    if len(tasks) > TASKS_SHOWN and "rmse_in_deviations" in scores:
+        mean = f"{scores['rmse_of_mean_in_deviations']:.4g}"
+        over = _mean_over(tasks, "rmse", "no label")
+        text = f"{scores['rmse_in_deviations']:.4g} standard deviations of each task, predicting the mean {mean}{over}"
+        return "RMSE", text
+    shown = [f"{_rmse_with_baseline(each)} for {name}" for name, each in list(scored.items())[:TASKS_SHOWN]]
+    more = f" and {quantity(len(scored) - TASKS_SHOWN, 'more tasks')}" if len(scored) > TASKS_SHOWN else ""
+    return "RMSE", "; ".join(shown) + more
+
+
+def _rmse_with_baseline(errors: Mapping[str, Any]) -> str:
+    """The RMSE and, if known, that of always predicting the mean of the training labels."""
+    mean = f" (predicting the mean {errors['rmse_of_mean']:.4g})" if "rmse_of_mean" in errors else ""
+    return f"{errors['rmse']:.4g}{mean}"
+
+
+def _mean_over(tasks: Mapping[str, Any], metric: str, reason: str) -> str:
+    """The number of tasks that a mean is over, and the ``reason`` why others are not."""
+    scored = sum(each[metric] is not None for each in tasks.values())
+    if len(tasks) == 1:
+        return ""
+    if scored == len(tasks):
+        return f" (mean over {scored} tasks)"
+    return f" (mean over {scored} of {len(tasks)} tasks; the others have {reason} there)"

@@ -1,49 +1,60 @@
-"""Options that several commands take.
+"""Options that several commands share, and how commands read graphs.
 
-How commands read graphs: by name or path, with their notices, molecules on all cores."""
+Lists in help texts are constants if their registries import torch or numpy, because ``--help`` must not wait for them.
+tests/cli/test_help.py compares them with the registries.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from joao.cli.output import Output, quoted
+from joao.cli.output import Output, quantity, shell_quote
 from joao.core.errors import UserError
+from joao.data.formats import DATA_HELP
+
+if TYPE_CHECKING:
+    from joao.data import Dataset, Features, Shards
+
+Command = TypeVar("Command", bound=Callable[..., None])
+PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
+PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
 DataRoot = Annotated[
     str | None,
-    typer.Option("--data-root", envvar="JOAO_DATA", help="Folder where data sets are looked up by name."),
+    typer.Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name."),
 ]
 SmilesColumn = Annotated[
     str | None,
-    typer.Option("--smiles", metavar="COLUMN", help="Of a table: the column of SMILES, where its name does not tell."),
+    typer.Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given)."),
 ]
 IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COLUMN", help="Of a table: the column of identifiers, likewise.")
+    str | None, typer.Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")
 ]
 Tasks = Annotated[
     list[str] | None,
-    typer.Option("--task", metavar="COLUMN", help="Of a table: a column of labels, instead of all that hold numbers."),
+    typer.Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns)."),
 ]
-Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
-Encoders = Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")]
-Precision = Annotated[str, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.")]
+Device = Annotated[str, typer.Option(help="auto (a GPU if available), cpu or cuda.")]
+Precision = Annotated[str, typer.Option(help=PRECISION_HELP)]
 Fast = Annotated[
-    bool | None, typer.Option("--fast/--plain", help="Train on padded batches; by default on a GPU, where possible.")
+    bool | None,
+    typer.Option(
+        "--fast/--plain",
+        help="Train with or without padded batches and fused kernels (default: --fast on a GPU if supported).",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 TwinsTogether = Annotated[
-    bool, typer.Option("--twins-together", help="Keep graphs that cannot be told apart in the same fold.")
+    bool,
+    typer.Option("--twins-together", help="Put twins (graphs with the same edges and node labels) in the same fold."),
 ]
-
-
-if TYPE_CHECKING:
-    from joao.data import Dataset, Features, Shards
 
 
 def all_cores() -> int:
@@ -51,29 +62,41 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def columns_of(smiles: str | None, identifiers: str | None, tasks: list[str] | None = None) -> dict[str, Any]:
-    """The columns that were named on the command line, as :func:`joao.read` takes them."""
-    given = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None}
-    return {role: column for role, column in given.items() if column is not None}
+def column_options(smiles: str | None, identifiers: str | None, tasks: list[str] | None = None) -> dict[str, Any]:
+    """The columns named on the command line, as keyword arguments of :func:`joao.read`."""
+    columns = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None}
+    return {role: column for role, column in columns.items() if column is not None}
 
 
-def column_words(smiles: str | None, identifiers: str | None) -> str:
-    """The same as words behind a source, for a command that is to read it likewise."""
-    given = {"--smiles": smiles, "--id": identifiers}
-    return "".join(f" {option} {quoted(column)}" for option, column in given.items() if column is not None)
+def source_words(source: str, columns: Mapping[str, Any], data_root: str | None) -> str:
+    """DATA and the options to read it in the same way, for a command that the user can paste."""
+    options = {"--smiles": columns.get("smiles"), "--id": columns.get("identifiers")}
+    chosen = "".join(f" {option} {shell_quote(column)}" for option, column in options.items() if column)
+    return f"{shell_quote(source)}{chosen}{data_root_words(data_root)}"
+
+
+def data_root_words(data_root: str | None) -> str:
+    """The option ``--data-root``, after a space, unless the environment sets the same folder."""
+    return f" --data-root {shell_quote(data_root)}" if data_root and data_root != os.environ.get("JOAO_DATA") else ""
+
+
+def with_data_help(command: Command) -> Command:
+    """Append the list of data formats to the help text of a command."""
+    command.__doc__ = f"{inspect.getdoc(command)}\n\n{DATA_HELP}"
+    return command
 
 
 def open_data(
     source: str, data_root: str | None, output: Output, columns: Mapping[str, Any], then: str = "are left out"
 ) -> Dataset | Shards:
-    """Opens a data set, molecules read on all cores with a progress bar, and passes its notices on.
+    """Open a data set and print its notices; molecules are read on all cores, with a progress bar.
 
     Args:
         source: name or path.
-        data_root: where names are looked up.
-        output: for notices.
-        columns: of a table, as :func:`joao.read` takes them.
-        then: what becomes of rows that are no molecules.
+        data_root: folder in which names are looked up.
+        output: for progress and notices.
+        columns: keyword arguments of :func:`joao.read` for tables.
+        then: what happens to rows that RDKit cannot parse, for the notice.
     """
     from joao.data import Shards, read
 
@@ -81,40 +104,56 @@ def open_data(
         dataset = read(source, data_root, jobs=all_cores(), on_rows=bar.add, **columns)
     for notice in dataset.notices:
         output.notice(notice)
-    if isinstance(dataset, Shards):
-        return dataset
-    if dataset.failures:
+    if not isinstance(dataset, Shards) and dataset.failures:
         first = dataset.failures[0]
-        place = f"line {first.line}" if first.line else f"row {first.row}"
-        output.notice(f"{dataset.failure_notice} and {then}. The first: {place}, {first.text[:40]!r}: {first.reason}")
+        line = f"line {first.line}" if first.line else f"row {first.row}"
+        output.notice(f"{dataset.failure_notice} and {then}. The first: {line}, {first.text[:40]!r}: {first.reason}")
     return dataset
+
+
+def read_data(
+    source: str, data_root: str | None, output: Output, columns: Mapping[str, Any], then: str = "are left out"
+) -> Dataset:
+    """Like :func:`open_data`, but load the graphs of shards into memory."""
+    return in_memory(open_data(source, data_root, output, columns, then))
 
 
 def open_run_data(
     run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any]
 ) -> Dataset | Shards:
-    """Opens the graphs that a run names; where they are not to be found, says whose they are."""
+    """Open the graphs that a run was trained on; an error names the run."""
     try:
         return open_data(source, data_root, output, columns)
     except UserError as error:
-        raise UserError(f"{run}: its graphs: {error}") from error
+        raise UserError(f"{run}: cannot read its graphs: {error}") from error
 
 
-def whole(found: Dataset | Shards) -> Dataset:
-    """What was opened, with all of its graphs in memory."""
+def in_memory(found: Dataset | Shards) -> Dataset:
+    """Load the graphs of shards into memory; other data sets are there already."""
     from joao.data import Dataset
 
     return found if isinstance(found, Dataset) else found.whole()
 
 
-def tell_unknown(features: Features, graphs: Dataset | Shards, output: Output) -> None:
-    """Tells of labels that an encoder cannot know."""
+def can_evaluate(dataset: Dataset) -> bool:
+    """Whether ``joao evaluate`` accepts these graphs: all have a class, and every class fills ten folds."""
+    import numpy as np
+
+    if dataset.classes is None or (dataset.classes < 0).any():
+        return False
+    counts = np.bincount(dataset.classes)
+    return len(counts) > 1 and int(counts.min()) >= 10
+
+
+def warn_unknown_labels(features: Features, graphs: Dataset | Shards, output: Output) -> None:
+    """Print a notice about node labels that the encoder has not seen in training."""
     unknown = features.unknown_labels(graphs)
     if unknown:
-        output.notice(f"{graphs.name}: {unknown} node labels were not seen in training.")
+        were = "was" if unknown == 1 else "were"
+        output.notice(f"{graphs.name}: {quantity(unknown, 'node labels')} {were} not seen in training.")
 
 
 def blank_rows(dataset: Dataset) -> str:
-    """How many rows an output has for what is no molecule, behind a comma."""
+    """The number of blank rows that an output file has for rows that RDKit cannot parse, after a comma."""
     count = len(dataset.failures)
-    return f", {count} blank row{'s' if count > 1 else ''}" if count else ""
+    return f", {quantity(count, 'blank rows')}" if count else ""

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from typing import Any
 
 import typer
 
-from joao.cli.compare import compare
 from joao.cli.data import data
-from joao.cli.embed import embed
-from joao.cli.evaluate import evaluate
-from joao.cli.export import export
-from joao.cli.finetune import finetune
+from joao.cli.embed import embed, export
+from joao.cli.evaluate import compare, evaluate
+from joao.cli.finetune import finetune, predict
 from joao.cli.pack import pack
-from joao.cli.predict import predict
-from joao.cli.pretrain import pretrain
-from joao.cli.quickstart import quickstart
+from joao.cli.pretrain import pretrain, quickstart
 from joao.cli.report import report
 from joao.core.errors import Interrupted, ProcessLost, UserError, escape_control, is_out_of_memory
 
-# The parser's error about wrong arguments, which typer itself does not name.
+# click's base class of errors about wrong arguments; typer does not export it.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+HELP = "Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out."
 
-app = typer.Typer(
-    name="joao",
-    help="Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="joao", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for _command in (quickstart, data, compare, pack, pretrain, embed, evaluate, report, finetune, predict, export):
     app.command()(_command)
 
-# Commands of earlier versions that remade the paper: they run from a clone now.
+# Commands of earlier versions that reproduce the paper. They run from a clone now.
 MOVED = {"reproduce": "python -m repro", "results": "python -m repro tables", "bench": "python -m repro bench"}
 
 
@@ -57,52 +49,66 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
-    """Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out."""
-    for package in ("lightning_fabric", "lightning.fabric"):  # whose remarks on devices are nobody's output
+    for package in ("lightning_fabric", "lightning.fabric"):  # silence its remarks on devices
         logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
 
 
 def run(app: typer.Typer = app, name: str = "joao") -> None:
-    """Run a command line; invalid input ends in one line and exit code 2."""
+    """Run a command line; wrong input gives a one-line error and exit code 2."""
     try:
         code = app(standalone_mode=False)
-        if code == 130:  # the parser's way to tell of Ctrl-C
+        if code == 130:  # click returns this after Ctrl-C
             raise KeyboardInterrupt
         sys.exit(code)
     except UserError as error:
-        _end(name, str(error) if _speaks() else "", 2)
+        _exit(name, _with_option_names(str(error)) if _is_first_process() else "", 2)
     except USAGE_ERROR as error:
-        message = error.format_message().strip()
-        _end(
-            name, f"{message.removesuffix('.')}. Try --help." if message else "", 2
-        )  # without arguments, help was shown
+        message = error.format_message().strip()  # empty if there were no arguments and the help was shown
+        _exit(name, f"{message.removesuffix('.')}. Try --help." if message else "", 2)
     except Interrupted as interrupted:
-        _end(name, str(interrupted), interrupted.code)
+        _exit(name, str(interrupted), interrupted.code)
     except ProcessLost as lost:
-        _end(name, str(lost), 1)
+        _exit(name, str(lost), 1)
     except (typer.Abort, KeyboardInterrupt):
-        _end(name, "interrupted. What was finished is kept; the same command goes on or starts again.", 130)
+        _exit(name, "interrupted. Finished work is kept; run the same command again to continue or start over.", 130)
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        _end(name, f"{error.filename or 'file'}: {error.strerror or error}.", 2)
+        _exit(name, f"{error.filename or 'file'}: {error.strerror or error}.", 2)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        fix = "Give fewer or smaller graphs, or a narrower encoder, or pack them (docs/scaling.md)."
-        _end(name, f"out of memory. {fix}", 2)
+        fix = "Use fewer or smaller graphs or a narrower encoder, or pack the graphs into shards (docs/scaling.md)."
+        _exit(name, f"out of memory. {fix}", 2)
 
 
-def _speaks() -> bool:
-    """Whether this process tells of wrong input: of several that torchrun has started, the first of each machine."""
+def _with_option_names(message: str) -> str:
+    """Replace Python parameter names by command-line options; keys of recipes and files (in quotes) stay.
+
+    >>> _with_option_names("num_nodes: 2 requested, but SLURM started 4.")
+    '--num-nodes: 2 requested, but SLURM started 4.'
+    >>> _with_option_names("recipe: training: learning_rate must be positive, got 0.0.")
+    'recipe: training: learning_rate must be positive, got 0.0.'
+    """
+    names = r"num_nodes|validation_share|test_share|checkpoint_every"
+    if "training: " not in message:
+        names += "|learning_rate|batch_size"
+    message = re.sub(rf"(?<!['\w])({names})(?!['\w])", lambda name: f"--{name[0].replace('_', '-')}", message)
+    return re.sub(r"^(device|devices|precision|log)(?=: )", r"--\1", message)
+
+
+def _is_first_process() -> bool:
+    """Whether this process prints errors: under torchrun, only the first one on each machine does."""
     return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK") == "0"
 
 
-def _end(name: str, message: str, code: int) -> None:
+def _exit(name: str, message: str, code: int) -> None:
     if message:
         typer.echo(escape_control(f"{name}: {message}"), err=True)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What commands print: text, tables, JSON and progress."""
+"""What commands print: text, tables, JSON, progress, and commands to paste."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from joao.core.errors import escape_control
+from joao.core.errors import UserError, escape_control
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,7 +22,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class Output:
-    """Text for people, or one JSON object for programs, on standard output; notices and progress on standard error."""
+    """Print text, or one JSON object, to standard output; notices and progress go to standard error."""
 
     def __init__(self, quiet: bool, as_json: bool = False) -> None:
         self.quiet = quiet
@@ -37,7 +37,7 @@ class Output:
             typer.echo(escape_control(f"joao: note: {text}"), err=True)
 
     def log(self, text: str) -> None:
-        """A line on standard error where that is no terminal and so has no progress bar."""
+        """Print a line to standard error, unless that is a terminal (which shows a progress bar instead)."""
         if not self.quiet and not self.as_json and not sys.stderr.isatty():
             typer.echo(escape_control(f"joao: {text}"), err=True)
 
@@ -51,19 +51,22 @@ class Output:
         from rich.console import Console
         from rich.table import Table
 
-        shown = Table(title=escape_control(title) or None, title_justify="left")
+        table = Table(title=escape_control(title) or None, title_justify="left")
         for number, heading in enumerate(header):
-            shown.add_column(escape_control(heading), justify="left" if number < 1 else "right")
+            table.add_column(escape_control(heading), justify="left" if number < 1 else "right")
         for line in lines:
-            shown.add_row(*map(escape_control, line))
-        # A table that is not for a terminal is as wide as it needs to be.
-        Console(width=None if sys.stdout.isatty() else 200, markup=False).print(shown)
+            table.add_row(*map(escape_control, line))
+        # Tables in files and pipes are not wrapped to the width of a terminal.
+        Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
 
     @contextmanager
     def progress(self, what: str, total: int | None, in_lines: bool = True) -> Iterator[Bar]:
-        """A bar with time left, on standard error, where that is a terminal; without ``total``, once that is known.
+        """Show a progress bar on standard error or, if that is not a terminal, a line every five seconds.
 
-        Elsewhere it is a line every five seconds at most, unless the caller has lines of its own.
+        Args:
+            what: description of the work.
+            total: number of steps; None hides the bar until :meth:`Bar.add` sets it.
+            in_lines: whether to print lines without a terminal; False if the caller prints its own.
         """
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -82,7 +85,7 @@ class Output:
 
 
 class Bar:
-    """One line of progress; ``log`` is told now and then how far it is."""
+    """One progress bar; ``log`` prints its state every :data:`SECONDS_BETWEEN_LINES` seconds."""
 
     def __init__(self, progress: Progress, task: TaskID, log: Callable[[str], None] | None = None) -> None:
         self._progress, self._task, self._log = progress, task, log
@@ -90,14 +93,14 @@ class Bar:
 
     def advance(self, note: str = "") -> None:
         self._progress.update(self._task, advance=1, note=note)
-        self._say(note)
+        self._log_state(note)
 
     def add(self, done: int, total: int) -> None:
-        """Of ``total``, so many more are done."""
+        """Advance by ``done`` steps of ``total``."""
         self._progress.update(self._task, advance=done, total=total, visible=True)
-        self._say()
+        self._log_state()
 
-    def _say(self, note: str = "") -> None:
+    def _log_state(self, note: str = "") -> None:
         if self._log is None or time.monotonic() - self._logged_at < SECONDS_BETWEEN_LINES:
             return
         self._logged_at = time.monotonic()
@@ -106,8 +109,20 @@ class Bar:
         self._log(f"{so_far}, {note}" if note else so_far)
 
 
-def quoted(word: str | Path) -> str:
-    """A word of a command, as a shell takes it."""
+def quantity(count: int, things: str) -> str:
+    """A count with its noun, which is given in the plural.
+
+    >>> quantity(1, "graphs"), quantity(2, "classes"), quantity(1, "classes"), quantity(3, "syntax_trees")
+    ('1 graph', '2 classes', '1 class', '3 syntax trees')
+    """
+    noun = things.replace("_", " ")
+    if count == 1:
+        noun = noun.removesuffix("es" if noun.endswith("sses") else "s")
+    return f"{count} {noun}"
+
+
+def shell_quote(word: str | Path) -> str:
+    """Quote one word of a command for the shell."""
     return shlex.quote(str(word))
 
 
@@ -121,8 +136,20 @@ def free_path(path: Path) -> Path:
     return candidate
 
 
-def in_python(path: Path, name: str) -> str:
-    """How Python reads a file that was written, .npz with an array of that name, or .csv."""
+def check_row_file(path: Path) -> Path:
+    """Check the path of a new .npz or .csv file with one row per graph; returns the path for its failed rows."""
+    from joao.core.files import check_new_file
+
+    if path.suffix not in (".npz", ".csv"):
+        raise UserError(f"{path}: unknown file type '{path.suffix}'. Use .npz or .csv.")
+    check_new_file(path)
+    failures = path.with_name(f"{path.name}.failures.csv")
+    check_new_file(failures)
+    return failures
+
+
+def python_command(path: Path, name: str) -> str:
+    """The Python expression that reads an output file: array ``name`` of an .npz file, or a .csv table."""
     if path.suffix == ".npz":
         return f"numpy.load({str(path)!r})['{name}']"
     return f"pandas.read_csv({str(path)!r}, index_col='graph')"

@@ -1,3 +1,5 @@
+"""``joao pack``."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,22 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from joao.cli.inputs import (
-    AsJson,
-    DataRoot,
-    IdColumn,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    all_cores,
-    columns_of,
-    open_data,
-    whole,
-)
-from joao.cli.output import Output, quoted
+from joao.cli import inputs
+from joao.cli.output import Output, free_path, quantity, shell_quote
 from joao.core.errors import Interrupted, UserError
+from joao.data.formats import PACKED_SUFFIXES
 
-SUFFIXES = (".safetensors", ".safetensors.xz")
 FOLDER_SUFFIXES = ("", ".joao")
 
 
@@ -31,69 +22,66 @@ def pack(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="File to write, .safetensors or .safetensors.xz, or a folder of shards, .joao or no suffix."),
+        typer.Option(help="File to write (.safetensors or .safetensors.xz) or folder of shards (.joao or no suffix)."),
     ],
-    name: Annotated[str | None, typer.Option(help="How records call the data.", show_default="that of OUT")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the data set.", show_default="the name of OUT")] = None,
     no_smiles: Annotated[
-        bool, typer.Option("--no-smiles", help="Leave SMILES, identifiers and what did not parse out: less to carry.")
+        bool, typer.Option("--no-smiles", help="Omit SMILES, identifiers and failed rows, for a smaller file.")
     ] = False,
     scaffolds: Annotated[
-        bool, typer.Option("--scaffolds", help="With the scaffolds of molecules, for a split without RDKit.")
+        bool, typer.Option("--scaffolds", help="Add the scaffolds of molecules, for scaffold splits without RDKit.")
     ] = False,
-    shard_graphs: Annotated[
-        int | None, typer.Option(min=1, help="Of shards: graphs in each.", show_default="131072")
-    ] = None,
-    smiles: SmilesColumn = None,
-    identifiers: IdColumn = None,
-    tasks: Tasks = None,
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    shard_graphs: Annotated[int | None, typer.Option(min=1, help="Graphs per shard.", show_default="131072")] = None,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Write graphs into one file that is read quickly, and molecules without RDKit, or into a folder of shards.
+    """Pack graphs into one file that loads quickly (molecules without RDKit), or into a folder of shards.
 
-    Shards are for data larger than memory: tables of molecules and .jsonl are packed as they are read, and training
-    takes graphs from shards as it needs them. Given again after an interruption, the command goes on where it was.
+    Shards are for data larger than memory: tables of molecules and .jsonl files are packed while they are read, and
+    training loads graphs from shards on demand. If interrupted, run the same command again to continue.
     """
-    from joao.core.files import check_new_file
-
     output = Output(quiet, as_json)
-    columns = columns_of(smiles, identifiers, tasks)
+    columns = inputs.column_options(smiles, identifiers, tasks)
     if out.suffix in FOLDER_SUFFIXES:
         if scaffolds:
-            raise UserError(f"{out}: --scaffolds is for one file, .safetensors; shards have none.")
+            raise UserError(f"{out}: --scaffolds cannot be used with shards. Write to a .safetensors file.")
         _pack_shards(sources, out, name or out.stem, shard_graphs, not no_smiles, columns, data_root, output)
         return
-    if not out.name.endswith(SUFFIXES):
+    if not out.name.endswith(PACKED_SUFFIXES):
         raise UserError(
-            f"{out}: unknown kind of file '{out.suffix}'. Use .safetensors or .safetensors.xz, or .joao for a folder."
+            f"{out}: unknown file type '{out.suffix}'. Use .safetensors, .safetensors.xz, or .joao for a folder."
         )
     if shard_graphs is not None:
-        raise UserError(f"{out}: --shard-graphs is for a folder of shards; this is one file.")
-    check_new_file(out)
+        raise UserError(f"{out}: --shard-graphs needs a folder of shards, and this is one file. Use .joao.")
+    from joao.core.files import check_new_file
+    from joao.data.dataset import concatenate_datasets
     from joao.data.formats.packed import drop_texts, write_packed
-    from joao.data.joining import concatenate_datasets
 
-    read = [whole(open_data(source, data_root, output, columns)) for source in sources]
-    dataset = concatenate_datasets(read, name or out.name.split(".safetensors")[0])
+    check_new_file(out)
+    parts = [inputs.read_data(source, data_root, output, columns) for source in sources]
+    dataset = concatenate_datasets(parts, name or out.name.split(".safetensors")[0])
     if scaffolds:
         if dataset.kind != "molecules" or not dataset.smiles:
-            raise UserError(f"{dataset.name}: --scaffolds needs molecules with their SMILES.")
+            raise UserError(f"{dataset.name}: --scaffolds needs molecules with SMILES.")
         from joao.evaluation.splits import scaffold_numbers
 
         with output.progress("scaffolds", len(dataset)) as bar:
             numbers = scaffold_numbers(
-                dataset.smiles, jobs=all_cores(), on_chunk=lambda done: bar.add(done, len(dataset))
+                dataset.smiles, jobs=inputs.all_cores(), on_chunk=lambda done: bar.add(done, len(dataset))
             )
         dataset = replace(dataset, groups=numbers)
-    elif dataset.groups is None and any(each.groups is not None for each in read):
+    elif dataset.groups is None and any(part.groups is not None for part in parts):
         output.notice(
-            f"{dataset.name}: scaffolds of packed data are not joined; --scaffolds makes them anew of SMILES."
+            f"{dataset.name}: scaffolds are dropped when packed files are joined. Use --scaffolds to compute them."
         )
     write_packed(out, drop_texts(dataset) if no_smiles else dataset)
     size, fingerprint = out.stat().st_size, dataset.fingerprint
     facts = {"file": str(out), "graphs": len(dataset), "kind": dataset.kind, "bytes": size, "fingerprint": fingerprint}
-    _tell(facts, f"{out}: {len(dataset)} {dataset.kind}", dataset.name, out, output)
+    _print_packed(facts, dataset.name, out, output)
 
 
 def _pack_shards(
@@ -106,19 +94,20 @@ def _pack_shards(
     data_root: str | None,
     output: Output,
 ) -> None:
-    from joao.data.molecules.sets import ReadOptions
-    from joao.data.molecules.smiles import Columns
+    from joao.data.formats.smiles import Columns
+    from joao.data.molecules import ReadOptions
     from joao.data.shards.index import FAILURES
     from joao.data.shards.writer import SHARD_GRAPHS, PackSource, pack_shards
 
-    named = Columns(columns.get("smiles"), columns.get("identifiers"), _tuple(columns.get("tasks")))
-    pieces = [PackSource(source, data_root, named, ReadOptions(all_cores())) for source in sources]
+    tasks = columns.get("tasks")
+    chosen = Columns(columns.get("smiles"), columns.get("identifiers"), None if tasks is None else tuple(tasks))
+    pieces = [PackSource(source, data_root, chosen, ReadOptions(inputs.all_cores())) for source in sources]
     try:
         with output.progress("packing", None, in_lines=False) as bar:
 
             def on_shard(shards: int, graphs: int) -> None:
                 bar.add(1, shards + 1)
-                output.log(f"{out}: {shards} shards, {graphs} graphs")
+                output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
 
             shards = pack_shards(
                 pieces,
@@ -129,34 +118,31 @@ def _pack_shards(
                 on_shard=on_shard,
             )
     except KeyboardInterrupt:
-        raise Interrupted("interrupted. Go on: give the same command again.") from None
+        raise Interrupted("interrupted. Run the same command again to continue.") from None
     for notice in shards.notices:
         output.notice(notice)
     failed = shards.index.num_failures
     if failed:
-        where = f"; {out / FAILURES} lists them" if shards.facts.failures else ""
+        listed = f"; they are listed in {out / FAILURES}" if shards.facts.failures else ""
         output.notice(
-            f"{shards.name}: {failed} of {len(shards) + failed} rows are no molecules and are left out{where}"
+            f"{shards.name}: RDKit cannot parse {failed} of {len(shards) + failed} rows, which are left out{listed}"
         )
-    number = len(shards.index.shards)
     facts = {
         "folder": str(out),
         "graphs": len(shards),
         "kind": shards.kind,
-        "shards": number,
+        "shards": len(shards.index.shards),
         "bytes": shards.num_bytes,
         "failures": failed,
         "fingerprint": shards.fingerprint,
     }
-    _tell(facts, f"{out}: {len(shards)} {shards.kind} in {number} shards", shards.name, out, output)
+    _print_packed(facts, shards.name, out, output)
 
 
-def _tell(facts: dict[str, Any], what: str, name: str, out: Path, output: Output) -> None:
-    """What was packed."""
+def _print_packed(facts: dict[str, Any], name: str, out: Path, output: Output) -> None:
     output.result(facts)
-    output.say(f"{what}, {facts['bytes'] / 1e6:.1f} MB, {facts['bytes'] / facts['graphs']:.0f} bytes each.")
-    output.say(f"Next: joao pretrain {quoted(out)} --out {quoted(f'runs/{name}')}")
-
-
-def _tuple(tasks: list[str] | None) -> tuple[str, ...] | None:
-    return None if tasks is None else tuple(tasks)
+    shards = f" in {quantity(facts['shards'], 'shards')}" if "shards" in facts else ""
+    size = f"{facts['bytes'] / 1e6:.1f} MB, {facts['bytes'] / facts['graphs']:.0f} bytes each"
+    output.say(f"{out}: {quantity(facts['graphs'], facts['kind'])}{shards}, {size}.")
+    run = free_path(Path("runs") / name)
+    output.say(f"Next: joao pretrain {shell_quote(out)} --out {shell_quote(run)}")

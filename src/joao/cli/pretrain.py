@@ -1,3 +1,5 @@
+"""``joao pretrain`` and ``joao quickstart``."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,24 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from joao.cli.inputs import (
-    AsJson,
-    DataRoot,
-    Device,
-    Fast,
-    IdColumn,
-    Quiet,
-    SmilesColumn,
-    Tasks,
-    column_words,
-    columns_of,
-    open_data,
-    open_run_data,
-)
-from joao.cli.output import Output, free_path, quoted
+from joao.cli import inputs
+from joao.cli.evaluate import score
+from joao.cli.output import Output, free_path, shell_quote
 from joao.cli.training import summary, train
+from joao.config.methods import method_names, pair_objective_names
 from joao.core.errors import UserError
-from joao.training.distributed.place import ProcessLayout, find_process_layout
+from joao.training.distributed.launch import ProcessLayout, find_process_layout
 
 if TYPE_CHECKING:
     from joao.config.recipe import Recipe
@@ -35,86 +26,81 @@ if TYPE_CHECKING:
 FAILURES = "failures.csv"
 
 
+@inputs.with_data_help
 def pretrain(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an unfinished run.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue an unfinished run.")] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="joao (default), joaov2, joao_strengths, graphcl, uniform, infograph, mvgrl, gae (or edge_pred), "
-            "infomax, context_pred or, for molecules, attr_masking."
+            help=f"Pre-training method: {', '.join(method_names())}. attr_masking needs molecules.", show_default="joao"
         ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
-            help="What tells how well two views agree, with any method that shows views: nt_xent (default), "
-            "jensen_shannon, barlow_twins or bootstrap."
+            help=f"Contrastive loss for methods that compare two views: {', '.join(pair_objective_names())}.",
+            show_default="nt_xent",
         ),
     ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="A recipe in TOML.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="Recipe file (TOML).")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: training.epochs=50")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe, e.g. training.epochs=50."),
     ] = None,
-    smiles: SmilesColumn = None,
-    identifiers: IdColumn = None,
-    tasks: Tasks = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Short for --set training.seed=N.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set training.epochs=N.")] = None,
-    device: Device = "auto",
-    precision: Annotated[
-        str | None, typer.Option(help="32-true, tf32, bf16-mixed or 16-mixed.", show_default="32-true")
-    ] = None,
-    fast: Fast = None,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same as --set training.seed=N.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Same as --set training.epochs=N.")] = None,
+    device: inputs.Device = "auto",
+    precision: Annotated[str | None, typer.Option(help=inputs.PRECISION_HELP, show_default="32-true")] = None,
+    fast: inputs.Fast = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
     checkpoint_minutes: Annotated[
-        float, typer.Option(min=0, help="Minutes between checkpoints, also inside an epoch.")
+        float, typer.Option(min=0, help="Minutes between checkpoints, also within an epoch.")
     ] = 10,
     devices: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes on this machine, one for each GPU or CPU core.", show_default="1"),
+        typer.Option(min=1, help="Processes on this machine, one per GPU or CPU core.", show_default="1"),
     ] = None,
     num_nodes: Annotated[
-        int | None, typer.Option(min=1, help="Machines; see docs/scaling.md.", show_default="1")
+        int | None, typer.Option(min=1, help="Number of machines; see docs/scaling.md.", show_default="1")
     ] = None,
     logs: Annotated[
         list[str] | None,
         typer.Option(
             "--log",
-            "--logger",  # torchrun takes --log for one of its own
+            "--logger",  # torchrun has an option --log of its own
             metavar="KIND",
-            help="Log every epoch into the run's folder, too: tensorboard or csv. Behind torchrun: --logger.",
+            help="Also log every epoch to the run folder: tensorboard or csv. With torchrun, write --logger.",
         ),
     ] = None,
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
-    """Pre-train an encoder on graphs, without labels, and learn which augmentations to use.
-
-    DATA is the name of a data set, or a path: molecules as .csv or .smi, a TU zip or folder, .graphml, an edge list
-    (.csv), .jsonl, or what 'joao pack' wrote.
-    """
+    """Pre-train an encoder on graphs without labels, and learn which augmentations to use."""
     process = find_process_layout(devices, num_nodes)
-    output = _voice(process, quiet, as_json)
+    output = _make_output(process, quiet, as_json)
     if resume is not None:
-        given = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
-        if source or out or recipe or settings or method or any(each is not None for each in given):
-            raise UserError("--resume goes on with the run's own recipe and data: name the run and nothing else.")
+        fixed = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
+        if source or out or recipe or settings or method or any(each is not None for each in fixed):
+            raise UserError("--resume: uses the recipe and data of the run. Remove DATA and the options that set them.")
         from joao.runs.folder import Run
 
         run = Run.open(resume)
         run.check_unfinished()
         process = find_process_layout(devices, num_nodes, (run.info.devices, run.info.num_nodes))
-        output = _voice(process, quiet, as_json)
-        _tell_threads(run, output)
+        output = _make_output(process, quiet, as_json)
+        _warn_thread_count(run, output)
         for newest in run.checkpoints()[:1]:
-            output.say(f"Going on after step {int(newest.stem.removeprefix('checkpoint-'))}.")
+            output.say(f"Continuing after step {int(newest.stem.removeprefix('checkpoint-'))}.")
         folder, made, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
-        dataset = open_run_data(resume, made.data, data_root, output, made.columns)
+        dataset = inputs.open_run_data(resume, made.data, data_root, output, made.columns)
     elif out is None:
-        raise UserError("pretrain: say where the run shall be written: --out RUN.")
+        raise UserError("pretrain: missing option --out RUN, the folder to write.")
     else:
         from joao.config.overrides import apply_overrides
         from joao.config.recipe import make_recipe, read_toml
@@ -123,28 +109,32 @@ def pretrain(
         from joao.training.device import check_precision
 
         check_loggers(logs or (), out)
-        if process.rank == 0:  # which may have made it by the time that others look
+        if process.rank == 0:  # the others may start after the first process has made the folder
             check_new_folder(out)
         table = read_toml(recipe) if recipe else {}
-        table |= {key: value for key, value in [("data", source), *columns_of(smiles, identifiers).items()] if value}
+        table |= {
+            key: value
+            for key, value in [("data", source), *inputs.column_options(smiles, identifiers).items()]
+            if value
+        }
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
         all_settings += [f"objective.name={objective}"] if objective is not None else []
         all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
         table, place = apply_overrides(table, all_settings), str(recipe) if recipe else "recipe"
-        made = _checked(table, place)
+        made = _check_recipe(table, place)
         if not made.data:
-            raise UserError("pretrain: no data. Name a data set or a path: joao pretrain DATA --out RUN.")
+            raise UserError("pretrain: missing argument DATA. Run: joao pretrain DATA --out RUN.")
         precision = precision or "32-true"
         check_precision(device, precision)
-        columns = {**made.columns, **columns_of(None, None, tasks)}
-        then = f"are left out; {out / FAILURES} will list them"
-        dataset = open_data(made.data, data_root, output, columns, then)
+        columns = {**made.columns, **inputs.column_options(None, None, tasks)}
+        then = f"are left out; they will be listed in {out / FAILURES}"
+        dataset = inputs.open_data(made.data, data_root, output, columns, then)
         folder, made = out, make_recipe(table, place, dataset.kind)
-    from joao.runs import pretraining as experiment
+    from joao.runs import pretraining
 
     start = partial(
-        experiment.pretrain,
+        pretraining.pretrain,
         resume=resume is not None,
         device=device,
         precision=precision,
@@ -155,29 +145,29 @@ def pretrain(
     )
     trained = train(start, made, dataset, folder, output, process)
     if process.rank == 0:
-        _finish(folder, trained, dataset, column_words(smiles, identifiers), output)
+        _finish(folder, trained, dataset, data_root, output)
 
 
-def _voice(process: ProcessLayout, quiet: bool, as_json: bool) -> Output:
-    """Of several processes the first one speaks."""
+def _make_output(process: ProcessLayout, quiet: bool, as_json: bool) -> Output:
+    """Only the first of several processes prints."""
     return Output(quiet, as_json) if process.rank == 0 else Output(quiet=True)
 
 
-def _checked(table: Mapping[str, Any], place: str) -> Recipe:
-    """The recipe for one kind of data, of which there must be one that it is right for, before any are read."""
+def _check_recipe(table: Mapping[str, Any], place: str) -> Recipe:
+    """Check a recipe before the data are read: it must be valid for at least one kind of data."""
     from joao.config.recipe import KINDS, make_recipe
 
-    faults = []
+    errors = []
     for kind in KINDS:
         try:
             return make_recipe(table, place, kind)
         except UserError as error:
-            faults.append(error)
-    raise faults[0]
+            errors.append(error)
+    raise errors[0]
 
 
-def _tell_threads(run: Run, output: Output) -> None:
-    """Training is the same bit for bit only with as many threads as before."""
+def _warn_thread_count(run: Run, output: Output) -> None:
+    """Print a notice if resuming with another number of threads, which may change the rounding."""
     import torch
 
     from joao.training.device import limit_threads
@@ -185,28 +175,61 @@ def _tell_threads(run: Run, output: Output) -> None:
     with limit_threads():
         before, now = run.info.machine.get("threads"), torch.get_num_threads()
     if before != now:
-        output.notice(f"{run.folder}: was started with {before} threads and goes on with {now}; rounding may differ.")
+        output.notice(f"{run.folder}: was started with {before} threads and continues with {now}; rounding may differ.")
 
 
-def _finish(run: Path, trained: TrainedEncoder, dataset: Dataset | Shards, columns: str, output: Output) -> None:
+def _finish(
+    run: Path, trained: TrainedEncoder, dataset: Dataset | Shards, data_root: str | None, output: Output
+) -> None:
+    """Print the result and the next commands, and list the rows that RDKit could not parse."""
     from joao.data import Dataset
 
     output.result(summary(run, trained))
-    words = f"{quoted(trained.recipe.data)}{columns}"
-    embed = f"joao embed {quoted(run)} {words} --out {free_path(Path('embeddings.npz'))}"
-    if not isinstance(dataset, Dataset):  # its failures are listed in the store
-        output.say(f"Next: {embed}")
-        return
-    if dataset.failures:
-        from joao.core.files import write_file
-        from joao.runs.row_files import failures_csv
+    data = inputs.source_words(trained.recipe.data, trained.recipe.columns, data_root)
+    commands = [f"joao embed {shell_quote(run)} {data} --out {free_path(Path('embeddings.npz'))}"]
+    if isinstance(dataset, Dataset):  # shards list their failures themselves
+        if dataset.failures:
+            from joao.core.files import write_file
+            from joao.runs.result_files import failures_csv
 
-        write_file(run / FAILURES, failures_csv(dataset))
-        output.say(f"Rows that are no molecules: {run / FAILURES}")
-    if dataset.classes is None and dataset.targets is None:
-        output.say(f"Next: {embed}")
-    elif dataset.classes is None or (dataset.classes < 0).any():
-        tuned = free_path(run.with_name(f"{run.name}-finetuned"))
-        output.say(f"Next: joao finetune {quoted(run)} {words} --out {quoted(tuned)}, or {embed}")
-    else:
-        output.say(f"Next: joao evaluate {quoted(run)}, or {embed}")
+            write_file(run / FAILURES, failures_csv(dataset))
+            output.say(f"Rows that RDKit cannot parse: {run / FAILURES}")
+        if inputs.can_evaluate(dataset):
+            commands.insert(0, f"joao evaluate {shell_quote(run)}{inputs.data_root_words(data_root)}")
+        elif dataset.targets is not None or (dataset.classes is not None and (dataset.classes < 0).any()):
+            tuned = free_path(run.with_name(f"{run.name}-finetuned"))
+            commands.insert(0, f"joao finetune {shell_quote(run)} {data} --out {shell_quote(tuned)}")
+    for word, command in zip(("Next:", "Or:"), commands, strict=False):
+        output.say(f"{word} {command}")
+
+
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Folder of the run; a number is appended if it exists.")] = Path(
+        "runs/quickstart"
+    ),
+    device: inputs.Device = "auto",
+    quiet: inputs.Quiet = False,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Pre-train, evaluate, embed and plot on a small data set that comes with joao.
+
+    The data set is MUTAG (188 graphs). Nothing is downloaded. Takes less than a minute on two cores.
+    """
+    from joao.config.recipe import make_recipe
+    from joao.core.files import write_file
+    from joao.data.names import BUNDLED
+    from joao.runs.folder import check_new_folder
+    from joao.runs.pretraining import pretrain
+    from joao.runs.result_files import embeddings_npz
+
+    output = Output(quiet, as_json)
+    folder = free_path(out)
+    check_new_folder(folder)
+    dataset = inputs.read_data(str(BUNDLED / "MUTAG.zip"), None, output, {})
+    trained = train(partial(pretrain, device=device), make_recipe({"data": "MUTAG"}), dataset, folder, output)
+    record = score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=inputs.all_cores())
+    write_file(folder / "embeddings.npz", embeddings_npz(trained.embed(dataset).numpy(), dataset))
+    output.say(f"Embeddings: {folder / 'embeddings.npz'}. Learned augmentations: {folder / 'policy.png'}")
+    output.result({**summary(folder, trained), "evaluation": record})
+    output.say(f"Next: joao report {shell_quote(folder)}")
+    output.say("With your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")

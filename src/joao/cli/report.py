@@ -1,3 +1,5 @@
+"""``joao report``."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from joao.cli.inputs import DataRoot, Quiet, open_run_data, whole
+from joao.cli import inputs
 from joao.cli.output import Output
 
 if TYPE_CHECKING:
@@ -14,46 +16,47 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or their exports, to be compared.")],
-    out: Annotated[Path, typer.Option(help="The page to write; an older page of this command is replaced.")] = Path(
-        "report.html"
-    ),
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs or their exports; several are compared.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write; an older report is replaced.")] = Path("report.html"),
     kind: Annotated[
-        str, typer.Option("--map", help="Of the embeddings: pca (at once), tsne, or umap (needs umap-learn).")
+        str, typer.Option("--map", help="Projection of the embeddings: pca, tsne or umap (needs umap-learn).")
     ] = "pca",
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each picture as PDF, SVG and PNG, too.")
+        Path | None, typer.Option(metavar="FOLDER", help="Also write every figure as PDF, SVG and PNG.")
     ] = None,
-    graphs: Annotated[int, typer.Option(min=1, help="Most graphs on a map; of more, a sample is taken.")] = 5000,
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
+    graphs: Annotated[int, typer.Option(min=1, help="Maximum number of graphs on a map; larger sets are sampled.")] = (
+        5000
+    ),
+    data_root: inputs.DataRoot = None,
+    quiet: inputs.Quiet = False,
 ) -> None:
-    """Write one page of HTML about runs: what they learned, how good it is, and how they compare.
+    """Write an HTML page about runs: what they learned, how well they score, and how they compare.
 
-    The page needs no network. Without the graphs of a run it has no map and no drawings, and says so.
+    The page needs no network. If the graphs of a run are not found, its map and drawings are left out.
     """
     output = Output(quiet)
     from joao.core.files import write_file
-    from joao.report.embedding_map import check_kind
     from joao.report.rendering import check_replaceable, render
-    from joao.report.subject import names_of, open_subject
+    from joao.report.reported_run import check_map_kind, display_names, open_reported_run
 
-    check_kind(kind)
+    check_map_kind(kind)
     check_replaceable(out)
 
     def read(run: Run) -> Dataset:
-        return whole(open_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns))
+        return inputs.in_memory(
+            inputs.open_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns)
+        )
 
-    subjects = []
-    for path, name in zip(runs, names_of(runs), strict=True):
-        subject = open_subject(path, name, read, graphs, kind)
-        for why in filter(None, dict.fromkeys([subject.why_not_dataset, subject.why_not_trained])):
-            output.notice(f"{name}: no map of embeddings. {why}")
-        subjects.append(subject)
-    write_file(out, render(subjects))
+    reported = []
+    for path, name in zip(runs, display_names(runs), strict=True):
+        run = open_reported_run(path, name, read, graphs, kind)
+        for reason in filter(None, dict.fromkeys([run.why_not_dataset, run.why_not_trained])):
+            output.notice(f"{name}: no map of the embeddings. {reason}")
+        reported.append(run)
+    write_file(out, render(reported))
     output.say(f"Report: {out} ({out.stat().st_size / 1000:,.0f} kB). Open it in a browser.")
     if figures is not None:
         from joao.report.figures import write_figures
 
-        written = write_figures(subjects, figures)
-        output.say(f"Pictures, each as PDF, SVG and PNG: {', '.join(written)} in {figures}")
+        written = write_figures(reported, figures)
+        output.say(f"Figures, each as PDF, SVG and PNG: {', '.join(written)} in {figures}")

@@ -1,1 +1,1 @@
-"""Any methods on the same folds of one data set, what they cost, and whether pre-training helps."""
+"""Compare methods on the same folds of one data set: accuracy, cost, and whether pre-training helps."""

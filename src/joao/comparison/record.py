@@ -1,4 +1,4 @@
-"""Does a comparison and writes its record, as it goes."""
+"""Compute a comparison and write its record, which can be continued."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import CHEAP_BASELINES, method_settings
+from joao.comparison.methods import CHEAP_BASELINES, Outcome, Task, method_settings, run_here, run_in_processes
 from joao.comparison.summary import record_verdict, rows
-from joao.comparison.work import Outcome, Task, run_here, run_in_processes
 from joao.config.recipe import METHODS
-from joao.core.errors import UserError
+from joao.core.errors import UserError, one_line
 from joao.core.files import check_new_file, write_json
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
@@ -30,7 +29,7 @@ PROTOCOL = {
     "pre-training": "transductive: all graphs, no labels",
     "seeds": "seed s makes the rows that are scored on partition s",
 }
-# Records that differ in one of these are of different comparisons.
+# A record can only be continued if these are equal.
 IDENTITY = ("protocol", "data", "folds", "versions", "machine")
 
 Record = dict[str, Any]
@@ -38,16 +37,16 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared, and how.
+    """The settings of a comparison.
 
     Attributes:
         methods: names, see :mod:`joao.comparison.methods`.
-        partitions: how many, from 0 on.
-        folds: of each partition.
-        epochs: of pre-training; None is the usual number.
-        device: of pre-training.
-        jobs: cores to use, with a process of its own for every method; None does everything in this process.
-        twins_together: whether graphs that cannot be told apart are in the same fold.
+        partitions: number of partitions.
+        folds: folds per partition.
+        epochs: epochs of pre-training; None: default.
+        device: device of pre-training.
+        jobs: cores to use, with one process per method; None: compute everything in this process.
+        twins_together: whether indistinguishable graphs stay in the same fold.
     """
 
     methods: tuple[str, ...]
@@ -69,27 +68,27 @@ class Plan:
 def compute(
     dataset: Dataset, plan: Plan, out: Path | None = None, on_done: Callable[[Outcome], None] = lambda done: None
 ) -> Record:
-    """Scores every method on the same folds.
+    """Score every method on the same folds and return the record.
 
     Args:
-        dataset: with classes, which only the scoring sees.
-        plan: of the comparison.
-        out: file of the record, written whenever a seed is done; what it has already is not done again.
-        on_done: told of every seed that is done, and of methods that fail.
+        dataset: graphs with classes, which are used for scoring only.
+        plan: the settings.
+        out: file of the record, written after every seed. Seeds that it already contains are skipped.
+        on_done: called after every seed and for every method that fails.
     """
     record = start_record(dataset, plan, out)
-    for done in _work(dataset, plan, missing_seeds(record)):
+    for done in _run(dataset, plan, missing_seeds(record)):
         entry = record["methods"][done.method]
-        if done.piece is None:
+        if done.score is None:
             entry["failure"] = done.failure
         else:
-            entry["seeds"][str(done.piece["seed"])] = done.piece
+            entry["seeds"][str(done.score["seed"])] = done.score
         if out is not None:
             write_json(out, record)
         on_done(done)
     table, verdict = rows(record), record_verdict(record)
     if all(row.failure for row in table):
-        raise UserError(f"compare: no method could be scored. {table[0].method}: {table[0].failure}")
+        raise UserError(f"compare: all methods failed. {table[0].method}: {table[0].failure}")
     record["rows"] = [asdict(row) for row in table]
     record["verdict"] = None if verdict is None else {"sentence": str(verdict), **asdict(verdict)}
     if out is not None:
@@ -98,7 +97,7 @@ def compute(
 
 
 def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
-    """A record with everything but scores; with those in ``out``, if that is a record of the same comparison."""
+    """Make a record without scores, or with the scores in ``out`` if that is a record of the same comparison."""
     classes = require_classes(dataset)
     names, groups = dataset.class_names, _groups(dataset, plan)
     parts = [folds(classes, each, plan.folds, class_names=names, groups=groups) for each in range(plan.partitions)]
@@ -119,30 +118,32 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
         before = read_record(out)
         for key in IDENTITY:
             if before.get(key) != _as_json(record[key]):
-                raise UserError(f"{out}: is of another comparison: its {key} differ. Choose another name for this one.")
+                raise UserError(f"{out}: belongs to a different comparison ('{key}' differs). Choose another file.")
         record["methods"] = before["methods"]
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
         settings = _as_json(method_settings(name, dataset.kind, plan.epochs))
-        entry = record["methods"].setdefault(name, {"kind": _kind_of(name), "settings": settings, "seeds": {}})
+        entry = record["methods"].setdefault(name, {"kind": _method_kind(name), "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
-            raise UserError(f"{out}: has {name} with other settings, such as --epochs. Choose another name for this.")
+            raise UserError(
+                f"{out}: contains {name} with different settings (for example --epochs). Choose another file."
+            )
         entry.pop("failure", None)
     return record
 
 
 def missing_seeds(record: Record) -> dict[str, list[int]]:
-    """Of each compared method, what is still to be done."""
+    """Return the seeds of each method that the record lacks."""
     seeds = range(record["partitions"])
     missing = {
         name: [s for s in seeds if str(s) not in record["methods"][name]["seeds"]] for name in record["compared"]
     }
-    return {name: of_method for name, of_method in missing.items() if of_method}
+    return {name: to_do for name, to_do in missing.items() if to_do}
 
 
-def _work(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Outcome]:
-    # On a GPU, methods side by side would wait for each other, and their seconds would say nothing.
+def _run(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Outcome]:
+    # One method at a time on a GPU: methods that share it would slow each other down and spoil the timing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
     jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
     tasks = [
@@ -156,22 +157,23 @@ def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
     return find_twins(dataset) if plan.twins_together else None
 
 
-def _kind_of(name: str) -> str:
+def _method_kind(name: str) -> str:
     if name in METHODS:
         return "pre-trained"
     return "cheap baseline" if name in CHEAP_BASELINES else "baseline"
 
 
 def read_record(path: Path) -> Record:
-    """A record that was written before."""
+    """Read a record and check its structure."""
     try:
         record: Record = json.loads(path.read_text(encoding="utf-8"))
         if record["protocol"]["name"] != PROTOCOL["name"]:
-            raise ValueError(f"its protocol is {record['protocol']['name']}")
+            raise ValueError(f"protocol '{record['protocol']['name']}'")
         for entry in record["methods"].values():
             _ = entry["settings"], entry["kind"], [seed["fold_hash"] for seed in entry["seeds"].values()]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: is not a record of 'joao compare' ({error}). Choose another name.") from error
+        problem = f"missing key {error}" if isinstance(error, KeyError) else one_line(error)
+        raise UserError(f"{path}: is not a record of 'joao compare' ({problem}). Choose another file.") from error
     return record
 
 

@@ -1,6 +1,4 @@
-"""Does pre-training help on these data? Accuracies on shared folds to rows and a verdict.
-
-What a record says: a row for each method, and the verdict."""
+"""Summarise a record: one row per method, and the verdict on whether pre-training helps."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from joao.comparison.methods import UNTRAINED
 from joao.evaluation.statistics import Gain, mean, paired_gain, sample_std
 
 Accuracies = Mapping[str, NDArray[np.float64]]
+# Values of ``Verdict.helps``. They are stored in records, so their text must not change.
 YES, NO, INCONCLUSIVE = "yes", "no", "cannot be told"
 
 
@@ -24,13 +23,13 @@ class Verdict:
     """Whether pre-training helps.
 
     Attributes:
-        helps: ``yes``, ``no`` or ``cannot be told``.
-        method: the pre-trained method with the highest mean.
-        baseline: the cheap baseline with the highest mean.
-        gain: of one over the other, see :func:`best_over_best`, as a share of 1.
-        over: the gain of ``method`` over each cheap baseline, with an ordinary interval.
-        tried: how many pre-trained methods and how many cheap baselines these were picked from.
-        data: the name of the data.
+        helps: ``yes``, ``no`` or, if the result is inconclusive, ``cannot be told``.
+        method: the pre-trained method with the highest mean accuracy.
+        baseline: the cheap baseline with the highest mean accuracy.
+        gain: gain of ``method`` over ``baseline``, see :func:`best_over_best`, between -1 and 1.
+        over: gain of ``method`` over each cheap baseline, with an ordinary interval.
+        tried: number of pre-trained methods and of cheap baselines from which these were chosen.
+        data: name of the data set.
     """
 
     helps: str
@@ -43,38 +42,33 @@ class Verdict:
 
     def __str__(self) -> str:
         mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
+        result = {
+            YES: f"Pre-training helps on {self.data}",
+            NO: f"Pre-training does not help on {self.data}",
+            INCONCLUSIVE: f"Inconclusive on {self.data}",
+        }[self.helps]
+        change = (
+            "as good as" if abs(mean) < 0.005 else f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
+        )
         methods, baselines = self.tried
-        method = _describe_choice(self.method, methods, "pre-trained methods", "the pre-trained method")
-        baseline = _describe_choice(self.baseline, baselines, "cheap baselines", "the cheap baseline")
-        level = f"{100 * self.gain.level:.0f} % interval"
-        if self.helps == YES:
-            return (
-                f"Pre-training helps on {self.data}: {method}, is {mean:.2f} points better than {baseline} "
-                f"({level} {low:.2f} to {high:.2f})."
-            )
-        if self.helps == NO:
-            return (
-                f"Pre-training does not help on {self.data}: {method}, is {-mean:.2f} points worse than {baseline} "
-                f"({level} {-high:.2f} to {-low:.2f})."
-            )
-        than = "as good as" if abs(mean) < 0.005 else f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
         return (
-            f"Whether pre-training helps on {self.data} cannot be told: {method}, is {than} {baseline}, and the "
-            f"{level}, {low:+.2f} to {high:+.2f}, covers 0."
+            f"{result}. The {_describe_choice(self.method, methods, 'pre-trained method')} is {change} "
+            f"the {_describe_choice(self.baseline, baselines, 'baseline')} "
+            f"({100 * self.gain.level:.0f} % CI of the difference: {low:+.2f} to {high:+.2f})."
         )
 
 
-def _describe_choice(name: str, number: int, several: str, one: str) -> str:
-    return f"the best of {number} {several}, {name}" if number > 1 else f"{one}, {name}"
+def _describe_choice(name: str, number: int, what: str) -> str:
+    return f"best of {number} {what}s, {name}," if number > 1 else f"{what} {name}"
 
 
 def make_verdict(data: str, pretrained: Accuracies, cheap: Accuracies, num_train_per_test: float) -> Verdict | None:
-    """The verdict, from accuracies as shares of 1 on the same folds; None where there is nothing to make_verdict.
+    """Compute the verdict from accuracies (0 to 1) on the same folds; None without methods or baselines.
 
     Args:
-        data: what the sentence calls the data.
-        pretrained, cheap: by method, a number for each fold of each partition, in the same order everywhere.
-        num_train_per_test: folds less one.
+        data: name of the data set.
+        pretrained, cheap: accuracies of each method on all folds of all partitions, in the same order.
+        num_train_per_test: number of folds minus one.
     """
     if not pretrained or not cheap:
         return None
@@ -98,7 +92,7 @@ def best_over_best(
     *,
     level: float = 0.95,
 ) -> Gain:
-    r"""How much the best of m methods gains over the best of k baselines, where the same scores say which these are.
+    r"""Compute the gain of the best of m methods over the best of k baselines, chosen by the same scores.
 
     With the true gain :math:`\theta_{ij}` of method i over baseline j and an interval
     :math:`[l_{ij}(\alpha), h_{ij}(\alpha)]` that misses it on either side with probability :math:`\alpha / 2`,
@@ -106,14 +100,14 @@ def best_over_best(
     .. math::
         \max_i \min_j l_{ij}(\alpha / m) \;\le\; \max_i \min_j \theta_{ij} \;\le\; \min_j \max_i h_{ij}(\alpha / k)
 
-    with probability :math:`1 - \alpha` at least. Below: for a method, :math:`\min_j l_{ij}` is wrong only if it is at
-    the baseline that is truly the best for it, which is one; so there are m ways to be wrong, one for each method that
-    may be picked. Above, methods and baselines change places. With one of each it is
+    with probability at least :math:`1 - \alpha`. Lower bound: for a method, :math:`\min_j l_{ij}` is too large only if
+    the interval of its truly strongest baseline is too high, which is one event. So there are m events, one for each
+    method that may be chosen. For the upper bound, methods and baselines swap roles. With one of each it equals
     :func:`joao.evaluation.statistics.paired_gain`.
 
     Args:
-        methods, baselines: accuracies of each, on the same folds in the same order.
-        num_train_per_test: folds less one.
+        methods, baselines: accuracies of each on the same folds in the same order.
+        num_train_per_test: number of folds minus one.
         level: :math:`1 - \alpha`.
     """
 
@@ -133,14 +127,15 @@ KINDS = ("pre-trained", "baseline", "cheap baseline")
 @final
 @dataclass(frozen=True)
 class Row:
-    """A method: accuracy and gain as shares of 1, seconds and bytes of making the rows of one seed.
+    """The result of a method.
 
     Attributes:
         kind: one of :data:`KINDS`.
-        gain: over the calibrated untrained encoder, on the same folds.
-        seconds: mean over seeds.
-        peak_bytes: the largest over seeds; None where nobody can say.
-        failure: why there is nothing of all this.
+        accuracy, deviation: mean and sample standard deviation over partitions, between 0 and 1.
+        gain: gain over the calibrated untrained encoder on the same folds.
+        seconds: seconds to compute the embeddings of one seed, mean over seeds.
+        peak_bytes: peak memory of that, maximum over seeds; None if it cannot be measured.
+        failure: reason why the method failed.
     """
 
     method: str
@@ -154,7 +149,7 @@ class Row:
 
 
 def rows(record: Mapping[str, Any]) -> list[Row]:
-    """A row for each compared method: pre-trained ones, other baselines, cheap ones, each group in its order."""
+    """Make one row per method: first the pre-trained methods, then the baselines, then the cheap baselines."""
     names = sorted(record["compared"], key=lambda name: KINDS.index(record["methods"][name]["kind"]))
     return [_row(record, name) for name in names]
 
@@ -162,7 +157,7 @@ def rows(record: Mapping[str, Any]) -> list[Row]:
 def _row(record: Mapping[str, Any], name: str) -> Row:
     entry, accuracies = record["methods"][name], accuracies_of(record, name)
     if accuracies is None:
-        return Row(name, entry["kind"], failure=entry.get("failure", "not done yet."))
+        return Row(name, entry["kind"], failure=entry.get("failure", "not computed yet."))
     means = [mean(part) for part in accuracies]
     costs = [entry["seeds"][str(seed)] for seed in range(record["partitions"])]
     peaks = [cost["peak bytes"] for cost in costs if cost["peak bytes"] is not None]
@@ -179,7 +174,7 @@ def _row(record: Mapping[str, Any], name: str) -> Row:
 
 
 def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
-    """Whether pre-training helps; None without a pre-trained method, or without a cheap baseline."""
+    """Compute the verdict of a record; None without a pre-trained method or a cheap baseline."""
     groups: dict[str, dict[str, NDArray[np.float64]]] = {kind: {} for kind in KINDS}
     for name in record["compared"]:
         if (accuracies := accuracies_of(record, name)) is not None:
@@ -188,7 +183,7 @@ def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
 
 
 def accuracies_of(record: Mapping[str, Any], name: str) -> NDArray[np.float64] | None:
-    """``(partitions, folds)`` of a method; None where some are missing."""
+    """Return ``(partitions, folds)`` accuracies of a method; None if some are missing."""
     seeds = record["methods"].get(name, {}).get("seeds", {})
     wanted = [str(seed) for seed in range(record["partitions"])]
     if any(seed not in seeds for seed in wanted):

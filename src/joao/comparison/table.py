@@ -1,4 +1,4 @@
-"""A comparison as a table, a verdict and the words around them."""
+""":func:`joao.compare`, and its result as text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, final
 from joao.comparison.methods import choose_methods
 from joao.comparison.record import Plan, compute
 from joao.comparison.summary import Row, Verdict, record_verdict, rows
-from joao.data.user_input import read_graphs, warn_user
+from joao.data.sources import read_graphs, warn_user
 from joao.evaluation.tables import with_deviation, with_interval
 from joao.runs.scoring import require_classes
 
-HEADER = ["", "accuracy %", "over untrained (95 %)", "seconds", "MB"]
+HEADER = ["method", "accuracy %", "gain over untrained (95 % CI)", "seconds", "MB"]
 
 
 @final
 class Comparison:
-    """Methods on the same folds of the same graphs; prints as a table with its verdict.
+    """The result of :func:`joao.compare`. It prints as a table with a verdict.
 
     Attributes:
-        record: everything, as ``joao compare --out`` writes it.
+        record: all results, as written by ``joao compare --out``.
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
@@ -29,16 +29,16 @@ class Comparison:
 
     @property
     def rows(self) -> list[Row]:
-        """One for each method, those that failed included."""
+        """One row per method, including methods that failed."""
         return rows(self.record)
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether pre-training helps; its text is a sentence. None where no pre-trained method was compared."""
+        """Whether pre-training helps; ``str()`` gives a sentence. None if no pre-trained method was compared."""
         return record_verdict(self.record)
 
     def to_json(self) -> Mapping[str, Any]:
-        """The record, in types that JSON has."""
+        """Return the record, which has JSON types only."""
         return self.record
 
     def __repr__(self) -> str:
@@ -66,24 +66,25 @@ def compare(
     twins_together: bool = False,
     out: str | Path | None = None,
 ) -> Comparison:
-    """Scores methods on the same folds of labelled graphs, and says whether pre-training helps.
+    """Score methods on the same folds of labelled graphs and decide whether pre-training helps.
 
     Args:
-        data: anything that :func:`joao.read` takes, with a class for every graph.
-        methods: pre-training methods such as ``joao``, baselines such as ``wl``, and ``untrained``; None chooses. What
-            pre-training must beat is always among them: ``untrained``, ``wl``, ``ldp`` and ``histogram``.
-        partitions: of the graphs into folds; seed s of a method is scored on partition s.
-        folds: of each partition.
-        epochs: of pre-training; None is the usual number.
-        device: of pre-training: ``auto``, ``cpu`` or ``cuda``.
-        jobs: cores to use, with a process of its own for every method; a script must then keep its own calls under
-            ``if __name__ == "__main__":``. None does everything in this process.
-        twins_together: whether graphs that cannot be told apart are in the same fold (:func:`joao.data.refinement.find_twins`).
-        out: file of the record, written as methods are done; what it has already is not done again.
+        data: anything that :func:`joao.read` accepts. Every graph needs a class.
+        methods: pre-training methods such as ``joao``, baselines such as ``wl``, and ``untrained``; None: default. The
+            baselines in :data:`joao.comparison.methods.CHEAP_BASELINES` are always added.
+        partitions: number of partitions into folds; seed s of a method is scored on partition s.
+        folds: folds per partition.
+        epochs: epochs of pre-training; None: default.
+        device: device of pre-training: ``auto``, ``cpu`` or ``cuda``.
+        jobs: cores to use, with one process per method; None: compute everything in this process. A script that sets it
+            must guard its code by ``if __name__ == "__main__":``.
+        twins_together: whether indistinguishable graphs stay in the same fold, see
+            :func:`joao.data.refinement.find_twins`.
+        out: file of the record, written after every seed. Seeds that it already contains are skipped.
 
     >>> import joao
     >>> comparison = joao.compare("MUTAG", ["untrained", "wl", "ldp", "histogram"], partitions=1, folds=2)
-    >>> print(comparison.verdict)  # no pre-trained method was asked for
+    >>> print(comparison.verdict)  # no pre-trained method was compared
     None
     >>> max(row.accuracy for row in comparison.rows) > comparison.record["chance"]
     True
@@ -98,39 +99,39 @@ def compare(
 
 
 def heading(comparison: Comparison) -> str:
-    """What was done, in a sentence."""
+    """Describe the data and the protocol in one line."""
     record = comparison.record
     number = record["partitions"]
     return (
-        f"{record['data']['name']}: {record['data']['graphs']} graphs, {record['data']['classes']} classes. An SVM on "
-        f"{number} shared partition{'s' if number > 1 else ''} into {record['folds']} folds, a seed for each; "
-        "pre-training on all graphs, without labels."
-        + (" Twins are in the same fold." if "folds" in record["protocol"] else "")
+        f"{record['data']['name']}: {record['data']['graphs']} graphs, {record['data']['classes']} classes. SVM on "
+        f"{number} shared partition{'s' if number > 1 else ''} into {record['folds']} folds, one seed per partition. "
+        "Pre-training uses all graphs without labels."
+        + (" Twins stay in the same fold." if "folds" in record["protocol"] else "")
     )
 
 
 def table_lines(comparison: Comparison) -> list[list[str]]:
-    """The rows of the table under :data:`HEADER`, and chance."""
+    """Format the rows of the table under :data:`HEADER`, and chance level."""
     chance = ["chance", f"{100 * comparison.record['chance']:.2f}", "", "", ""]
     return [*(_cells(row) for row in comparison.rows), chance]
 
 
 def closing_lines(comparison: Comparison) -> list[str]:
-    """What failed, what the columns are, the gains of the best pre-trained method, and the verdict."""
+    """Format failures, the meaning of the columns, the gains of the best pre-trained method, and the verdict."""
     lines = [f"{row.method} failed: {row.failure}" for row in comparison.rows if row.failure]
     on_gpu = comparison.record["machine"]["device"] == "cuda"
-    of_gpu = ", of the GPU where an encoder is used" if on_gpu else ""
-    lines.append(f"Seconds and peak memory{of_gpu}: of one seed's embeddings, training included, scoring not.")
+    memory = "peak memory (of the GPU for encoders)" if on_gpu else "peak memory"
+    lines.append(f"Seconds and {memory} are for the embeddings of one seed, with training and without scoring.")
     verdict = comparison.verdict
     if verdict is None:
-        return [*lines, "Verdict: none, for no pre-trained method was compared with a cheap baseline."]
-    lines.append(f"{verdict.method}, in points over (95 % interval):")
+        return [*lines, "Verdict: none, because no pre-trained method was compared with a cheap baseline."]
+    lines.append(f"Gain of {verdict.method} in points (95 % CI) over:")
     width = max(map(len, verdict.over))
     lines += [f"  {name:{width}}  {with_interval(gain, times=100)}" for name, gain in verdict.over.items()]
     sentence = str(verdict)
     lines.append(f"Verdict: {sentence[0].lower()}{sentence[1:]}")
     if verdict.tried != (1, 1):
-        lines.append("Its interval allows for these scores having said which are best; those above it do not.")
+        lines.append("The interval of the verdict is corrected for choosing the best methods; those above are not.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The only place that builds objects from names: of a recipe, its pool, its encoder and the whole method."""
+"""Build the objects that a recipe names. Nothing else makes objects from names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from joao.policies import POLICIES, Policy
 
 @dataclass(frozen=True)
 class Method:
-    """The six blocks of a contrastive method, put together."""
+    """The objects of a contrastive method."""
 
     augmentations: Mapping[str, Augmentation]
     encoder: Encoder
@@ -37,30 +37,30 @@ class Method:
 
 @dataclass(frozen=True)
 class CustomParts:
-    """A user's own objects, which take the place of the recipe's parts of that kind."""
+    """The user's objects, which replace the parts of the same kind in the recipe."""
 
     augmentations: Mapping[str, Augmentation] | None = None
     encoder: nn.Module | None = None
     objective: Objective | None = None
 
-    def described(self) -> dict[str, str]:
-        """What takes the place of the recipe's parts, in words; addresses in memory are no part of them."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(own)) for name, own in given.items() if own is not None}
+    def describe(self) -> dict[str, str]:
+        """Return the representation of each object, without memory addresses."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(part)) for name, part in parts.items() if part is not None}
 
 
-def build_method(recipe: Recipe, store: Store, own: CustomParts | None = None) -> Method:
-    """The objects a recipe names, with weights from its seed."""
-    own = own or CustomParts()
-    pool = own.augmentations or build_pool(recipe)
-    objective = build_objective(recipe, own)
+def build_method(recipe: Recipe, store: Store, custom: CustomParts | None = None) -> Method:
+    """Build the objects of a recipe, with weights drawn from its seed."""
+    custom = custom or CustomParts()
+    pool = custom.augmentations or build_pool(recipe)
+    objective = build_objective(recipe, custom)
     if isinstance(objective, PairObjective) and recipe.heads.name == "no_head" and set(pool) == {"identity"}:
         raise UserError(
-            f"{type(objective).__name__}: compares two views, and the method shows graphs as they are. "
-            "Take a method with augmentations, such as joao, or name augmentations."
+            f"{type(objective).__name__}: compares two views, but the method does not augment graphs. "
+            "Use a method with augmentations, such as joao, or set augmentations."
         )
     with temporary_seed(recipe.training.seed, "weights"):
-        encoder = _new_encoder(recipe, store, own.encoder)
+        encoder = _new_encoder(recipe, store, custom.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
     return Method(
         augmentations=pool,
@@ -72,46 +72,47 @@ def build_method(recipe: Recipe, store: Store, own: CustomParts | None = None) -
 
 
 def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
-    """The augmentations that a recipe names, as tables call them."""
+    """Build the augmentations of a recipe, by their names in tables."""
     return {
         pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
     }
 
 
-def build_objective(recipe: Recipe, own: CustomParts) -> Objective:
-    if own.objective is not None:
-        return own.objective
+def build_objective(recipe: Recipe, custom: CustomParts) -> Objective:
+    """Build the objective of a recipe, or return the custom one."""
+    if custom.objective is not None:
+        return custom.objective
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 
 
-def build_encoder(recipe: Recipe, store: Store, own: nn.Module | None = None) -> Encoder:
-    """The encoder of :func:`build_method`, with the same weights, alone."""
+def build_encoder(recipe: Recipe, store: Store, custom: nn.Module | None = None) -> Encoder:
+    """Build only the encoder of :func:`build_method`, with the same weights."""
     with temporary_seed(recipe.training.seed, "weights"):
-        return _new_encoder(recipe, store, own)
+        return _new_encoder(recipe, store, custom)
 
 
-def _new_encoder(recipe: Recipe, store: Store, own: nn.Module | None) -> Encoder:
-    if own is None:
+def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | None) -> Encoder:
+    if custom is None:
         kind: Any = ENCODERS[recipe.encoder.name]
         encoder: Encoder = kind(store.num_features, store.num_edge_features, **recipe.encoder.options)
         return encoder
-    own = copy.deepcopy(own)
-    if isinstance(own, Encoder):
-        return own
+    custom = copy.deepcopy(custom)
+    if isinstance(custom, Encoder):
+        return custom
     example = store.batch(torch.arange(min(len(store), 4)))
-    return ModuleEncoder(own, example)
+    return ModuleEncoder(custom, example)
 
 
 def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
-    """Refuses an encoder or a mask that takes numbers of categories for measurements, or the reverse."""
-    of_codes = features.rule in CODE_RULES
-    if encoder.codes != (features.rule if of_codes else None):
+    """Raise a :class:`UserError` if an encoder or a mask expects category codes and gets measurements, or vice versa."""
+    are_codes = features.rule in CODE_RULES
+    if encoder.codes != (features.rule if are_codes else None):
         wanted = f"other features than '{features.rule}'"
         if encoder.codes is not None:
             wanted = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
-        fix = "features = 'labels'" if of_codes and encoder.codes is None else "encoder gin"
+        fix = "features = 'labels'" if are_codes and encoder.codes is None else "encoder gin"
         raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {fix}.")
     for each in pool:
-        if isinstance(each, AttributeMask) and (each.fill == "token") != of_codes:
-            wanted = "'token'" if of_codes else "'noise' or 'mean'"
+        if isinstance(each, AttributeMask) and (each.fill == "token") != are_codes:
+            wanted = "'token'" if are_codes else "'noise' or 'mean'"
             raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")

@@ -1,4 +1,4 @@
-"""A recipe: everything that decides a pre-training, in one TOML file.
+"""Recipes: all settings of a pre-training, in one TOML file.
 
 .. code-block:: toml
 
@@ -13,11 +13,11 @@
     [training]
     epochs = 20
 
-What is not said has its default, which may depend on the kind of data (:data:`KINDS`); a recipe written beside a run
-says everything. A part may be its name alone (``encoder = "gin"``), and ``strength = 0.3`` at the top is the strength
-of every augmentation that has none. In its place, ``strengths = [0.1, 0.2, 0.3]`` makes each of these augmentations
-three members of the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` gives a prior over the strengths, too
-(:mod:`joao.config.strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
+Settings that are left out have defaults, which may depend on the kind of data (:data:`KINDS`); the recipe written next
+to a run is complete. A part may be given by its name alone (``encoder = "gin"``). ``strength = 0.3`` at the top sets
+the strength of all augmentations that do not set their own. Instead, ``strengths = [0.1, 0.2, 0.3]`` adds each of these
+augmentations three times to the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` also sets a prior over the
+strengths (:mod:`joao.config.strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
-from joao.config.schedule import Schedule
+from joao.config.methods import all_methods
 from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.errors import UserError, suggest
 from joao.core.registry import check_options, check_value
@@ -41,14 +42,14 @@ from joao.objectives import OBJECTIVES
 from joao.policies import POLICIES
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in '"\\':
         return "\\" + character
     return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def toml_value(value: Any) -> str:
-    """A value as the text behind ``key =``; entries that are None are left out.
+    """Format a value as TOML (the standard library only reads TOML); entries that are None are left out.
 
     >>> toml_value([{"name": "a", "keep": None}, True, 0.1])
     '[{ name = "a" }, true, 0.1]'
@@ -56,7 +57,7 @@ def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = "".join(_escaped(character) for character in value)
+        escaped = "".join(_escape(character) for character in value)
         return f'"{escaped}"'
     if isinstance(value, Mapping):
         inside = ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items() if each is not None)
@@ -73,36 +74,18 @@ CATALOGUES: dict[str, dict[str, type[Any]]] = {
     "policy": dict(POLICIES),
 }
 
-# The paper's order of rows and columns.
+# The default pool, in the order of the rows and columns of the paper's tables.
 POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
-TWO_VIEWS = {"objective": "nt_xent", "heads": "shared_head"}
+METHODS: dict[str, dict[str, Any]] = {name: method.parts for name, method in all_methods(OBJECTIVES).items()}
 
-# Objectives of nodes look at graphs as they are, unless a recipe says otherwise.
-ONE_VIEW = {"policy": "uniform", "heads": "no_head", "augmentations": ("identity",)}
-
-METHODS: dict[str, dict[str, Any]] = {
-    "joao": {**TWO_VIEWS, "policy": "min_max"},
-    "joaov2": {**TWO_VIEWS, "policy": "min_max", "heads": "head_per_augmentation"},
-    "joao_strengths": {**TWO_VIEWS, "policy": "kullback_leibler", "strengths": [0.1, 0.2, 0.3]},
-    "graphcl": {**TWO_VIEWS, "policy": "rule_pool"},
-    "uniform": {**TWO_VIEWS, "policy": "uniform"},
-    "gae": {"objective": "edge_reconstruction", **ONE_VIEW},
-    "edge_pred": {"objective": "edge_reconstruction", **ONE_VIEW},
-    "infomax": {"objective": "infomax", **ONE_VIEW},
-    "infograph": {"objective": "info_graph", **ONE_VIEW},
-    "mvgrl": {"objective": "multi_view", **ONE_VIEW},
-    "context_pred": {"objective": "context_prediction", **ONE_VIEW},
-    "attr_masking": {"objective": "attribute_masking", **ONE_VIEW},
-}
-
-_OF_OGB = {
+_OGB = {
     "training": {"learning_rate": 0.001},
     "nt_xent": {"temperature": 0.5},
     "rule_pool": {"pool": "molecules"},
 }
 
-# The paper's settings for its TU data sets, those of its transfer setting, and those of its OGB setting.
+# Defaults by kind of data: the paper's settings for TU data sets, for transfer learning, and for OGB.
 KINDS: dict[str, dict[str, Any]] = {
     "graphs": {"encoder": "gin", "training": {}},
     "molecules": {
@@ -111,33 +94,71 @@ KINDS: dict[str, dict[str, Any]] = {
         "nt_xent": {"temperature": 0.1},
         "rule_pool": {"pool": "molecules"},
     },
-    "ogb_molecules": {"encoder": "ogb_molecule_gin", **_OF_OGB},
-    "syntax_trees": {"encoder": "syntax_gin", **_OF_OGB},
+    "ogb_molecules": {"encoder": "ogb_molecule_gin", **_OGB},
+    "syntax_trees": {"encoder": "syntax_gin", **_OGB},
 }
-# Of the parts that see numbers of categories.
-_OF_CODES = {"attribute_mask": {"fill": "token"}}
+# Defaults of parts whose inputs are category codes.
+_CODES = {"attribute_mask": {"fill": "token"}}
 
-_SCHEDULE = {each.name for each in dataclasses.fields(Schedule)}
-
-# Layers of an encoder, and members of a pool.
-MOST = 256
+MAX_MEMBERS = 256  # layers of an encoder, or augmentations in a pool
 
 
 @dataclass(frozen=True)
 class Part:
-    """A member of a family by its name, with its options."""
+    """The name of an encoder, objective, ..., with its options."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self) -> dict[str, Any]:
-        """As a dictionary."""
+        """Return a dictionary."""
         return {"name": self.name, **self.options}
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """Length and steps of a training.
+
+    Args:
+        epochs: passes over all graphs.
+        batch_size: graphs in a batch.
+        learning_rate: learning rate of Adam.
+        pair_per: ``batch``: one pair of augmentations for all graphs of a batch, as in the pair losses; ``graph``: one
+            pair per graph, as in the published code.
+        update_every: training steps between updates of the policy; 0: once per epoch.
+        update_batches: batches that the pair losses are measured on; 0: about a tenth of an epoch, at least one.
+        seed: seed of all random numbers.
+
+    >>> Schedule(epochs=100).batch_size
+    128
+    >>> Schedule(batch_size=1)
+    Traceback (most recent call last):
+        ...
+    joao.core.errors.UserError: training: batch_size must be at least 2, got 1.
+    """
+
+    epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 0.01
+    pair_per: str = "batch"
+    update_every: int = 0
+    update_batches: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pair_per not in ("batch", "graph"):
+            raise UserError(f"training: pair_per must be 'batch' or 'graph', got '{self.pair_per}'.")
+        minimum = {"epochs": 1, "batch_size": 2, "update_every": 0, "update_batches": 0, "seed": 0}
+        for name, bound in minimum.items():
+            if getattr(self, name) < bound:
+                raise UserError(f"training: {name} must be at least {bound}, got {getattr(self, name)}.")
+        if not self.learning_rate > 0:
+            raise UserError(f"training: learning_rate must be above 0, got {self.learning_rate}.")
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """A checked and complete recipe; make one with :func:`make_recipe` or :func:`read_recipe`.
+    """A validated and complete recipe; make one with :func:`make_recipe` or :func:`read_recipe`.
 
     >>> recipe = make_recipe({"data": "MUTAG", "strength": 0.3})
     >>> recipe.augmentations[0].table()
@@ -160,12 +181,12 @@ class Recipe:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of a table of molecules that were named, as :func:`joao.read` takes them."""
+        """The named columns of a table of molecules, as arguments of :func:`joao.read`."""
         named = {"smiles": self.smiles, "identifiers": self.identifiers}
         return {role: column for role, column in named.items() if column}
 
     def table(self) -> dict[str, Any]:
-        """As nested dictionaries, complete."""
+        """Return the complete recipe as nested dictionaries."""
         return {
             "data": self.data,
             **self.columns,
@@ -177,7 +198,7 @@ class Recipe:
         }
 
     def toml(self) -> str:
-        """As the text of a TOML file."""
+        """Return the complete recipe as TOML."""
         top, tables = [], []
         for key, value in self.table().items():
             if isinstance(value, dict):
@@ -189,12 +210,12 @@ class Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Reads, checks and completes a recipe."""
-    return make_recipe(read_toml(path), place=str(path))
+    """Read a TOML file, validate it and fill in the defaults."""
+    return make_recipe(read_toml(path), source=str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The unchecked content of a TOML file."""
+    """Read a TOML file without validating its keys."""
     try:
         return parse_toml(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
@@ -203,21 +224,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: is not TOML ({error}).") from error
 
 
-def parse_toml(text: str, place: str) -> dict[str, Any]:
-    """The unchecked content of the text of a TOML file. ``place`` begins a complaint."""
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Parse TOML without validating its keys; ``source`` starts error messages."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: is not TOML ({error}).") from error
+        raise UserError(f"{source}: is not TOML ({error}).") from error
 
 
-def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "graphs") -> Recipe:
-    """Checks nested dictionaries and fills in what they leave out.
+def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "graphs") -> Recipe:
+    """Validate nested dictionaries and fill in the defaults.
 
     Args:
-        table: may say anything or nothing.
-        place: begins every complaint.
-        kind: of the data, one of :data:`KINDS`, whose defaults are taken. A complete table needs none.
+        table: any part of a recipe.
+        source: file or object that error messages name first.
+        kind: kind of the data, a key of :data:`KINDS`, which sets the defaults. A complete table does not need it.
 
     >>> recipe = make_recipe({"method": "joaov2", "training": {"epochs": 5}})
     >>> recipe.heads.name, recipe.policy.name, recipe.training.epochs
@@ -230,88 +251,87 @@ def make_recipe(table: Mapping[str, Any], place: str = "recipe", kind: str = "gr
     known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength", "strengths"]
     for key in table:
         if key not in known:
-            inside = f"training.{key}" if key in _SCHEDULE else ""
-            fix = f"Did you mean '{inside}'?" if inside else suggest(key, known)
-            raise UserError(f"{place}: unknown key '{key}'. {fix}")
+            is_training = key in {each.name for each in dataclasses.fields(Schedule)}
+            fix = f"Did you mean 'training.{key}'?" if is_training else suggest(key, known)
+            raise UserError(f"{source}: unknown key '{key}'. {fix}")
     method = table.get("method", "joao")
     if not isinstance(method, str) or method not in METHODS:
-        raise UserError(f"{place}: unknown method '{method}'. {suggest(str(method), METHODS)}")
-    usual = KINDS[kind]
-    defaults = {"encoder": usual["encoder"], "augmentations": POOL, **METHODS[method]}
+        raise UserError(f"{source}: unknown method '{method}'. {suggest(str(method), METHODS)}")
+    kind_defaults = KINDS[kind]
+    defaults = {"encoder": kind_defaults["encoder"], "augmentations": POOL, **METHODS[method]}
     parts: dict[str, Part] = {}
     for family, members in CATALOGUES.items():
         value = table.get(family, defaults[family])
         if isinstance(value, Mapping) and "name" not in value:
             value = {"name": defaults[family], **value}
-        parts[family] = _part(value, members, f"{place}: {family}", usual)
-    _refuse_many(parts["encoder"].options.get("layers", 1), f"{place}: encoder: layers")
-    features = check_value(table.get("features", "auto"), str, f"{place}: features")
+        parts[family] = _part(value, members, f"{source}: {family}", kind_defaults)
+    _check_at_most(parts["encoder"].options.get("layers", 1), f"{source}: encoder: layers")
+    features = check_value(table.get("features", "auto"), str, f"{source}: features")
     if features not in RULES:
-        raise UserError(f"{place}: unknown rule '{features}' for features. {suggest(features, RULES)}")
+        raise UserError(f"{source}: unknown rule '{features}' for features. {suggest(features, RULES)}")
     if kind in RULE_OF_KIND and features == "auto":
         codes = RULE_OF_KIND[kind]
         features = codes if ENCODERS[parts["encoder"].name].codes == codes else "labels"
     if features in CODE_RULES:
-        usual = {**usual, **_OF_CODES}
+        kind_defaults = {**kind_defaults, **_CODES}
     training = table.get("training", {})
     if isinstance(training, Mapping):
-        training = {**usual["training"], **training}
-    entries = _entries(table.get("augmentations", defaults["augmentations"]), f"{place}: augmentations")
+        training = {**kind_defaults["training"], **training}
+    entries = _entries(table.get("augmentations", defaults["augmentations"]), f"{source}: augmentations")
     strengths = table.get("strengths", defaults.get("strengths"))
     if strengths:
-        entries, prior = expand_strengths(entries, strength_prior(strengths, f"{place}: strengths"))
-        parts["policy"] = _with_prior(parts["policy"], prior, place)
+        entries, prior = expand_strengths(entries, strength_prior(strengths, f"{source}: strengths"))
+        parts["policy"] = _with_prior(parts["policy"], prior, source)
     return Recipe(
-        data=check_value(table.get("data", ""), str, f"{place}: data"),
+        data=check_value(table.get("data", ""), str, f"{source}: data"),
         features=features,
-        max_degree=check_value(table.get("max_degree", 64), int, f"{place}: max_degree"),
-        augmentations=_pool(entries, table.get("strength"), f"{place}: augmentations", usual),
-        training=Schedule(**check_options(Schedule, training, f"{place}: training")),
-        smiles=check_value(table.get("smiles", ""), str, f"{place}: smiles"),
-        identifiers=check_value(table.get("identifiers", ""), str, f"{place}: identifiers"),
+        max_degree=check_value(table.get("max_degree", 64), int, f"{source}: max_degree"),
+        augmentations=_pool(entries, table.get("strength"), f"{source}: augmentations", kind_defaults),
+        training=Schedule(**check_options(Schedule, training, f"{source}: training")),
+        smiles=check_value(table.get("smiles", ""), str, f"{source}: smiles"),
+        identifiers=check_value(table.get("identifiers", ""), str, f"{source}: identifiers"),
         **parts,
     )
 
 
-def _entries(entries: Any, place: str) -> list[Any]:
+def _entries(entries: Any, source: str) -> list[Any]:
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence) or not entries:
-        raise UserError(f'{place}: must be a list such as ["node_drop", "subgraph"], got {entries!r}.')
+        raise UserError(f'{source}: must be a list such as ["node_drop", "subgraph"], got {entries!r}.')
     return list(entries)
 
 
-def _refuse_many(number: int, place: str) -> None:
-    """What is made one by one, and its pairs, must come to an end, whoever wrote the recipe."""
-    if number > MOST:
-        raise UserError(f"{place} must be at most {MOST}, got {number}.")
+def _check_at_most(number: int, source: str) -> None:
+    """Bound time and memory, because a recipe may come from anyone: objects and their pairs are made one by one."""
+    if number > MAX_MEMBERS:
+        raise UserError(f"{source} must be at most {MAX_MEMBERS}, got {number}.")
 
 
-def _with_prior(policy: Part, prior: Sequence[float] | None, place: str) -> Part:
-    """The policy with a prior, unless it has one already."""
+def _with_prior(policy: Part, prior: Sequence[float] | None, source: str) -> Part:
+    """Add the prior to the policy, unless the policy sets its own."""
     if prior is None or policy.options.get("prior") is not None:
         return policy
     if "prior" not in policy.options:
-        raise UserError(
-            f"{place}: strengths: the policy '{policy.name}' has no prior. Use kullback_leibler or min_max."
-        )
+        with_prior = ", ".join(name for name, kind in POLICIES.items() if "prior" in signature(kind).parameters)
+        raise UserError(f"{source}: strengths: the policy '{policy.name}' has no prior. Use one of: {with_prior}.")
     return Part(policy.name, {**policy.options, "prior": list(prior)})
 
 
-def _pool(entries: Sequence[Any], strength: Any, place: str, usual: Mapping[str, Any]) -> tuple[Part, ...]:
-    _refuse_many(len(entries), f"{place}: members, at every strength")
+def _pool(entries: Sequence[Any], strength: Any, source: str, defaults: Mapping[str, Any]) -> tuple[Part, ...]:
+    _check_at_most(len(entries), f"{source}: number of members")
     pool = []
     for entry in entries:
         if strength is not None and isinstance(entry, str):
             entry = {"name": entry, "strength": strength}
         elif strength is not None and isinstance(entry, Mapping):
             entry = {"strength": strength, **entry}
-        pool.append(_part(entry, AUGMENTATIONS, place, usual))
+        pool.append(_part(entry, AUGMENTATIONS, source, defaults))
     if len({pool_name(part, pool) for part in pool}) < len(pool):
-        raise UserError(f"{place}: two members are the same. Leave one out or give it another strength.")
+        raise UserError(f"{source}: two augmentations are the same. Remove one or change its strength.")
     return tuple(pool)
 
 
 def pool_name(part: Part, pool: Sequence[Part]) -> str:
-    """How a member is called in tables: its name, and where the pool has several of that name, what sets it apart.
+    """Return the name of an augmentation in tables, with the options that differ if the pool has several of that name.
 
     >>> pool = [Part("subgraph", {"strength": s, "keep": None}) for s in (0.1, 0.2)]
     >>> pool_name(pool[0], pool)
@@ -324,17 +344,17 @@ def pool_name(part: Part, pool: Sequence[Part]) -> str:
     return f"{part.name}({', '.join(f'{name}={part.options[name]}' for name in apart)})"
 
 
-def _part(value: Any, members: Mapping[str, type[Any]], place: str, usual: Mapping[str, Any]) -> Part:
-    """The member that ``value`` names; options it leaves out are the ``usual`` ones of that name, or the defaults."""
+def _part(value: Any, members: Mapping[str, type[Any]], source: str, defaults: Mapping[str, Any]) -> Part:
+    """Validate a part; options that are left out come from ``defaults`` by its name, or from its class."""
     if isinstance(value, str):
         value = {"name": value}
     if isinstance(value, type):
-        raise UserError(f"{place}: {value.__name__} is a class. Give an object of it: {value.__name__}().")
+        raise UserError(f"{source}: {value.__name__} is a class. Pass an instance: {value.__name__}().")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        raise UserError(f"{place}: must be a name or a table with a name, got {value!r}.")
+        raise UserError(f"{source}: must be a name or a table with a name, got {value!r}.")
     name = value["name"]
     if name not in members:
-        family = place.rpartition(": ")[2].removesuffix("s")
-        raise UserError(f"{place}: unknown {family} '{name}'. {suggest(name, members)}")
-    options = {**usual.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
-    return Part(name, check_options(members[name], options, f"{place}: {name}"))
+        family = source.rpartition(": ")[2].removesuffix("s")
+        raise UserError(f"{source}: unknown {family} '{name}'. {suggest(name, members)}")
+    options = {**defaults.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
+    return Part(name, check_options(members[name], options, f"{source}: {name}"))

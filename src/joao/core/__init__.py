@@ -1,4 +1,4 @@
-"""What everything else builds on: graph batches, padded batches, randomness, errors, files and processes.
+"""Building blocks: graph batches, padded batches, randomness, errors, files and processes.
 
-Nothing here knows a data format, a model or a command.
+This room knows no data formats, models or commands.
 """

@@ -1,27 +1,26 @@
-r"""Atoms and bonds as numbers, as the pre-training literature has them (Hu et al., ICLR 2020).
+r"""Integer codes of nodes and edges.
+
+Molecules, as in the pre-training literature (Hu et al., ICLR 2020):
 
 ======= ============ ===========================================================================================
-atoms   element      atomic number less one, 0 to 117; 118 for ``*`` and whatever else is no element
+atoms   element      atomic number - 1, 0 to 117; 118 for ``*`` and anything else that is not an element
         chirality    0 unspecified, 1 tetrahedral clockwise, 2 tetrahedral counter-clockwise, 3 any other
-bonds   type         0 single, 1 double, 2 triple, 3 aromatic; a bond of any other type, such as dative, is 0
-        direction    0 none, 1 ``/`` (end upright), 2 ``\`` (end downright); any other is 0
+bonds   type         0 single, 1 double, 2 triple, 3 aromatic; 0 for other types, such as dative
+        direction    0 none, 1 ``/`` (end upright), 2 ``\`` (end downright); 0 for others
 ======= ============ ===========================================================================================
 
-Where both numbers of an atom are -1, it is hidden: the mask token.
-
-
-Nodes and edges as numbers, as OGB's files have them (Hu et al., NeurIPS 2020).
+OGB data sets (Hu et al., NeurIPS 2020):
 
 ============== ======= ===============================================================================================
 molecules      atoms   element, chirality, degree, charge, hydrogens, radical electrons, hybridisation, aromatic, ring
                bonds   type, stereo, conjugated
-syntax trees   nodes   type, attribute, depth below the root, and place among the nodes in the order of a depth-first
-                       walk: -1 for a node without an attribute
+syntax trees   nodes   type, attribute, depth below the root, and position in a depth-first walk (-1 for a node without
+                       an attribute)
                edges   0 from parent to child, 1 from child to parent
 ============== ======= ===============================================================================================
 
-Where all numbers of a node are -1, it is hidden: the mask token. A number beyond its table counts as the table's last,
-which OGB calls "misc" or, of attributes, is that of all rare ones.
+A node with codes -1 is masked. Codes beyond a table count as its last entry, which OGB calls "misc", or, for
+attributes, stands for all rare ones.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NUM_CHIRALITIES = 4
 NUM_BOND_TYPES = 4
 NUM_BOND_DIRECTIONS = 3
 
-# The elements by their numbers; the last is for what is none.
+# Element symbols in the order of their codes; the last one is for anything else.
 _ELEMENT_SYMBOLS = """
 H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr
 Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu
@@ -40,7 +39,7 @@ Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og *
 """
 ELEMENT_SYMBOLS = tuple(_ELEMENT_SYMBOLS.split())
 
-
+# Sizes of OGB's embedding tables, one per column.
 OGB_ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 OGB_BOND_SIZES = (5, 6, 2)
 OGB_NODE_TYPES = 98

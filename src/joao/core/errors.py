@@ -1,4 +1,4 @@
-"""What the user is told when input is wrong."""
+"""Errors and notices for the user, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 class UserError(ValueError):
-    """Wrong input, in one line for the reader: place, what, value, fix.
+    """Invalid input. The message is one line: place, problem, value, fix.
 
-    The command line prints it behind ``joao:`` and exits with code 2.
+    The command line prints it after ``joao:`` and exits with code 2.
 
     >>> from joao.augmentations import NodeDrop
     >>> NodeDrop(strength=1.5)
@@ -21,14 +21,14 @@ class UserError(ValueError):
 
 
 class WriteError(UserError):
-    """A file could not be written: disk full, a quota, or no permission."""
+    """A file could not be written, for example because the disk is full."""
 
 
 class Interrupted(Exception):
-    """The user stopped it; what is kept, in one line. The command line prints it and exits with ``code``.
+    """The user interrupted the program. The message says what is kept; the command line exits with ``code``.
 
     Attributes:
-        code: 130 after Ctrl-C, 143 after SIGTERM, as shells have it.
+        code: 130 after Ctrl-C, 143 after SIGTERM, as in shells.
     """
 
     def __init__(self, message: str = "", code: int = 130) -> None:
@@ -37,15 +37,15 @@ class Interrupted(Exception):
 
 
 class ProcessLost(Exception):
-    """A process of several is gone; what is kept, in one line. The command line prints it and exits with code 1."""
+    """One of several processes died. The message says what is kept; the command line exits with code 1."""
 
 
 class JoaoNotice(UserWarning):
-    """Something was done to the input that its owner should know, such as making edges undirected.
+    """A change to the input that the user should know about, such as making edges undirected.
 
     >>> import joao, networkx, warnings
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", joao.JoaoNotice)  # for those who would rather have an error
+    ...     warnings.simplefilter("error", joao.JoaoNotice)  # turn notices into errors
     ...     joao.JOAO().fit([networkx.DiGraph([(0, 1)]), networkx.DiGraph([(0, 1), (1, 2)])])
     Traceback (most recent call last):
         ...
@@ -57,7 +57,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "bad_alloc", "alloc_
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, of Python, numpy or torch, on any device, says that there is no memory left.
+    """Whether an error of Python, numpy or torch means that memory is exhausted, on any device.
 
     >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("shared memory"))
     (True, False)
@@ -69,7 +69,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def user_error_on_failure(problem: str, fix: str = "") -> Iterator[None]:
-    """Inside, sense is made of what anybody may have written; that there is none in it is told in one line.
+    """Convert errors raised while parsing untrusted content to a :class:`UserError`.
 
     >>> with user_error_on_failure("run.json: is damaged", "Copy it again."):
     ...     int("seven")
@@ -86,7 +86,7 @@ def user_error_on_failure(problem: str, fix: str = "") -> Iterator[None]:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, and all of them.
+    """Suggest the most similar known name, and list all of them, for a message about an unknown name.
 
     >>> suggest("nodedrop", ["node_drop", "subgraph"])
     "Did you mean 'node_drop'? Known: node_drop, subgraph."
@@ -99,21 +99,22 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def escape_control(text: str) -> str:
-    r"""Text without what a terminal would obey: names and cells come from files.
+    r"""Escape control characters, which a terminal would interpret: names and cells come from files.
 
     >>> print(escape_control("MUTAG\x1b[2J ± 1"))
     MUTAG\x1b[2J ± 1
     """
-    is_shown = text.isprintable()
-    return text if is_shown else "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def short_repr(value: object) -> str:
-    """A value for a message: on one line, and short."""
+    """``repr`` of a value on one line, at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def one_line(error: object) -> str:
-    """What another program says of an error, likewise."""
+    """Message of an error on one line, at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__

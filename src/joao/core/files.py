@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, and folders that one process has for itself."""
+"""Atomic writing of files, and folders locked by one process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ except ImportError:  # Windows
 
 
 def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:
-    """Writes ``content``, or its pieces, aside and renames it into place; what is there is replaced whole or not.
+    """Write ``content`` atomically: to a temporary file that then replaces ``path``.
 
-    File and folder are synced: afterwards it is on the disk, whatever becomes of process and machine.
+    File and folder are synced, so that the file survives a crash of the machine.
     """
     data = content.encode() if isinstance(content, str) else content
     temporary = ""
@@ -41,13 +41,13 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes ``value`` as JSON that a person can read."""
+    """Write ``value`` as indented JSON."""
     write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 @contextmanager
 def user_error_on_os_error(path: Path, failure: str) -> Iterator[None]:
-    """Inside, the system is asked for something; where it refuses, ``failure`` is told of ``path``, and why."""
+    """Convert an ``OSError`` to a :class:`UserError` with the path, ``failure`` and the reason."""
     try:
         yield
     except OSError as error:
@@ -55,14 +55,14 @@ def user_error_on_os_error(path: Path, failure: str) -> Iterator[None]:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Makes a folder, and those above it, unless it is there; ``mode`` is for the folder itself, less the umask."""
-    with user_error_on_os_error(path, "cannot be made"):
+    """Create a folder and its parents; ``mode`` applies to the folder itself."""
+    with user_error_on_os_error(path, "cannot be created"):
         path.mkdir(mode, parents=True, exist_ok=True)
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Has ``folder`` for this process alone, or raises where another one has it; whoever dies lets go of it."""
+    """Lock ``folder`` for this process; raises an error if another process has it. The lock ends with the process."""
     if fcntl is None:
         yield
         return
@@ -80,31 +80,31 @@ def _lock(handle: int, folder: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UserError(
-            f"{folder}: another process is writing into it. Wait until it has ended, or choose another folder."
+            f"{folder}: another process is writing to it. Wait until it ends, or choose another folder."
         ) from None
     except OSError:
         pass  # a file system without locks
 
 
 def check_new_file(path: Path) -> None:
-    """Refuses an output that exists or that has no folder to be written into, before any work is done."""
+    """Raise an error if an output exists or cannot be written, before any work is done."""
     if path.exists():
-        raise UserError(f"{path}: exists already. Choose another name or remove it first.")
+        raise UserError(f"{path}: exists already. Choose another name, or remove it first.")
     check_writable(path)
 
 
 def check_writable(path: Path) -> None:
-    """Refuses an output that has no folder to be written into, or is one."""
+    """Raise an error if an output is a folder or its folder is missing or read-only."""
     if path.is_dir():
-        raise UserError(f"{path}: is a folder. Name a file in it.")
+        raise UserError(f"{path}: is a folder. Give the name of a file.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: its folder {path.parent} does not exist.")
     if not os.access(path.parent, os.W_OK):
-        raise UserError(f"{path}: its folder {path.parent} cannot be written to.")
+        raise UserError(f"{path}: its folder {path.parent} is not writable.")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Brings the names of a folder's files to the disk, where the system can."""
+    """Sync the directory entries of a folder, if the system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,15 +1,15 @@
-"""The two values that hold graphs between the readers and the loss.
+"""Batches and stores of graphs.
 
-Both keep every undirected edge as its two directions, sorted by target and then by source, with neither
-loops nor repeats. The adjacency matrix is therefore symmetric and its CSR form can be read off.
+Every undirected edge is stored in both directions, sorted by target and then by source, without loops or duplicates.
+The adjacency matrix is therefore symmetric, and ``source`` and ``first_edge`` are its CSR form.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import torch
@@ -22,12 +22,12 @@ Numbers = NDArray[np.int64]
 
 
 def _offsets(sizes: Tensor) -> Tensor:
-    """``(G,)`` sizes to ``(G + 1,)`` offsets."""
+    """Convert ``(G,)`` sizes to ``(G + 1,)`` offsets."""
     return torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
 
 
 def concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
-    """Concatenates ``start, start + 1, ..., start + size - 1`` over all ranges."""
+    """Concatenate ``start, start + 1, ..., start + size - 1`` over all ranges."""
     offsets = torch.cumsum(sizes, 0) - sizes
     total = int(sizes.sum())
     shift = torch.repeat_interleave(starts - offsets, sizes, output_size=total)
@@ -35,9 +35,9 @@ def concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
 
 
 def take_rows(values: Tensor, index: Tensor) -> Tensor:
-    """``values[index]``, which on a CPU is several times slower."""
+    """``values[index]``; on a CPU several times faster than torch's indexing."""
     if values.dim() == 2 and values.device.type == "cpu" and not values.requires_grad:
-        return torch.from_numpy(values.numpy().take(index.numpy(), axis=0))  # faster again
+        return torch.from_numpy(values.numpy().take(index.numpy(), axis=0))  # faster than index_select
     return values.index_select(0, index)
 
 
@@ -46,38 +46,47 @@ def _bytes_to_floats(values: Tensor) -> Tensor:
 
 
 def nonzero_indices(mask: Tensor) -> Tensor:
-    """Where ``mask`` ``(N,)`` is true; on a CPU, numpy needs a fifth of torch's time."""
+    """Indices where ``mask`` ``(N,)`` is true; on a CPU, numpy takes a fifth of torch's time."""
     if mask.device.type != "cpu":
         return mask.nonzero().squeeze(1)
     return torch.from_numpy(np.flatnonzero(mask.numpy()))
 
 
 def _components(source: Numbers, first_edge: Numbers) -> Numbers:
-    """``(N,)`` the number of each node's connected component; those of successive graphs do not mix."""
+    """Number of each node's connected component, ``(N,)``, ascending over successive graphs."""
     num_nodes = len(first_edge) - 1
     edges = csr_array((np.ones(len(source), dtype=bool), source, first_edge), shape=(num_nodes, num_nodes))
     component: Numbers = connected_components(edges, connection="strong")[1]
     return component
 
 
+Tensors = TypeVar("Tensors", bound="GraphBatch | GraphStore")
+
+
+def _to_device(value: Tensors, device: torch.device | str) -> Tensors:
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    moved: Any = {name: each.to(device) for name, each in values.items() if isinstance(each, Tensor)}
+    return replace(value, **moved)
+
+
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """Some graphs, side by side, as plain tensors.
+    """A batch of graphs as plain tensors.
 
     Attributes:
         x: ``(N, d)`` node features.
-        source: ``(E,)`` where each directed edge starts.
-        target: ``(E,)`` where it ends; ascending.
-        graph_of_node: ``(N,)`` ascending.
-        num_graphs: a graph may be without edges, never without nodes.
-        edge_attr: ``(E, k)`` or None.
+        source: ``(E,)`` start of each directed edge.
+        target: ``(E,)`` end of each directed edge, ascending.
+        graph_of_node: ``(N,)`` graph of each node, ascending.
+        num_graphs: number of graphs; a graph has at least one node.
+        edge_attr: ``(E, k)`` edge attributes, or None.
 
     >>> import networkx
     >>> from joao.data import batch_of
     >>> batch = batch_of([networkx.path_graph(3), networkx.cycle_graph(4)])
     >>> batch.nodes_per_graph.tolist(), batch.graph_of_node.tolist()
     ([3, 4], [0, 0, 0, 1, 1, 1, 1])
-    >>> batch.keep_nodes(torch.arange(7) != 1).num_edges // 2  # the path falls apart, the cycle stays
+    >>> batch.keep_nodes(torch.arange(7) != 1).num_edges // 2  # all edges of the path are gone
     4
     """
 
@@ -90,32 +99,32 @@ class GraphBatch:
 
     @property
     def num_nodes(self) -> int:
-        """Of all graphs together."""
+        """Number of nodes of all graphs."""
         return self.x.shape[0]
 
     @property
     def num_edges(self) -> int:
-        """Directed edges: twice the undirected ones."""
+        """Number of directed edges: twice that of undirected edges."""
         return self.source.numel()
 
     @property
     def device(self) -> torch.device:
-        """Where all its tensors are."""
+        """Device of the tensors."""
         return self.x.device
 
     @property
     def edge_index(self) -> Tensor:
-        """``(2, E)``, as torch-geometric's convolutions take it."""
+        """``(2, E)``, as in torch-geometric."""
         return torch.stack([self.source, self.target])
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """What it is made of, for a model in the hands of what knows tensors and no batch of graphs."""
+        """All fields as a tuple, for tools that trace or export models and only know tensors."""
         return self.x, self.source, self.target, self.graph_of_node, self.num_graphs, self.edge_attr
 
     @cached_property
     def nodes_per_graph(self) -> Tensor:
-        """``(G,)``"""
+        """``(G,)`` number of nodes of each graph."""
         return torch.bincount(self.graph_of_node, minlength=self.num_graphs)
 
     @cached_property
@@ -130,9 +139,9 @@ class GraphBatch:
 
     @cached_property
     def reverse_edge(self) -> Tensor:
-        """``(E,)`` the position of each edge's other direction."""
-        # Edges are sorted by (target, source). Sorted by (source, target) instead, the k-th one is the other
-        # direction of edge k. On a CPU, scipy's transposition of a matrix is the fastest such sort.
+        """``(E,)`` index of each edge's other direction."""
+        # Edges are sorted by (target, source). If sorted by (source, target) instead, the k-th edge is the other
+        # direction of edge k. On a CPU, transposing a sparse matrix with scipy is the fastest such sort.
         if self.device.type != "cpu":
             return torch.argsort(self.source, stable=True)
         positions = np.arange(self.num_edges)
@@ -141,22 +150,15 @@ class GraphBatch:
 
     @cached_property
     def component(self) -> Tensor:
-        """``(N,)`` the number of each node's connected component, from 0 on; for a batch on a CPU."""
+        """``(N,)`` number of each node's connected component, from 0; only on a CPU."""
         return torch.from_numpy(_components(self.source.numpy(), self.first_edge.numpy()))
 
     def to(self, device: torch.device | str) -> GraphBatch:
-        """The same graphs on another device."""
-        return GraphBatch(
-            x=self.x.to(device),
-            source=self.source.to(device),
-            target=self.target.to(device),
-            graph_of_node=self.graph_of_node.to(device),
-            num_graphs=self.num_graphs,
-            edge_attr=None if self.edge_attr is None else self.edge_attr.to(device),
-        )
+        """Copy the batch to another device."""
+        return _to_device(self, device)
 
     def keep_nodes(self, keep: Tensor) -> GraphBatch:
-        """The subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
+        """Return the subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
         nodes = nonzero_indices(keep)
         edges = nonzero_indices(take_rows(keep, self.source) & take_rows(keep, self.target))
         new_number = torch.cumsum(keep, 0) - 1
@@ -170,7 +172,7 @@ class GraphBatch:
         )
 
     def keep_edges(self, keep: Tensor) -> GraphBatch:
-        """The same nodes with only the edges where ``keep`` ``(E,)`` is true."""
+        """Return all nodes with the edges where ``keep`` ``(E,)`` is true."""
         kept = nonzero_indices(keep)
         return replace(
             self,
@@ -180,7 +182,7 @@ class GraphBatch:
         )
 
     def between(self, first: int, last: int) -> GraphBatch:
-        """The graphs numbered from ``first`` up to ``last``, without the latter."""
+        """Return graphs ``first`` to ``last - 1``."""
         if (first, last) == (0, self.num_graphs):
             return self
         nodes = slice(*self.first_node[[first, last]].tolist())
@@ -197,7 +199,7 @@ class GraphBatch:
 
 
 def concatenate(batches: list[GraphBatch]) -> GraphBatch:
-    """The graphs of all batches, in order, as one batch."""
+    """Concatenate batches."""
     nodes = _offsets(torch.tensor([batch.num_nodes for batch in batches])).tolist()
     graphs = _offsets(torch.tensor([batch.num_graphs for batch in batches])).tolist()
     edge_attr = [batch.edge_attr for batch in batches if batch.edge_attr is not None]
@@ -212,51 +214,49 @@ def concatenate(batches: list[GraphBatch]) -> GraphBatch:
 
 
 class Store(ABC):
-    """Graphs that batches can be had of, wherever they are kept."""
+    """Graphs, in memory or on disk, from which batches are made."""
 
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where batches are."""
+        """Device of the batches."""
 
     @property
     @abstractmethod
     def block(self) -> int:
-        """How many graphs lie together and are cheap to read together; 0 where any order costs the same."""
+        """Number of graphs that are stored together and cheap to read together; 0 if the order does not matter."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many graphs."""
+        """Number of graphs."""
 
     @property
     @abstractmethod
     def num_features(self) -> int:
-        """Columns of ``x``."""
+        """Number of columns of ``x``."""
 
     @property
     @abstractmethod
     def num_edge_features(self) -> int:
-        """Columns of ``edge_attr``; 0 without."""
+        """Number of columns of ``edge_attr``; 0 without edge attributes."""
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Store:
-        """The same graphs, with batches on another device."""
+        """Return a store with batches on another device."""
 
     @abstractmethod
     def sizes(self, graphs: Tensor) -> Tensor:
-        """``(g,)`` nodes and directed edges, together, of the graphs numbered ``graphs``."""
+        """Number of nodes plus directed edges of the graphs numbered ``graphs``, ``(g,)``."""
 
     @abstractmethod
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """The graphs numbered ``graphs`` ``(g,)``, in that order; any numbers, on any device."""
+        """Return the graphs numbered ``graphs`` ``(g,)``, in that order, with any repetitions."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GraphStore(Store):
-    """All graphs of a data set, packed: a few long tensors and the offsets of the graphs in them.
-
-    It has no place for labels, so none can reach pre-training.
+    """All graphs of a data set in a few long tensors. It contains no labels, so none can reach pre-training.
 
     Attributes:
         x: ``(N, d)`` node features; bytes become floats in a batch.
@@ -296,18 +296,10 @@ class GraphStore(Store):
         return sum((first[graphs + 1] - first[graphs] for first in (self.first_node, self.first_edge)), 0 * graphs)
 
     def to(self, device: torch.device | str) -> GraphStore:
-        """The whole store on another device."""
-        return GraphStore(
-            x=self.x.to(device),
-            source=self.source.to(device),
-            target=self.target.to(device),
-            first_node=self.first_node.to(device),
-            first_edge=self.first_edge.to(device),
-            edge_attr=None if self.edge_attr is None else self.edge_attr.to(device),
-        )
+        """Copy the store to another device."""
+        return _to_device(self, device)
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """The graphs numbered ``graphs`` ``(g,)``, in that order, by index selection."""
         return self._batch_on_cpu(graphs) if self.device.type == "cpu" else self._batch_anywhere(graphs)
 
     def _batch_anywhere(self, graphs: Tensor) -> GraphBatch:
@@ -318,9 +310,8 @@ class GraphStore(Store):
         new_first = torch.cumsum(sizes, 0) - sizes
         shift = torch.repeat_interleave(new_first, edge_sizes, output_size=edges.numel())
         numbers = torch.arange(graphs.numel(), device=graphs.device)
-        x = take_rows(self.x, nodes)
         return GraphBatch(
-            x=_bytes_to_floats(x),
+            x=_bytes_to_floats(take_rows(self.x, nodes)),
             source=take_rows(self.source, edges) + shift,
             target=take_rows(self.target, edges) + shift,
             graph_of_node=torch.repeat_interleave(numbers, sizes, output_size=nodes.numel()),
@@ -329,7 +320,7 @@ class GraphStore(Store):
         )
 
     def _batch_on_cpu(self, graphs: Tensor) -> GraphBatch:
-        # The same in numpy, which needs half the time; what is known of the batch on the way is kept.
+        # numpy takes half the time of torch. Properties that are known anyway are cached in the batch.
         numbers = graphs.numpy()
         nodes, sizes, first_node = _selection(self.first_node.numpy(), numbers)
         edges, edge_sizes, _ = _selection(self.first_edge.numpy(), numbers)
@@ -357,7 +348,7 @@ class GraphStore(Store):
 
     @cached_property
     def _components_of_graphs(self) -> tuple[Numbers, Numbers]:
-        """``(N,)`` the number of each node's component inside its graph, and ``(G,)`` how many a graph has."""
+        """``(N,)`` number of each node's component inside its graph, and ``(G,)`` number of components."""
         first_node, sizes = self.first_node.numpy(), self.first_node.diff().numpy()
         shift = np.repeat(first_node[:-1], self.first_edge.diff().numpy())
         degrees = np.bincount(self.target.numpy() + shift, minlength=first_node[-1])
@@ -369,7 +360,7 @@ class GraphStore(Store):
 
 
 def _selection(first: Numbers, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The items of the groups ``numbers`` of those that begin at ``first``, the groups' sizes, and their offsets."""
+    """Indices of the items of the groups ``numbers``, where group g starts at ``first[g]``; their sizes and offsets."""
     starts = first[numbers]
     sizes = first[numbers + 1] - starts
     offsets = np.concatenate([[0], np.cumsum(sizes)])

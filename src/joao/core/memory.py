@@ -1,4 +1,4 @@
-"""The time, and the most memory, that something takes while it runs."""
+"""Time and peak memory of a function call."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | None:
-    """Bytes that ``run`` takes at its peak, above what was taken before it; None where nobody can say.
+    """Peak memory of ``run`` in bytes, above the memory used before; None if it cannot be measured.
 
-    On a GPU: torch's own count of allocated bytes. On a CPU: the high-water mark of the process's resident memory,
-    which Linux lets a process set back, after freed memory has been returned. Memory that was free and resident all
-    the same is missed, so a figure of a few megabytes means little.
+    On a GPU, torch's count of allocated bytes. On a CPU, the high-water mark of resident memory, which Linux lets a
+    process reset. Freed memory that stayed resident is not counted, so that a few megabytes mean little.
     """
     gc.collect()
     if torch.device(device).type == "cuda":
@@ -44,7 +43,7 @@ def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | 
 
 
 def measure_run(make: Callable[[], Made], device: torch.device | str) -> tuple[Made, float, dict[str, Any]]:
-    """What ``make`` makes, the seconds it took, and what records say of its memory."""
+    """Return the result of ``make``, the seconds it took, and the entries of records about its memory."""
     made: list[Made] = []
     seconds = 0.0
 
@@ -59,7 +58,7 @@ def measure_run(make: Callable[[], Made], device: torch.device | str) -> tuple[M
 
 
 def memory_source(device: torch.device | str) -> str:
-    """Where the figures of :func:`peak_memory` come from, in words."""
+    """Description of how :func:`peak_memory` measures, for records."""
     if torch.device(device).type == "cuda":
         return "torch.cuda.max_memory_allocated, less what was allocated before"
     if _can_reset():
@@ -81,7 +80,7 @@ def _resident(field: str) -> int:
 
 
 def _return_freed() -> None:
-    """Lets the allocator give freed memory back, where it knows how."""
+    """Return freed memory to the operating system, if the allocator can."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

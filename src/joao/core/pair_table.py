@@ -1,4 +1,4 @@
-"""A table over ordered pairs of augmentations, with their names."""
+"""A table of numbers for ordered pairs of augmentations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from joao.core.errors import UserError, suggest
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """Numbers for ordered pairs; row: augmentation of the first view, column: of the second.
+    """Numbers for ordered pairs: rows are augmentations of the first view, columns of the second.
 
     >>> table = PairTable.of(["node_drop", "identity"], [[0.5, 0.25], [0.25, 0.0]])
     >>> table["node_drop", "identity"]
@@ -33,7 +33,7 @@ class PairTable:
 
     @classmethod
     def of(cls, names: Sequence[str], values: ArrayLike) -> PairTable:
-        """A table from names and ``(K, K)`` numbers: nested lists, an array or a tensor on the CPU."""
+        """Make a table from names and ``(K, K)`` numbers: nested lists, an array or a tensor on the CPU."""
         return cls(tuple(names), np.asarray(values, dtype=np.float64))
 
     def __getitem__(self, pair: tuple[str, str]) -> float:
@@ -44,23 +44,23 @@ class PairTable:
         return float(self.values[first, second])
 
     def top(self, count: int) -> list[tuple[str, str, float]]:
-        """The ``count`` pairs with the largest numbers, largest first."""
+        """Return the ``count`` pairs with the largest numbers, largest first."""
         order = np.argsort(-self.values, axis=None, kind="stable")[:count]
-        places = zip(*np.unravel_index(order, self.values.shape), strict=True)
-        return [(self.names[i], self.names[j], float(self.values[i, j])) for i, j in places]
+        pairs = zip(*np.unravel_index(order, self.values.shape), strict=True)
+        return [(self.names[i], self.names[j], float(self.values[i, j])) for i, j in pairs]
 
     def by_augmentation(self) -> dict[str, float]:
-        """The share of views made by each augmentation, over both sides."""
+        """Share of views made by each augmentation, over both views."""
         shares = (self.values.sum(0) + self.values.sum(1)) / (2 * self.values.sum())
         return dict(zip(self.names, shares.tolist(), strict=True))
 
     @property
     def has_strengths(self) -> bool:
-        """Whether an augmentation is there several times, as at several strengths."""
+        """Whether an augmentation occurs several times, with different strengths."""
         return len(set(map(augmentation_name, self.names))) < len(self.names)
 
     def over_strengths(self) -> PairTable:
-        """The sums over all members of one augmentation: a table of augmentations, whatever their strength.
+        """Sum over the strengths of each augmentation.
 
         >>> PairTable.of(["a(strength=0.1)", "a(strength=0.2)", "b"], np.full((3, 3), 1 / 9)).over_strengths()["a", "b"]
         0.2222222222222222
@@ -71,17 +71,14 @@ class PairTable:
         return PairTable(names, belongs @ self.values @ belongs.T)
 
     def by_strength(self) -> dict[str, dict[str, float]]:
-        """The share of views of each augmentation at each of its strengths, over both sides; all add up to 1.
-
-        What is there only once, such as identity, has its share under the name "-".
-        """
+        """Share of views of each augmentation at each strength ("-" for one without strengths); they sum to 1."""
         shares: dict[str, dict[str, float]] = {}
         for name, share in self.by_augmentation().items():
             shares.setdefault(augmentation_name(name), {})[strength_label(name)] = share
         return shares
 
     def to_pandas(self) -> Any:
-        """As a pandas data frame."""
+        """Convert to a pandas data frame."""
         try:
             import pandas
         except ImportError as error:
@@ -89,7 +86,7 @@ class PairTable:
         return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
 
     def _repr_html_(self) -> str:
-        """As a heat map, in a notebook."""
+        """Heat map for notebooks."""
         names = [html.escape(name.replace("_", " ")) for name in self.names]
         most = float(self.values.max()) or 1.0
         head = "".join(f"<th>{name}</th>" for name in ["first \\ second", *names])
@@ -111,20 +108,20 @@ class PairTable:
         return "\n".join(lines)
 
 
-# The ends and middles of the scale "cividis", which readers who see few colours can tell apart.
+# Colours of the scale "cividis", which is readable with colour blindness.
 _STOPS = np.array([[0, 34, 78], [59, 73, 108], [112, 113, 115], [165, 156, 116], [254, 232, 56]], dtype=np.float64)
 
 
 def _cell_style(share: float) -> str:
-    """Background and letters of a cell, for a share of the largest number."""
-    place = min(max(share, 0.0), 1.0) * (len(_STOPS) - 1)
-    red, green, blue = (np.interp(place, range(len(_STOPS)), column) for column in _STOPS.T)
+    """Background and text colour of a cell, for a share of the largest number."""
+    position = min(max(share, 0.0), 1.0) * (len(_STOPS) - 1)
+    red, green, blue = (np.interp(position, range(len(_STOPS)), column) for column in _STOPS.T)
     letters = "#000" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#fff"
     return f"background:rgb({red:.0f},{green:.0f},{blue:.0f});color:{letters};text-align:center"
 
 
 def augmentation_name(name: str) -> str:
-    """Of a member of a pool that has several of one augmentation.
+    """Augmentation of a pool member.
 
     >>> augmentation_name("node_drop(strength=0.1)")
     'node_drop'
@@ -133,7 +130,7 @@ def augmentation_name(name: str) -> str:
 
 
 def strength_label(name: str) -> str:
-    """What sets a member of a pool apart from others of its augmentation.
+    """Strength of a pool member, as text.
 
     >>> [strength_label(name) for name in ("node_drop(strength=0.1)", "identity")]
     ['0.1', '-']

@@ -1,8 +1,4 @@
-"""Processes that work for this one.
-
-Long lists worked through a piece at a time, in one process or several.
-
-Many independent pieces of work, in one process or several."""
+"""Worker processes: map a function over chunks, and run independent tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from joao.core.errors import UserError
 
 
 def silence_lightning() -> None:
-    """Keeps Lightning's advice on devices and precision out of what this process prints."""
+    """Suppress Lightning's messages about devices and precision in this process."""
     try:
         from lightning_fabric import _logger
     except ImportError:  # the same code inside the larger package
@@ -32,43 +28,43 @@ def silence_lightning() -> None:
 
 @contextmanager
 def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
-    """New processes, which are not forked: a caller may have threads, whose locks they would inherit locked.
+    """Start worker processes. They are spawned: forked ones would inherit the locks of the caller's threads.
 
-    They end with this process, also where it is killed. One that ends early is told in a line.
+    They end with this process, even if it is killed. A worker that dies raises a :class:`UserError`.
 
     Args:
-        jobs: how many.
-        begin: what each does first.
+        jobs: number of processes.
+        begin: called first in each process.
     """
     spawn = multiprocessing.get_context("spawn")
     others = {*multiprocessing.active_children()}
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin, initargs=(begin,)) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_start, initargs=(begin,)) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
-            for worker in {*multiprocessing.active_children()} - others:  # which may wait for ever to be heard
+            for worker in {*multiprocessing.active_children()} - others:  # they might wait forever
                 worker.terminate()
             raise UserError(
-                f"one of {jobs} processes ended early. Is memory short? Fewer jobs need less. "
-                "In a script, calls with jobs belong under if __name__ == '__main__':. With jobs=1 there are none."
+                f"one of {jobs} worker processes died. If memory is short, use fewer jobs. In a script, guard calls "
+                "with if __name__ == '__main__':. With jobs=1, no processes are started."
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def exit_with_parent() -> None:
-    """Called in a new process: it ends when the one that began it does, however that ended."""
+    """Make this process end when its parent ends."""
     parent = multiprocessing.parent_process()
-    if parent is not None:  # there is one
-        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: BaseProcess) -> None:
+def _exit_after(parent: BaseProcess) -> None:
     parent.join()
     os._exit(1)
 
 
-def _begin(begin: Callable[[], None] | None) -> None:
+def _start(begin: Callable[[], None] | None) -> None:
     exit_with_parent()
     if begin is not None:
         begin()
@@ -86,28 +82,28 @@ def map_chunks(
     size: int = 512,
     on_chunk: Callable[[int], None] | None = None,
 ) -> Iterator[Result]:
-    """Yields ``compute`` of every ``size`` items, in their order.
+    """Yield ``compute(chunk)`` for chunks of ``items``, in order.
 
     Args:
         compute: a function that other processes can import.
-        items: what is cut into chunks.
-        jobs: processes. They change neither the chunks nor their order.
-        size: items of a chunk; the last one has what is left.
-        on_chunk: told how many items each finished chunk had, for a progress bar.
+        items: the items.
+        jobs: number of processes; does not affect the result.
+        size: number of items per chunk.
+        on_chunk: called with the number of items of each finished chunk, for a progress bar.
     """
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, got {jobs}.")
     chunks = [items[first : first + size] for first in range(0, len(items), size)]
     if min(jobs, len(chunks)) <= 1:
-        yield from _told(chunks, map(compute, chunks), on_chunk)
+        yield from _report(chunks, map(compute, chunks), on_chunk)
         return
     with worker_pool(min(jobs, len(chunks))) as pool:
-        # Not pool.map, which stumbles over a process that ends early while others wait.
+        # Not pool.map, which hangs if a process dies while others wait.
         tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
-        yield from _told(chunks, (tasks.popleft().result() for _ in chunks), on_chunk)
+        yield from _report(chunks, (tasks.popleft().result() for _ in chunks), on_chunk)
 
 
-def _told(
+def _report(
     chunks: Iterable[Sequence[Item]], results: Iterable[Result], on_chunk: Callable[[int], None] | None
 ) -> Iterator[Result]:
     for chunk, result in zip(chunks, results, strict=True):
@@ -116,44 +112,43 @@ def _told(
         yield result
 
 
-Work = TypeVar("Work")
+Task = TypeVar("Task")
 
 
-def run_tasks(compute: Callable[[Work], object], works: Sequence[Work], jobs: int) -> Iterator[Work]:
-    """Does every piece of work and yields it when it is done.
+def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
+    """Run ``compute`` on every task, and yield each task when it is finished.
 
     Args:
         compute: a function that other processes can import.
-        works: the pieces.
-        jobs: processes, one thread each; they do not change the result.
+        tasks: the tasks.
+        jobs: number of processes, with one thread each; does not affect the result.
     """
     if jobs == 1:
         import torch
 
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums of several threads round differently
+        torch.set_num_threads(1)  # sums over several threads round differently
         try:
-            for work in works:
-                compute(work)
-                yield work
+            for task in tasks:
+                compute(task)
+                yield task
         finally:
             torch.set_num_threads(threads)
         return
-    with worker_pool(jobs, _begin_work) as pool:
+    with worker_pool(jobs, _initialize) as pool:
         with block_interrupts():
-            tasks = {pool.submit(compute, work): work for work in works}
+            futures = {pool.submit(compute, task): task for task in tasks}
         try:
-            for task in as_completed(tasks):
-                task.result()
-                yield tasks[task]
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
         except KeyboardInterrupt:
-            for child in multiprocessing.active_children():  # what they have not finished is computed again
+            for child in multiprocessing.active_children():  # unfinished tasks are run again later
                 child.terminate()
             raise
 
 
-def _begin_work() -> None:
-    """What a new process does first."""
+def _initialize() -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -162,7 +157,7 @@ def _begin_work() -> None:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Ctrl-C inside is heard of afterwards, and not at all by processes that are started inside: it is for this one."""
+    """Delay Ctrl-C until the end of the block; processes started inside ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, machine and command."""
+"""Versions, machine and command that produced a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy"
 
 
 def versions() -> dict[str, str]:
-    """Versions of joao, Python and the packages that decide results."""
+    """Versions of joao, Python and the packages that affect results."""
     found = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -32,7 +32,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def source_hash() -> str:
-    """16 hexadecimal digits of the package's own code and recipes: which joao it was, between two versions."""
+    """Hash (16 digits) of the package's code and recipes."""
     digest = hashlib.sha256()
     package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*")):
@@ -42,7 +42,7 @@ def source_hash() -> str:
 
 
 def machine(device: torch.device | str) -> dict[str, Any]:
-    """Processor, cores, threads and, where one is used, the GPU."""
+    """Processor, cores, threads and, if used, the GPU."""
     found: dict[str, Any] = {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -55,14 +55,14 @@ def machine(device: torch.device | str) -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line as another person would type it: of paths that begin at the root, only the last name."""
+    """The command line, with absolute paths shortened to their last part."""
     program = Path(sys.argv[0])
     name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
     return f"{name} {shlex.join(strip_absolute_path(word) for word in sys.argv[1:])}".rstrip()
 
 
 def strip_absolute_path(word: str) -> str:
-    """A word of a command without the places of this machine.
+    """Shorten an absolute path in a word of a command line to its last part.
 
     >>> [strip_absolute_path(word) for word in ("/home/me/data/NCI1.zip", "--out=/home/me/run", "runs/mine")]
     ['NCI1.zip', '--out=run', 'runs/mine']

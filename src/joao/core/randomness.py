@@ -1,4 +1,4 @@
-"""Randomness as a value: one seed, split into named generators."""
+"""One seed, split into named generators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for each purpose, so that adding one purpose changes no other.
+    """Derive a seed for a purpose; adding a purpose does not change the others.
 
     >>> derive_seed(0, "views") == derive_seed(0, "views") != derive_seed(0, "batches")
     True
@@ -22,17 +22,17 @@ def derive_seed(seed: int, purpose: str) -> int:
 
 
 def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator for one purpose ("weights", "batches", "views", "policy")."""
+    """Make a torch generator for a purpose ("weights", "batches", "views", "policy")."""
     return torch.Generator(device).manual_seed(derive_seed(seed, purpose))
 
 
 def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
-    """A numpy generator for one purpose ("labels")."""
+    """Make a numpy generator for a purpose ("labels")."""
     return np.random.default_rng(derive_seed(seed, purpose))
 
 
 def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers the items of each group 0, 1, 2, ... in a uniformly random order.
+    """Number the items of each group 0, 1, 2, ... in a uniformly random order.
 
     Args:
         group_of_item: ``(N,)`` ascending group numbers.
@@ -40,11 +40,13 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
         generator: on the device of ``group_of_item``.
 
     Returns:
-        ``(N,)`` ranks. Items ranked below k are a uniform choice of k items without replacement.
+        ``(N,)`` ranks. The items with ranks below k are a uniform sample of k items without replacement.
     """
     uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator)
     if uniform.device.type == "cpu":
-        order = torch.from_numpy(np.argsort((group_of_item + uniform).numpy()))  # one sort instead of two
+        order = torch.from_numpy(
+            np.argsort((group_of_item + uniform).numpy())
+        )  # groups are integers, so one sort suffices
     else:
         order = order_within_groups(uniform, group_of_item)
     first_of_group = torch.cumsum(items_per_group, 0) - items_per_group
@@ -56,34 +58,34 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
 def random_choice(
     group_of_item: Tensor, items_per_group: Tensor, chosen_per_group: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Marks a uniform choice of items without replacement in each group, ``(N,)``.
+    """Sample items of each group uniformly without replacement, as a mask ``(N,)``.
 
     Args:
         group_of_item: ``(N,)`` ascending group numbers.
         items_per_group: ``(G,)`` sizes of the groups, which sum to N.
-        chosen_per_group: ``(G,)`` how many to choose.
+        chosen_per_group: ``(G,)`` sample sizes.
         generator: on the device of ``group_of_item``.
     """
     if group_of_item.device.type != "cpu":
         rank = random_rank(group_of_item, items_per_group, generator)
         return rank < chosen_per_group.index_select(0, group_of_item)
-    # Without ranks: numpy sorts numbers in a third of the time of their order.
+    # Compare with the k-th smallest key of the group: numpy's sort takes a third of the time of argsort.
     uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, generator=generator)
     key = (group_of_item + uniform).numpy()
     ascending = np.append(np.sort(key), np.inf)
     bound = ascending[(torch.cumsum(items_per_group, 0) - items_per_group + chosen_per_group).numpy()]
     chosen = key < np.repeat(bound, items_per_group.numpy())
-    if np.count_nonzero(chosen) != chosen_per_group.sum():  # equal keys, about once in a million million
+    if np.count_nonzero(chosen) != chosen_per_group.sum():  # equal keys, about once in 10^12
         return random_choice(group_of_item, items_per_group, chosen_per_group, generator)
     return torch.from_numpy(chosen)
 
 
 def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
-    """The order ``(N,)`` that sorts items, given by ascending group, inside each group by ascending value."""
+    """Order ``(N,)`` that sorts items, given by ascending group, by value inside each group."""
     if values.device.type != "cpu":
         order = torch.argsort(values)
         return order[torch.argsort(group_of_item[order], stable=True)]
-    # numpy sorts numbers in a third of torch's time, and short integers in a tenth.
+    # numpy sorts in a third of torch's time, and 16-bit integers in a tenth.
     by_value = np.argsort(values.numpy())
     groups = group_of_item.numpy()
     if groups.size and groups[-1] < 2**16:
@@ -91,15 +93,29 @@ def order_within_groups(values: Tensor, group_of_item: Tensor) -> Tensor:
     return torch.from_numpy(by_value[np.argsort(groups[by_value], kind="stable")])
 
 
+def random_integers(below: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a uniform integer from 0 to ``below - 1`` for each entry of ``below`` ``(n,)``."""
+    uniform = torch.rand(below.numel(), dtype=torch.float64, device=below.device, generator=generator)
+    return (uniform * below).long()
+
+
+def random_pairs(first: Tensor, sizes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a uniform ordered pair of different integers from ``first`` to ``first + size - 1`` for each entry."""
+    one = random_integers(sizes, generator)
+    other = random_integers(sizes - 1, generator)
+    other += other >= one  # skip ``one`` itself
+    return first + one, first + other
+
+
 @contextmanager
 def temporary_seed(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Lets code that draws from torch's global generators, such as ``nn.Linear`` or dropout, draw from a named one.
+    """Seed torch's global generators, of the CPU and ``device``, for a block of code, and restore them afterwards.
 
-    The global generators, of the CPU and of ``device``, are as before afterwards.
+    For code that draws from the global generators, such as ``nn.Linear`` or dropout.
     """
     gpus = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(derive_seed(seed, purpose))  # torch.manual_seed seeds all GPUs
+        torch.default_generator.manual_seed(derive_seed(seed, purpose))  # torch.manual_seed would seed all GPUs
         for gpu in gpus:
             with torch.cuda.device(gpu):
                 torch.cuda.manual_seed(derive_seed(seed, purpose))
@@ -107,13 +123,13 @@ def temporary_seed(seed: int, purpose: str, device: torch.device | str = "cpu") 
 
 
 def global_rng_state(device: torch.device | str) -> list[Tensor]:
-    """The states of torch's global generators: of the CPU and, if it is a GPU, of ``device``."""
+    """States of torch's global generators: of the CPU and, if it is a GPU, of ``device``."""
     states = [torch.get_rng_state()]
     return [*states, torch.cuda.get_rng_state(device)] if torch.device(device).type == "cuda" else states
 
 
 def set_global_rng_state(states: Sequence[Tensor], device: torch.device | str) -> None:
-    """Puts torch's global generators, inside :func:`temporary_seed`, into the states of :func:`global_rng_state`."""
+    """Restore the states of :func:`global_rng_state`, inside :func:`temporary_seed`."""
     torch.set_rng_state(states[0])
     if torch.device(device).type == "cuda":
         torch.cuda.set_rng_state(states[1], device)

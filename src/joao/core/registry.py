@@ -1,6 +1,4 @@
-"""The names under which the members of a family are known to recipes and to the command line.
-
-The options of a class, checked against the signature of its constructor."""
+"""Names of the members of a family, and checks of options against constructor signatures."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ def snake_case(name: str) -> str:
 
 
 def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[Any]]:
-    """The concrete subclasses of ``base`` among a folder's imports, by their names in snake case.
+    """Collect the concrete subclasses of ``base`` in a namespace, by their names in snake case.
 
-    A folder's ``__init__`` calls it with ``globals()``, so that an import is all a new member needs.
+    The ``__init__`` of a family calls it with ``globals()``: importing a new member there registers it.
     """
     members = {
         snake_case(value.__name__): value
@@ -37,16 +35,18 @@ def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[A
     return dict(sorted(members.items()))
 
 
-# Given by what builds the object, not by its owner.
-_GIVEN = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
+# Parameters set by the builder, not by the user.
+_SET_BY_BUILDER = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
 
 
 def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
-    """The complete options of a class: those given, checked, and the defaults of the others."""
+    """Check the given options of a class, and add the defaults of the others."""
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: must be a table, got {given!r}.")
+        raise UserError(f"{place}: must be a table of options, got {given!r}.")
     parameters = {
-        name: parameter for name, parameter in inspect.signature(member).parameters.items() if name not in _GIVEN
+        name: parameter
+        for name, parameter in inspect.signature(member).parameters.items()
+        if name not in _SET_BY_BUILDER
     }
     for key in given:
         if key not in parameters:
@@ -59,7 +59,7 @@ def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[st
 
 
 def check_value(value: Any, hint: Any, place: str) -> Any:
-    """``value`` as the type that ``hint`` wants, or a complaint."""
+    """Convert ``value`` to the annotated type ``hint``; raises an error if that is impossible."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
         if value is None and len(choices) < len(typing.get_args(hint)):
@@ -70,14 +70,14 @@ def check_value(value: Any, hint: Any, place: str) -> Any:
         return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
         if abs(int(value)) >= 2**63:
-            raise UserError(f"{place} must have 64 bits at most, got {value}.")
+            raise UserError(f"{place} must fit into 64 bits, got {value}.")
         return int(value)
     if hint is str and isinstance(value, str) and any(0xD800 <= ord(character) < 0xE000 for character in value):
-        raise UserError(f"{place} must be text in UTF-8, got {value!r}. Rename the file.")
+        raise UserError(f"{place} must be valid UTF-8, got {value!r}. Rename the file.")
     if hint in (bool, str) and isinstance(value, hint):
         return value
     if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
         inside = typing.get_args(hint)[0]
         return [check_value(each, inside, place) for each in value]
-    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, "a list")
+    wanted = {float: "a number", int: "an integer", bool: "true or false", str: "text"}.get(hint, "a list")
     raise UserError(f"{place} must be {wanted}, got {value!r}.")

@@ -1,32 +1,37 @@
-"""What every reader returns: graphs with whatever their file says about nodes, edges and classes."""
+"""The data set: what every reader returns."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.core.errors import UserError
+
 Array = NDArray[np.generic]
 
 GRAPHS_PER_CHUNK = 1 << 16
 _EDGES_PER_CHUNK = 1 << 20
+_FEATURE_ARRAYS = {"node labels": "node_labels", "node attributes": "node_attributes", "edge attributes": "edge_attr"}
 
 
 class Failure(NamedTuple):
-    """A row of the source that gave no graph.
+    """A row of the source that could not be turned into a graph.
 
     Attributes:
-        row: from 0 on, blank lines and the header not counted.
-        text: what should have been a graph.
-        reason: why it is none.
-        name: what the source calls it.
-        line: of the file, from 1 on; 0 where there is no file.
+        row: counted from 0, without blank lines and the header.
+        text: contents of the row.
+        reason: why it failed.
+        name: identifier in the source.
+        line: line of the file, counted from 1; 0 if there is no file.
     """
 
     row: int
@@ -38,41 +43,39 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Graphs as they were read; :mod:`joao.data.features` makes node features and a store of them.
+    """Graphs as read from a source. :mod:`joao.data.features` turns them into node features and batches.
 
     Attributes:
-        name: how messages and records call it.
+        name: used in messages and records.
         first_node: ``(G + 1,)`` offsets of the graphs in the list of nodes.
         first_edge: ``(G + 1,)`` offsets of the graphs in the list of edges.
-        source, target: ``(E,)`` node numbers inside their graph, of any integer type; both directions of every edge,
-            sorted by target and then by source, neither loops nor repeats.
+        source, target: ``(E,)`` node numbers inside their graph, of any integer type. Each edge is listed in both
+            directions, sorted by target and then by source, without loops or duplicates.
         node_labels: ``(N, columns)`` categories (integers or text), or None.
         node_attributes: ``(N, columns)`` real numbers, or None.
         edge_attr: ``(E, columns)`` numbers, or None.
-        classes: ``(G,)`` class numbers, -1 for a graph without a label, or None without any. Only evaluation and
-            fine-tuning read them.
-        class_names: what the class numbers stand for, in the data's own words.
-        graph_names: what the data call their graphs, in order; empty where they have no names.
-        targets: ``(G, T)`` labels of several tasks, NaN where not measured, or None. They, too, are for evaluation and
-            fine-tuning alone.
-        target_names: of the tasks.
-        kind: ``graphs``, or ``molecules``: then ``node_labels`` are atoms and ``edge_attr`` bonds, in bytes, as
-            :mod:`joao.data.molecules.featurise` has them; or ``ogb_molecules`` or ``syntax_trees``: then they are the numbers of
-            :mod:`joao.core.codes`.
-        smiles: of the molecules; empty for other graphs.
-        row_of_graph: ``(G,)`` the row of the source, from 0 on, that each graph is, ascending; None where every row is
-            one.
-        failures: the other rows.
+        classes: ``(G,)`` class numbers, -1 for a graph without a label, or None. Only evaluation and fine-tuning read
+            them.
+        class_names: names of the classes in the source.
+        graph_names: names of the graphs in the source; empty if there are none.
+        targets: ``(G, T)`` labels of several tasks, NaN for missing values, or None. Only evaluation and fine-tuning
+            read them.
+        target_names: names of the tasks.
+        kind: ``graphs``; ``molecules`` (``node_labels`` are atoms and ``edge_attr`` bonds, in bytes); or
+            ``ogb_molecules`` or ``syntax_trees``. The codes are listed in :mod:`joao.core.codes`.
+        smiles: SMILES of molecules; empty for other graphs.
+        row_of_graph: ``(G,)`` row of the source of each graph, ascending; None if every row is a graph.
+        failures: rows of the source that are not graphs.
         groups: ``(G,)`` numbers of groups that a scaffold split keeps together, or None.
-        featuriser: of molecules, what made graphs of them, with its version.
-        notices: what was changed on reading that its owner should know.
+        featuriser: name and version of the code that converted the molecules.
+        notices: changes made on reading that the user should know about.
 
     >>> import joao, networkx
     >>> graphs = joao.read([networkx.path_graph(3), networkx.cycle_graph(4)])
     >>> graphs.degrees.tolist()
     [1, 2, 1, 2, 2, 2, 2]
-    >>> graphs[1]  # slices, lists of numbers and masks pick likewise
-    Dataset('graphs', 1 graphs, 4 nodes, 4 edges)
+    >>> graphs[1]  # also slices, lists of numbers and masks
+    Dataset('graphs', 1 graph, 4 nodes, 4 edges)
     """
 
     name: str
@@ -97,13 +100,14 @@ class Dataset:
     notices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Dataset({self.name!r}, {len(self)} {self.kind}, {self.num_nodes} nodes, {self.num_edges} edges)"
+        kind = self.kind.removesuffix("s") if len(self) == 1 else self.kind
+        return f"Dataset({self.name!r}, {len(self)} {kind}, {self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __len__(self) -> int:
         return len(self.first_node) - 1
 
     def __getitem__(self, which: Any) -> Dataset:
-        """The graphs that a number, a slice, a list of numbers or a mask picks: always a data set, also of one."""
+        """Select graphs by a number, a slice, a list of numbers or a mask; the result is always a data set."""
         if isinstance(which, Integral):
             return self.subset(np.array([range(len(self))[int(which)]]))
         return self.subset(np.arange(len(self))[which])
@@ -113,24 +117,24 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        """Of all graphs together."""
+        """Number of nodes of all graphs."""
         return int(self.first_node[-1])
 
     @property
     def num_edges(self) -> int:
-        """Undirected edges."""
+        """Number of undirected edges of all graphs."""
         return len(self.source) // 2
 
     @cached_property
     def graph_of_node(self) -> NDArray[np.int64]:
-        """``(N,)`` the number of each node's graph."""
+        """``(N,)`` number of each node's graph."""
         return np.repeat(np.arange(len(self)), np.diff(self.first_node))
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """``(N,)`` number of neighbours of every node."""
+        """``(N,)`` number of neighbours of each node."""
         degrees = np.zeros(self.num_nodes, dtype=np.int64)
-        for first in range(0, len(self), GRAPHS_PER_CHUNK):  # so that no list of all edges is made
+        for first in range(0, len(self), GRAPHS_PER_CHUNK):  # in chunks: no temporary array of all edges
             starts, edges = (
                 offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (self.first_node, self.first_edge)
             )
@@ -140,11 +144,11 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the graphs and their node and edge data, classes left out; equal graphs, equal hash."""
+        """Hash of the graphs with their node and edge data, without the labels."""
         digest = hashlib.sha256()
         for offsets in (self.first_node, self.first_edge):
             digest.update(as_bytes(offsets))
-        for ends in (self.source, self.target):  # whatever type holds them
+        for ends in (self.source, self.target):  # hashed as int32, so that the integer type does not matter
             for first in range(0, len(ends), _EDGES_PER_CHUNK):
                 digest.update(as_bytes(ends[first : first + _EDGES_PER_CHUNK].astype(np.int32, copy=False)))
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
@@ -153,27 +157,33 @@ class Dataset:
 
     @property
     def labels(self) -> NDArray[np.str_]:
-        """``(G,)`` the name of each graph's class; empty text for one without a label."""
+        """``(G,)`` class name of each graph; empty text for a graph without a label."""
         names = np.array([*self.class_names, ""])
         return names[np.full(len(self), -1) if self.classes is None else self.classes]
 
     @property
+    def num_rows(self) -> int:
+        """Number of rows of the source: graphs and failures."""
+        return len(self) + len(self.failures)
+
+    @property
     def failure_notice(self) -> str:
-        """How many rows of the source gave no graph, as the beginning of a sentence; empty where all did."""
-        rows = len(self) + len(self.failures)
-        return f"{self.name}: {len(self.failures)} of {rows} rows are no molecules" if self.failures else ""
+        """Start of a sentence about the failed rows; empty if there are none."""
+        if not self.failures:
+            return ""
+        return f"{self.name}: {len(self.failures)} of {self.num_rows} rows are not valid molecules"
 
     def in_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``values`` ``(G, ...)`` of the graphs in the rows of the source; NaN in a row that gave no graph."""
+        """Expand ``values`` ``(G, ...)`` to one row per row of the source, NaN for failures."""
         if not self.failures or self.row_of_graph is None:
             return values
-        spread = np.full((len(self) + len(self.failures), *values.shape[1:]), np.nan, dtype=values.dtype)
-        spread[self.row_of_graph] = values
-        return spread
+        expanded = np.full((self.num_rows, *values.shape[1:]), np.nan, dtype=values.dtype)
+        expanded[self.row_of_graph] = values
+        return expanded
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """What the source calls its rows, also those that gave no graph; empty where it has no names."""
+        """Names of the rows of the source, including failures; empty if there are no names."""
         if not self.failures or self.row_of_graph is None or not self.graph_names:
             return self.graph_names
         names = {failure.row: failure.name for failure in self.failures}
@@ -181,11 +191,11 @@ class Dataset:
         return tuple(names[row] for row in range(len(names)))
 
     def without_labels(self) -> Dataset:
-        """The same graphs with neither classes nor tasks, for what must not see them."""
+        """Return the graphs without classes and tasks."""
         return replace(self, classes=None, class_names=(), targets=None, target_names=())
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
-        """The graphs numbered ``graphs`` ``(g,)``, in that order: its rows are these, one each."""
+        """Return the graphs numbered ``graphs`` ``(g,)``, in that order, as if each were one row of a source."""
         nodes = _item_indices(self.first_node, graphs)
         edges = _item_indices(self.first_edge, graphs)
         return replace(
@@ -208,15 +218,155 @@ class Dataset:
 
 
 def as_bytes(array: Array) -> memoryview:
-    """The bytes of an array, which are copied only where it is not in one piece."""
+    """View the bytes of an array; copies only an array that is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def sizes_to_offsets(sizes: Array) -> NDArray[np.int64]:
+    """Convert ``(G,)`` sizes to ``(G + 1,)`` offsets."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _item_indices(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of all items of ``graphs``, whose items begin at ``first``."""
+    """Indices of the nodes (or edges) of ``graphs``, where graph g has items ``first[g]`` to ``first[g + 1] - 1``."""
     sizes = first[graphs + 1] - first[graphs]
     return np.arange(sizes.sum()) + np.repeat(first[graphs] - sizes_to_offsets(sizes)[:-1], sizes)
+
+
+def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
+    """Concatenate data sets whose nodes and edges have the same columns.
+
+    Classes and tasks are merged by name; a graph has no label for a task that its data set does not have. Graph names
+    are kept if any data set has them, SMILES if all do. Groups are dropped because their numbers are not comparable.
+    Rows are renumbered through all data sets.
+    """
+    first = datasets[0]
+    if len(datasets) == 1:
+        return first if name is None else replace(first, name=name)
+    for other in datasets[1:]:
+        for what in ("kind", *_FEATURE_ARRAYS):
+            one, another = (_describe(dataset, what) for dataset in (first, other))
+            if one != another:
+                raise UserError(
+                    f"{first.name} and {other.name} cannot be combined: {what} differ ({one} and {another})."
+                )
+    class_names = _unique(name for dataset in datasets for name in dataset.class_names)
+    target_names = _unique(name for dataset in datasets for name in dataset.target_names)
+    first_rows = list(accumulate((dataset.num_rows for dataset in datasets), initial=0))[:-1]
+    with_rows = list(zip(datasets, first_rows, strict=True))
+    has_failures = any(dataset.failures for dataset in datasets)
+    has_names = any(dataset.graph_names for dataset in datasets)
+    has_smiles = all(dataset.smiles or not len(dataset) for dataset in datasets)
+    arrays: dict[str, Any] = {}
+    for array in ("source", "target", *_FEATURE_ARRAYS.values()):
+        parts = [getattr(dataset, array) for dataset in datasets]
+        arrays[array] = None if parts[0] is None else np.concatenate(parts)
+    return Dataset(
+        name=first.name if name is None else name,
+        first_node=sizes_to_offsets(np.concatenate([np.diff(dataset.first_node) for dataset in datasets])),
+        first_edge=sizes_to_offsets(np.concatenate([np.diff(dataset.first_edge) for dataset in datasets])),
+        **arrays,
+        classes=np.concatenate([_renumber_classes(each, class_names) for each in datasets]) if class_names else None,
+        class_names=class_names,
+        graph_names=tuple(text for each in datasets for text in (each.graph_names or ("",) * len(each)))
+        if has_names
+        else (),
+        targets=np.concatenate([_reorder_targets(each, target_names) for each in datasets]) if target_names else None,
+        target_names=target_names,
+        kind=first.kind,
+        smiles=tuple(text for dataset in datasets for text in dataset.smiles) if has_smiles else (),
+        row_of_graph=np.concatenate(
+            [
+                row + (np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph)
+                for dataset, row in with_rows
+            ]
+        )
+        if has_failures
+        else None,
+        failures=tuple(each._replace(row=each.row + row) for dataset, row in with_rows for each in dataset.failures),
+        featuriser=", ".join(_unique(dataset.featuriser for dataset in datasets)),
+        notices=_unique(notice for dataset in datasets for notice in dataset.notices),
+    )
+
+
+def _describe(dataset: Dataset, what: str) -> str:
+    if what == "kind":
+        return dataset.kind
+    array: Array | None = getattr(dataset, _FEATURE_ARRAYS[what])
+    if array is None:
+        return "none"
+    return f"{array.shape[1]} columns{'' if array.dtype.kind in 'iuf' else ' of text'}"
+
+
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _renumber_classes(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.int64]:
+    if dataset.classes is None:
+        return np.full(len(dataset), -1, dtype=np.int64)
+    return np.array([*(names.index(name) for name in dataset.class_names), -1])[dataset.classes]
+
+
+def _reorder_targets(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.float32]:
+    targets = np.full((len(dataset), len(names)), np.nan, dtype=np.float32)
+    if dataset.targets is not None:
+        targets[:, [names.index(name) for name in dataset.target_names]] = dataset.targets
+    return targets
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """Statistics of a column of node attributes; ``binary`` if all values are 0 or 1."""
+
+    count: int
+    mean: float
+    deviation: float
+    least: float
+    most: float
+    binary: bool
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
+        binary = bool(np.isin(values, (0.0, 1.0)).all())
+        mean, deviation = float(values.mean()), float(values.std())
+        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
+
+    def merge(self, other: ColumnFacts) -> ColumnFacts:
+        r"""Statistics of the concatenation of both columns.
+
+        .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
+        """
+        count = self.count + other.count
+        share = other.count / count
+        mean = self.mean + (other.mean - self.mean) * share
+        variance = (1 - share) * self.deviation**2 + share * other.deviation**2
+        variance += share * (1 - share) * (other.mean - self.mean) ** 2
+        return ColumnFacts(
+            count=count,
+            mean=mean,
+            deviation=math.sqrt(variance),
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
+            binary=self.binary and other.binary,
+        )
+
+    @property
+    def shift_and_scale(self) -> tuple[float, float]:
+        """Shift and scale that standardise the column; a binary column is not changed."""
+        if self.binary:
+            return 0.0, 1.0
+        # Rounding may give a constant column a deviation of 1e-17.
+        return self.mean, 1.0 if self.least == self.most else self.deviation
+
+
+def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
+    """Sorted values of each column of node labels; None without labels."""
+    labels = dataset.node_labels
+    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
+
+
+def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
+    """Statistics of each column of node attributes; None without attributes."""
+    attributes = dataset.node_attributes
+    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))

@@ -2,22 +2,22 @@
 
 ======================== ====================================================================================
 ``labels``               one-hot node labels
-``attributes``           continuous attributes, each column shifted and scaled to mean 0 and deviation 1 over
-                         the graphs it was made for; a column of zeros and ones stays as it is
-``labels_and_attributes``  both, side by side
+``attributes``           attributes, standardised to mean 0 and standard deviation 1; a column of zeros and ones is not
+                         changed
+``labels_and_attributes``  both, concatenated
 ``degree``               one-hot degree; degrees above ``max_degree`` count as ``max_degree``
 ``constant``             1
-``with_degree``          labels and attributes, whichever there are, else 1; beside them the degree as a number, and
-                         one-hot as in ``degree``: the features of the paper's semi-supervised setting
-``atoms``                of molecules: element and chirality, as numbers, for an encoder that looks vectors up by them
-``ogb_atoms``            of molecules of OGB: nine numbers, likewise
-``syntax_nodes``         of syntax trees of OGB: type, attribute, depth and place, likewise
-``auto``                 the numbers of categories that the kind of data has, which are the three above; of other graphs
-                         labels and attributes, whichever there are; without either, ``degree``
+``with_degree``          labels and attributes if there are any, else 1, followed by the degree as a number and
+                         one-hot: the features of the paper's semi-supervised setting
+``atoms``                for molecules: codes of element and chirality, for an encoder with embedding tables
+``ogb_atoms``            for OGB molecules: nine codes
+``syntax_nodes``         for OGB syntax trees: codes of type, attribute, depth and position
+``auto``                 the codes above for the kinds of data that have them; otherwise labels and attributes if there
+                         are any, else ``degree``
 ======================== ====================================================================================
 
-A rule is fixed on one data set and then applied to any other, so that graphs seen later get the same columns.
-Features are made once, on the graphs as read: an augmentation does not recompute degrees.
+A rule is fitted on one data set and applied to others, which get the same columns. Features are computed once, on the
+graphs as read: augmentations do not recompute degrees.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.data.dataset import Dataset
-from joao.data.shards.index import attribute_facts, label_values
+from joao.data.dataset import Dataset, attribute_facts, label_values
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 
 MAX_DEGREE_LIMIT = 10_000
 _MAX_LOOKUP = 1 << 10
-# Rules that leave numbers of categories as they are, and the kind of data that has them.
+# Rules whose features are codes of categories, and the kind of data that they need.
 CODE_RULES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
 RULE_OF_KIND = {kind: rule for rule, kind in CODE_RULES.items()}
 RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", *CODE_RULES)
@@ -46,13 +45,13 @@ RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "con
 
 @dataclass(frozen=True)
 class Features:
-    """A rule fixed on a data set.
+    """A rule fitted on a data set.
 
     Attributes:
-        rule: one of :data:`RULES`, never ``auto``.
-        vocabulary: the known values of each label column.
-        shift, scale: of each attribute column.
-        max_degree: where degrees are capped.
+        rule: one of :data:`RULES` except ``auto``.
+        vocabulary: known values of each label column.
+        shift, scale: standardisation of each attribute column.
+        max_degree: larger degrees count as this one.
     """
 
     rule: str
@@ -63,21 +62,21 @@ class Features:
 
     @classmethod
     def from_dataset(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
-        """Chooses the columns that ``rule`` gives on ``dataset``; of shards, by what is known of all their graphs."""
+        """Fit ``rule`` on ``dataset``; for shards, use the summary in their index."""
         if rule not in RULES:
             raise UserError(f"features: unknown rule '{rule}'. {suggest(rule, RULES)}")
         if not 1 <= max_degree <= MAX_DEGREE_LIMIT:
-            raise UserError(f"features: max_degree must be from 1 to {MAX_DEGREE_LIMIT}, got {max_degree}.")
+            raise UserError(f"features: max_degree must be between 1 and {MAX_DEGREE_LIMIT}, got {max_degree}.")
         if rule in CODE_RULES and dataset.kind != CODE_RULES[rule]:
             raise UserError(
-                f"{dataset.name}: features '{rule}' need {CODE_RULES[rule]}; these are other graphs. Use 'auto'."
+                f"{dataset.name}: features '{rule}' need {CODE_RULES[rule]}, got {dataset.kind}. Use 'auto'."
             )
         if rule == "auto":
             rule = RULE_OF_KIND.get(dataset.kind) or _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule
         if "labels" in columns and dataset.kind == "syntax_trees":
             raise UserError(
-                f"{dataset.name}: features '{rule}' would give every attribute of a program a column. Use 'auto', with "
+                f"{dataset.name}: features '{rule}' would need one column per attribute of a program. Use 'auto' with "
                 "encoder syntax_gin."
             )
         vocabulary: tuple[tuple[int | str, ...], ...] = ()
@@ -85,18 +84,18 @@ class Features:
         if "labels" in columns:
             known = dataset.facts.label_values if isinstance(dataset, Shards) else label_values(dataset)
             if known is None:
-                raise UserError(f"{dataset.name}: features '{rule}' need node labels; it has none. Use 'auto'.")
+                raise UserError(f"{dataset.name}: features '{rule}' need node labels. Use 'auto'.")
             vocabulary = known
         if "attributes" in columns:
             attributes = dataset.facts.attributes if isinstance(dataset, Shards) else attribute_facts(dataset)
             if attributes is None:
-                raise UserError(f"{dataset.name}: features '{rule}' need node attributes; it has none. Use 'auto'.")
+                raise UserError(f"{dataset.name}: features '{rule}' need node attributes. Use 'auto'.")
             scales = [column.shift_and_scale for column in attributes]
         return cls(rule, vocabulary, tuple(each[0] for each in scales), tuple(each[1] for each in scales), max_degree)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Features:
-        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
+        """The reverse of ``dataclasses.asdict`` after a round trip through JSON."""
         features = cls(
             rule=fields["rule"],
             vocabulary=tuple(tuple(column) for column in fields["vocabulary"]),
@@ -121,11 +120,11 @@ class Features:
             values for name, values in (("labels", self.vocabulary), ("attributes", self.shift)) if name in self.rule
         )
         if not (has_columns and is_number and is_scale and np.isfinite(self.shift + self.scale).all()):
-            raise ValueError("features by no known rule")
+            raise ValueError(f"invalid features of rule {self.rule!r}")
 
     @property
     def width(self) -> int | None:
-        """The columns of ``x``; None where they are those of the graphs."""
+        """Number of columns; None for codes, whose number depends on the data."""
         degrees = self.max_degree + 1
         if self.rule in CODE_RULES:
             return None
@@ -135,7 +134,7 @@ class Features:
         return (given or 1) + 1 + degrees if self.rule == "with_degree" else given
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
-        """``(N, d)`` features of the nodes of ``dataset``; bytes where every column is one-hot."""
+        """Compute the node features ``(N, d)`` of ``dataset``; bytes if all columns are one-hot."""
         if self.rule == "constant":
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
@@ -143,7 +142,7 @@ class Features:
         if self.rule in CODE_RULES:
             kind = CODE_RULES[self.rule]
             if dataset.kind != kind or dataset.node_labels is None:
-                raise UserError(f"{dataset.name}: these are no {kind}; the encoder was trained on {kind}.")
+                raise UserError(f"{dataset.name}: the encoder was trained on {kind}, got {dataset.kind}.")
             return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":
@@ -154,10 +153,7 @@ class Features:
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
     def unknown_labels(self, dataset: Dataset | Shards) -> int:
-        """How many node labels of ``dataset`` are not in the vocabulary; they become all-zero columns.
-
-        0 where it has other columns: :meth:`columns` refuses these.
-        """
+        """Number of nodes whose labels are not in the vocabulary; they get all-zero columns."""
         if isinstance(dataset, Shards):
             values = dataset.facts.label_values or ()
             is_known = all({*column} <= {*known} for column, known in zip(values, self.vocabulary, strict=False))
@@ -179,8 +175,8 @@ class Features:
         for column, known in zip(labels.T, self.vocabulary, strict=True):
             if (column.dtype.kind == "U") != (np.asarray(known).dtype.kind == "U"):
                 raise UserError(
-                    f"{dataset.name}: node labels such as '{column[0]}' are of another type than the known ones, "
-                    f"such as '{known[0]}'."
+                    f"{dataset.name}: node labels such as '{column[0]}' and the known labels, such as '{known[0]}', "
+                    "have different types."
                 )
             parts.append(_codes_one_hot(column, known))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
@@ -193,7 +189,7 @@ class Features:
 
 
 def make_store(dataset: Dataset, features: Features) -> GraphStore:
-    """Packs the graphs of ``dataset``, with ``features`` on their nodes, for batching."""
+    """Make a store of the graphs of ``dataset``, with ``features`` as ``x``."""
     return GraphStore(
         x=features.columns(dataset),
         source=_node_numbers(dataset.source),
@@ -205,13 +201,13 @@ def make_store(dataset: Dataset, features: Features) -> GraphStore:
 
 
 def batch_of(source: Any) -> GraphBatch:
-    """All graphs of ``source``, anything that :func:`joao.read` takes, as one batch, with features by rule ``auto``.
+    """Return all graphs of ``source``, anything that :func:`joao.read` takes, as one batch with features ``auto``.
 
-    It is for trying out an augmentation, an encoder or an objective.
+    Useful for trying out an augmentation, an encoder or an objective.
 
     >>> import networkx
     >>> batch = batch_of([networkx.path_graph(3), networkx.cycle_graph(4)])
-    >>> batch.num_graphs, batch.num_nodes, batch.x.argmax(dim=1).tolist()  # whose columns are degrees
+    >>> batch.num_graphs, batch.num_nodes, batch.x.argmax(dim=1).tolist()  # degrees
     (2, 7, [1, 2, 1, 2, 2, 2, 2])
     """
     dataset = read_whole(source)
@@ -219,7 +215,7 @@ def batch_of(source: Any) -> GraphBatch:
 
 
 def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
-    """As they are; torch can do nothing with numbers of 16 bits without a sign."""
+    """Convert to a tensor; torch does not support uint16."""
     return torch.from_numpy(numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers)
 
 
@@ -233,12 +229,12 @@ def _best_available(dataset: Dataset | Shards) -> str:
 
 
 def _with_columns(dataset: Dataset, what: str, rows: NDArray[Any] | None, expected: int) -> NDArray[Any]:
-    """The ``rows`` of the nodes, if they are there and have as many columns."""
+    """Return ``rows``, or raise an error if the number of columns differs."""
     width = 0 if rows is None else rows.shape[1]
     if rows is None or width != expected:
         raise UserError(
-            f"{dataset.name}: {width} columns of {what}; the features expect {expected}. "
-            "Bring graphs like those of the pre-training, or pre-train on these."
+            f"{dataset.name}: {width} columns of {what}, expected {expected}. "
+            "Use graphs like those of the pre-training, or pre-train on these."
         )
     return rows
 
@@ -251,7 +247,7 @@ def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
 def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
     values = np.asarray(known)
     if values.dtype.kind == "i" and values[0] >= 0 and values[-1] < _MAX_LOOKUP and column.min(initial=0) >= 0:
-        # A row for each value up to the largest, and one of zeros for those above: several times quicker.
+        # A lookup table with a row per value, and a row of zeros for larger values, is several times faster.
         table = np.zeros((values[-1] + 2, len(values)), dtype=np.uint8)
         table[values, np.arange(len(values))] = 1
         return torch.from_numpy(table.take(np.minimum(column, values[-1] + 1), axis=0))

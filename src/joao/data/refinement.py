@@ -1,6 +1,4 @@
-"""The labels of Weisfeiler and Lehman, for all graphs at once.
-
-Graphs of a data set that are the same graph."""
+"""Weisfeiler-Lehman labels of all graphs at once, and twins: graphs that these labels cannot distinguish."""
 
 from __future__ import annotations
 
@@ -18,19 +16,18 @@ Labels = NDArray[np.uint64]
 
 
 def refine_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
-    r"""Labels of all nodes, ``(N, 2)``, before and after each of so many refinements.
+    r"""Yield the labels of all nodes, ``(N, 2)``, before and after each of ``iterations`` refinements.
 
-    A refined label says which label a node had and how often its neighbours had which,
+    A refined label encodes the label of a node and the multiset of its neighbours' labels,
 
     .. math::
         l_{t+1}(v) = \operatorname{hash}\Bigl(l_t(v) + \sum_{u \in N(v)} \operatorname{hash}(l_t(u))\Bigr)
 
-    A label is a number of 128 bits, kept as two that are added and hashed apart. It depends on nothing but what it
-    stands for, so that graphs seen later get the labels of those seen before. Two things that differ get the same label
-    with a probability of about :math:`2^{-128}`: among ten million different ones, once in :math:`10^{24}` data sets.
+    A label is a 128-bit number, stored as two 64-bit numbers that are added and hashed separately. It depends only on
+    what it encodes, so that labels of different data sets are comparable. Two different multisets collide with a
+    probability of about :math:`2^{-128}`.
 
-    The first labels are the node labels. Where there are none, all nodes start alike, and the first refinement tells
-    their degrees apart.
+    The first labels are the node labels, or the same for all nodes if there are none.
     """
     labels = initial_labels(graphs)
     yield labels
@@ -41,12 +38,12 @@ def refine_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
 
 
 def unique_labels(labels: Labels) -> Labels:
-    """``(V, 2)`` the labels that occur, each once."""
+    """Return the distinct labels, ``(V, 2)``."""
     return number_labels(labels)[1]
 
 
 def label_indices(labels: Labels, known: Labels) -> NDArray[np.int64]:
-    """``(N,)`` the place of each label among the known ones, ``(V, 2)`` different; -1 for one that is not there."""
+    """Index of each label among the distinct ``known`` labels ``(V, 2)``; -1 for an unknown label. ``(N,)``"""
     numbers, occurring = number_labels(np.concatenate([known, labels]))
     place_of = np.full(len(occurring), -1)
     place_of[numbers[: len(known)]] = np.arange(len(known))
@@ -54,11 +51,11 @@ def label_indices(labels: Labels, known: Labels) -> NDArray[np.int64]:
 
 
 def number_labels(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
-    """``(N,)`` the number of each label among the different ones, and these, ``(V, 2)``."""
+    """Return the number of each label among the distinct labels, ``(N,)``, and the distinct labels, ``(V, 2)``."""
     order = np.argsort(labels[:, 0])
     ordered = labels[order]
     differs = ordered[1:] != ordered[:-1]
-    if (differs[:, 1] & ~differs[:, 0]).any():  # different ones have the same first half: sorting by it is not enough
+    if (differs[:, 1] & ~differs[:, 0]).any():  # labels share their first half: sort by both
         order = np.lexsort(labels.T)
         ordered = labels[order]
         differs = ordered[1:] != ordered[:-1]
@@ -69,7 +66,7 @@ def number_labels(labels: Labels) -> tuple[NDArray[np.int64], Labels]:
 
 
 def initial_labels(graphs: Dataset) -> Labels:
-    """``(N, 2)`` a number for the values that a node has in all columns of node labels."""
+    """Hash the node labels of all columns, ``(N, 2)``."""
     labels = np.zeros((graphs.num_nodes, 2), dtype=np.uint64)
     if graphs.node_labels is not None:
         for number, column in enumerate(graphs.node_labels.T):
@@ -79,21 +76,21 @@ def initial_labels(graphs: Dataset) -> Labels:
 
 
 def adjacency(graphs: Dataset, dtype: type[np.generic]) -> csr_array:
-    """``(N, N)`` ones for the edges of all graphs, numbered through."""
+    """Adjacency matrix of all graphs, ``(N, N)``."""
     first = np.repeat(graphs.first_node[:-1], np.diff(graphs.first_edge)).astype(np.int32)
     ones = np.ones(len(graphs.source), dtype=dtype)
     shape = (graphs.num_nodes, graphs.num_nodes)
     return csr_array((ones, graphs.source + first, sizes_to_offsets(graphs.degrees).astype(np.int32)), shape=shape)
 
 
-# The constants of splitmix64, a well-known mixer of bits, a start for each half, and any odd number.
+# Constants of the bit mixer splitmix64, a different start for each half, and an odd factor for a node's own label.
 _STARTS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _OWN = np.uint64(0xA0761D6478BD642F)
 
 
 def mix_bits(labels: Labels) -> Labels:
-    """Every number becomes another, of which no bit is like any of the first; not two become one."""
+    """Scramble the bits of every number (splitmix64). The mapping is one-to-one."""
     bits = labels + _STARTS
     bits = (bits ^ (bits >> np.uint64(30))) * _FACTORS[0]
     bits = (bits ^ (bits >> np.uint64(27))) * _FACTORS[1]
@@ -105,20 +102,18 @@ def _digest(text: str) -> Labels:
 
 
 def find_twins(graphs: Dataset) -> NDArray[np.int64]:
-    """``(G,)`` of each graph, the number of the first one that it cannot be told from; its own where that is itself.
+    """Number of the first graph that is indistinguishable from each graph, possibly itself, ``(G,)``.
 
-    Graphs are told apart by refining the labels of their nodes as Weisfeiler and Lehman do, until no refinement tells
-    more nodes apart. Isomorphic graphs never are, so all of them are found. Others nearly always are; a cycle of six
-    nodes and two cycles of three are not, one of four such pairs among the 208 graphs of up to six nodes.
+    Labels are refined until no refinement distinguishes more nodes. All isomorphic graphs are found, and a few others:
+    a hexagon and two triangles, for example, one of four such pairs among the 208 graphs of up to six nodes.
 
-    Nodes start with their labels, where they have some. Attributes of nodes and edges are not read, as in the paper's
-    unsupervised table: graphs that differ in nothing else are twins. So a group may be larger than the methods that
-    read attributes need it, and never smaller.
+    Node and edge attributes are ignored, as in the paper's unsupervised table: graphs that differ only in attributes
+    are twins.
     """
     first_alike = np.arange(len(graphs))
     *_, labels = refine_labels(graphs, iterations=1)
     numbers = _group_by_label_counts(graphs, labels)
-    alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # a first look; most data have few left after it
+    alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # one refinement leaves few candidates in most data sets
     if len(alike):
         some = graphs.subset(alike)
         numbers = _group_by_label_counts(some, _refine_until_stable(some))
@@ -136,21 +131,21 @@ def _refine_until_stable(graphs: Dataset) -> Labels:
 
 
 def _group_by_label_counts(graphs: Dataset, labels: Labels) -> NDArray[np.int64]:
-    """``(G,)`` a number for each graph, the same for those in which each label is as often: their sums are equal."""
+    """Number the graphs, ``(G,)``, with the same number for equal label counts, which have equal sums of hashes."""
     sums = np.zeros((graphs.num_nodes + 1, 2), dtype=np.uint64)
-    np.cumsum(mix_bits(labels), axis=0, out=sums[1:])  # what overflows cancels out in the difference
+    np.cumsum(mix_bits(labels), axis=0, out=sums[1:])  # overflow cancels in the differences
     return number_labels(sums[graphs.first_node[1:]] - sums[graphs.first_node[:-1]])[0]
 
 
 class TwinCounts(NamedTuple):
-    """How many graphs have a twin, and how many have one of another class."""
+    """Numbers of graphs with a twin, and with a twin of another class."""
 
     with_twin: int
     with_twin_of_another_class: int
 
 
 def count_twins(first_alike: NDArray[np.int64], classes: NDArray[np.int64] | None) -> TwinCounts:
-    """Counts what :func:`find_twins` found; graphs without a label, -1, are of no class.
+    """Count the graphs with twins; graphs without a label (-1) have no class.
 
     >>> count_twins(np.array([0, 1, 0, 3, 3]), np.array([0, 0, 1, 1, 1]))
     TwinCounts(with_twin=4, with_twin_of_another_class=2)

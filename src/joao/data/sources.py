@@ -1,23 +1,8 @@
-"""The one way in: names, files and graphs in memory.
+"""Read graphs from a name, a file, a folder or Python objects.
 
-=============================================== ==========================================================
-a name such as ``"NCI1"``                       a TU data set, see :func:`read`
-a zip file or folder in the TU layout           :mod:`joao.data.formats.tu`
-``.graphml``, or a folder of such files         :mod:`joao.data.formats.networkx_graphs`
-``.csv`` with a column of SMILES, ``.smi``      molecules, :mod:`joao.data.molecules.smiles` and :mod:`joao.data.molecules.featurise`
-``.csv`` with graph, source and target          :mod:`joao.data.formats.edge_list`
-``.jsonl``, ``.jsonl.gz``                       :mod:`joao.data.formats.jsonl`
-a name such as ``"ogbg-molbbbp"``, its zip      a data set of OGB as distributed, :mod:`joao.data.formats.ogb`
-or folder
-``.safetensors``                                any of these, packed by ``joao pack``, :mod:`joao.data.formats.packed`
-a folder of shards                              likewise; not read but opened, :mod:`joao.data.shards.shards`
-a folder with protein networks, as published    :mod:`joao.data.formats.ppi`
-a list of SMILES                                :mod:`joao.data.molecules.featurise`
-a list of ``Data``, a torch-geometric data set  :mod:`joao.data.formats.geometric`
-a list of networkx graphs                       :mod:`joao.data.formats.networkx_graphs`
-=============================================== ==========================================================
-
-Tables may have ``.gz`` or ``.xz`` behind.
+Files and folders are read by the formats of :data:`joao.data.formats.FORMATS`, names are resolved by
+:mod:`joao.data.names`. In Python, a list of SMILES, of torch-geometric ``Data``, of networkx graphs or of data sets is
+accepted as well.
 
 >>> dataset = read("MUTAG")
 >>> len(dataset), dataset.class_names
@@ -26,67 +11,39 @@ Tables may have ``.gz`` or ``.xz`` behind.
 
 from __future__ import annotations
 
-import difflib
+import math
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import islice
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joao.core.errors import UserError
-from joao.data import cache as _download
+import numpy as np
+
+from joao.core.errors import JoaoNotice, UserError, short_repr
 from joao.data.cache import MIN_TABLE_BYTES, read_cached
-from joao.data.dataset import Dataset
-from joao.data.formats import ogb_files as _ogb_files
-from joao.data.formats.edge_list import read_edge_list
-from joao.data.formats.in_memory import from_objects
-from joao.data.formats.jsonl import read_jsonl
-from joao.data.formats.networkx_graphs import read_graphml
-from joao.data.formats.ogb import read_ogb
-from joao.data.formats.ogb_files import is_ogb
-from joao.data.formats.packed import SUFFIXES as PACKED
-from joao.data.formats.packed import read_packed
+from joao.data.dataset import Dataset, concatenate_datasets, sizes_to_offsets
+from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suffix
+from joao.data.formats.smiles import SMILES_NAMES, Columns
 from joao.data.formats.text import column_names
-from joao.data.formats.tu import is_tu, read_tu
-from joao.data.molecules.sets import ReadOptions, is_molecule_table, read_molecules
-from joao.data.molecules.smiles import SUFFIXES as TABLES
-from joao.data.molecules.smiles import Columns
+from joao.data.formats.tu import is_tu
+from joao.data.molecules import ReadOptions, featurise, featuriser_version, make_molecules
+from joao.data.names import TU_DATASETS, list_datasets, resolve_path, suggest_file
 from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
 
+if TYPE_CHECKING:
+    from joao.data.features import Features
 
-def _read_zip(path: Path) -> Dataset:
-    return read_ogb(path) if is_ogb(path) else read_tu(path)
-
-
-READERS: dict[str, Callable[[Path], Dataset]] = {
-    ".zip": _read_zip,
-    ".graphml": read_graphml,
-    **dict.fromkeys(TABLES, read_edge_list),  # or molecules, as their first line tells
-    ".jsonl": read_jsonl,
-    ".jsonl.gz": read_jsonl,
-}
-# fmt: off
-TU_DATASETS = (
-    "AIDS", "BZR", "BZR_MD", "COIL-DEL", "COIL-RAG", "COLLAB", "COLORS-3", "COX2", "COX2_MD", "Cuneiform",
-    "DBLP_v1", "DD", "deezer_ego_nets", "DHFR", "DHFR_MD", "ENZYMES", "ER_MD", "facebook_ct1", "facebook_ct2",
-    "Fingerprint", "FIRSTMM_DB", "FRANKENSTEIN", "github_stargazers", "highschool_ct1", "highschool_ct2",
-    "IMDB-BINARY", "IMDB-MULTI", "infectious_ct1", "infectious_ct2", "KKI", "Letter-high", "Letter-low",
-    "Letter-med", "MCF-7", "MCF-7H", "MOLT-4", "MOLT-4H", "MSRC_21", "MSRC_21C", "MSRC_9", "MUTAG", "Mutagenicity",
-    "NCI-H23", "NCI-H23H", "NCI1", "NCI109", "OHSU", "OVCAR-8", "OVCAR-8H", "P388", "P388H", "PC-3", "PC-3H",
-    "Peking_1", "PROTEINS", "PROTEINS_full", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "REDDIT-BINARY",
-    "REDDIT-MULTI-12K", "REDDIT-MULTI-5K", "reddit_threads", "SF-295", "SF-295H", "SN12C", "SN12CH", "SW-620",
-    "SW-620H", "SYNTHETIC", "SYNTHETICnew", "Synthie", "TRIANGLES", "tumblr_ct1", "tumblr_ct2", "twitch_egos",
-    "TWITTER-Real-Graph-Partial", "UACC257", "UACC257H", "Yeast", "YeastH",
-)
-# fmt: on
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-BUNDLED = Path(__file__).parent / "bundled"
-_SUBFOLDERS = ("", "tu", "tu_dev", "TUDataset")
-MOLECULES = "molecules"
-OGB = "ogb"
+# Classes of other packages, tested in this order: a Batch is also a Data.
+_MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data") | {"Graph": "networkx"}
+_GRAPHS = ("Data", "Graph")
+_EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
+# A warning points at the first line of code outside of these packages.
+_INTERNAL_PACKAGES = ("joao", "sklearn", "joblib")
+_NO_NUMBERS = np.zeros(0, dtype=np.int64)
+_NO_GRAPHS = Dataset("graphs", sizes_to_offsets(_NO_NUMBERS), sizes_to_offsets(_NO_NUMBERS), _NO_NUMBERS, _NO_NUMBERS)
 
 
 def read(
@@ -99,24 +56,24 @@ def read(
     jobs: int = 1,
     on_rows: Callable[[int, int], None] | None = None,
 ) -> Dataset | Shards:
-    """Reads graphs; those of a store of shards stay where they are, and are read as they are needed.
+    """Read graphs. A store of shards is opened, and its graphs are read as they are needed.
 
     Args:
-        source: anything in the table above, or a :class:`Dataset` or :class:`Shards`, which is returned. A bare name
-            is looked for under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and
-            ``TUDataset``, or a table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working
-            folder, among earlier downloads, and then downloaded. A name of OGB, ``ogbg-...``, is looked for in
-            ``ROOT/ogb`` and ``ROOT`` as OGB's package or archive names it, and not downloaded. A path is anything with
-            a slash or a suffix: write ``./NAME`` for a folder whose name is also that of a data set.
-        root: the folder of data sets; without it, the environment variable ``JOAO_DATA``.
-        smiles: of a table of molecules, the column of SMILES, where its name does not tell.
-        identifiers: the column of identifiers, likewise.
-        tasks: the columns of labels; None is all that hold numbers and nothing else.
-        jobs: processes that make graphs of molecules. A script that asks for several must keep its own calls under
+        source: a name, a path, Python objects, or a :class:`Dataset` or :class:`Shards`, which is returned. A name is
+            looked up under ``root`` (``ROOT/NAME.zip`` or ``ROOT/NAME/``, also in ``tu``, ``tu_dev`` and
+            ``TUDataset``, or as a table or packed file ``ROOT/molecules/NAME.csv.gz``), in the package, in the working
+            folder and among earlier downloads, and is then downloaded. An OGB name, ``ogbg-...``, is looked up in
+            ``ROOT/ogb`` and ``ROOT`` and never downloaded. A path contains a slash or a suffix: write ``./NAME`` for
+            a folder that has the name of a data set.
+        root: folder of data sets; by default the environment variable ``JOAO_DATA``.
+        smiles: SMILES column of a table (detected if not given).
+        identifiers: identifier column of a table (detected if not given).
+        tasks: label columns of a table; by default all numeric columns.
+        jobs: number of processes that convert molecules. With more than one, a script must guard its calls with
             ``if __name__ == "__main__":``.
-        on_rows: told, while molecules are made, how many further ones are done, and of how many.
+        on_rows: called with the numbers of newly converted molecules and of all molecules, for a progress bar.
 
-    What a large file or folder was read into is kept for the next time, see :mod:`joao.data.cache`.
+    Large sources are cached, see :mod:`joao.data.cache`.
 
     >>> import networkx
     >>> read([networkx.path_graph(3), networkx.cycle_graph(4)])
@@ -125,213 +82,206 @@ def read(
     ('-1', '1')
     """
     if isinstance(tasks, str):
-        raise UserError(f"tasks must be a list of columns, got {tasks!r}. Write [{tasks!r}].")
-    columns, work = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), ReadOptions(jobs, on_rows)
+        raise UserError(f"tasks must be a list of columns, got {tasks!r}. Use [{tasks!r}].")
+    columns, options = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), ReadOptions(jobs, on_rows)
     if isinstance(source, str | os.PathLike):
         path = resolve_path(source, root)
-        if columns != Columns() and known_suffix(path) not in TABLES:
-            raise UserError(f"{path}: columns can be named of tables of molecules ({', '.join(TABLES)}), not of this.")
-        return read_path(path, columns, work)
+        if columns != Columns() and known_suffix(path) not in TABLE_SUFFIXES:
+            raise UserError(f"{path}: columns can only be given for tables of molecules ({', '.join(TABLE_SUFFIXES)}).")
+        return read_path(path, columns, options)
     if columns != Columns():
-        raise UserError("columns can be named of tables of molecules, not of graphs in memory.")
-    return source if isinstance(source, Dataset | Shards) else from_objects(source, work)
+        raise UserError("columns can only be given for tables of molecules, not for graphs in memory.")
+    return source if isinstance(source, Dataset | Shards) else from_objects(source, options)
 
 
 def read_whole(source: Any, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
-    """Like :func:`read`, with all graphs in memory, also those of a store."""
+    """Like :func:`read`, but load the graphs of a store of shards into memory."""
     found = read(source, root, **options)
     return found.whole() if isinstance(found, Shards) else found
 
 
 def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
-    """Whether the columns of ``source``, a name or path, can be named."""
-    return known_suffix(resolve_path(source, root)) in TABLES
+    """Whether a name or path is a table whose columns can be named."""
+    return known_suffix(resolve_path(source, root)) in TABLE_SUFFIXES
 
 
 def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
-    """The names of the columns of a table with commas; of any other ``source``, or where it is not there, none."""
+    """Column names of a CSV file; empty for other sources and missing files."""
     path = resolve_path(source, root)
-    if not (known_suffix(path) or "").startswith(".csv") or not path.is_file():
-        return []
-    return column_names(path)
+    return column_names(path) if (known_suffix(path) or "").startswith(".csv") and path.is_file() else []
 
 
-def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | None:
-    """The folder or zip file of ``source``, a name or path, if it is of OGB; None if it is of another kind."""
-    path = resolve_path(source, root)
-    return path if path.exists() and is_ogb(path) else None
-
-
-def resolve_path(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
-    """Where a name or path leads; a name may have to be downloaded."""
-    text = os.fspath(source)
-    if isinstance(source, str) and _NAME.fullmatch(source):
-        return _path_of_name(source, _root(root))
-    if not text:
-        raise UserError("an empty name. Give a data set's name or a path.")
-    return Path(text).expanduser()
-
-
-def list_datasets(root: str | os.PathLike[str] | None = None) -> list[str]:
-    """The names that :func:`read` finds without a download: under ``root``, in the package, downloaded before."""
-    entries = _entries(*_folders(_root(root)), BUNDLED, _download.download_folder())
-    names = {entry.stem if entry.suffix == ".zip" else entry.name for entry in entries if is_tu(entry)}
-    names |= {*_molecules(_root(root)), *_ogb(_root(root))}
-    return sorted((name for name in names if _NAME.fullmatch(name)), key=str.casefold)
-
-
-def _root(root: str | os.PathLike[str] | None) -> Path | None:
-    place = "data root" if root is not None else "JOAO_DATA"
-    given = os.fspath(root) if root is not None else os.environ.get("JOAO_DATA")
-    if not given:
-        return None
-    folder = Path(given).expanduser()
-    if not folder.is_dir():
-        raise UserError(f"{place}: {folder} is not a folder.")
-    return folder
-
-
-def _entries(*folders: Path) -> Iterator[Path]:
-    """What is in those of the folders that are there."""
-    return (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
-
-
-def _folders(root: Path | None) -> Iterator[Path]:
-    if root is not None:
-        yield from (root / subfolder for subfolder in _SUBFOLDERS)
-
-
-def _molecules(root: Path | None) -> dict[str, Path]:
-    """The tables of molecules, and packed files, under ``root``, by their names without suffixes."""
-    found: dict[str, Path] = {}
-    for path in _entries(root / MOLECULES) if root is not None else ():
-        suffix = known_suffix(path)
-        if suffix in TABLES or suffix in PACKED:
-            found.setdefault(path.name[: -len(suffix)], path)
-    return found
-
-
-def _ogb(root: Path | None) -> dict[str, Path]:
-    """The data sets of OGB under ``root``, by their names."""
-    found: dict[str, Path] = {}
-    for entry in _entries(root / OGB, root) if root is not None else ():
-        if (entry.suffix == ".zip" or entry.is_dir()) and is_ogb(entry):
-            found.setdefault(_ogb_files.dataset_name(entry), entry)
-    return found
-
-
-def _path_of_ogb(name: str, root: Path | None) -> Path:
-    if found := _ogb(root).get(name):
-        return found
-    looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
-    archives = " or ".join(f"{stem}.zip" for stem in _ogb_files.archive_stems(name))
-    raise UserError(
-        f"{name}: no such data set {looked}. Put OGB's own archive or folder, {archives}, into ROOT/{OGB}, with ROOT "
-        "given by JOAO_DATA or --data-root."
-    )
-
-
-def _path_of_name(name: str, root: Path | None) -> Path:
-    if name.startswith("ogbg-"):
-        return _path_of_ogb(name, root)
-    candidates = [path for folder in _folders(root) for path in (folder / f"{name}.zip", folder / name)]
-    candidates += [BUNDLED / f"{name}.zip", Path(name), _download.download_folder() / f"{name}.zip"]
-    if name in (molecules := _molecules(root)):
-        return molecules[name]
-    for path in candidates:
-        if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or is_tu(path)):
-            if path.parent == _download.download_folder():
-                _download.check_download_hash(path)
-            return path
-    return Path(name) if Path(name).is_file() else _download_or_explain(name, root)
-
-
-def _download_or_explain(name: str, root: Path | None) -> Path:
-    close = _suggest_name(name, root)
+def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
+    """Read a file or folder of any known format."""
     try:
-        if close is not None and _normalize(close) == _normalize(name):
-            raise UserError("a known one is spelled otherwise")
-        if name not in TU_DATASETS:  # it may be anything, a structure that nobody else should see for instance
-            raise UserError("it is not looked for elsewhere, as it is no well-known one")
-        return _download.download(name)
-    except UserError as error:
-        looked = f"under {root}" if root is not None else "(JOAO_DATA is not set)"
-        guess = _suggest_file(Path(name)) or (f" Did you mean '{close}'?" if close else "")
-        raise UserError(
-            f"{name}: no such data set {looked}, and {error}.{guess} "
-            f"A copy can be put at ROOT/{name}.zip, with ROOT given by JOAO_DATA or --data-root."
-        ) from error
-
-
-def known_suffix(path: Path) -> str | None:
-    """The known end of a file's name."""
-    return next((each for each in (*READERS, *PACKED) if path.name.lower().endswith(each)), None)
-
-
-def read_path(path: Path, columns: Columns, work: ReadOptions) -> Dataset | Shards:
-    """What :func:`read` makes of a path."""
-    try:
-        return _read_path(path, columns, work)
+        if path.is_dir() and is_shard_store(path):
+            return Shards(path)
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder.{suggest_file(path)}")
+        found = detect_format(path, has_columns=columns != Columns())
+        if found is None:
+            raise UserError(_no_format_message(path))
+        if not found.cached:
+            return found.read(path)
+        if not found.has_columns:
+            return read_cached(path, found.read)
+        reader = lambda path: found.read(path, columns, options)  # noqa: E731
+        return read_cached(path, reader, repr(columns), min_bytes=MIN_TABLE_BYTES)
     except MemoryError as error:
         raise UserError(
-            f"{path}: needs more memory than there is. 'joao pack' cuts tables and JSON lines into shards."
+            f"{path}: not enough memory. 'joao pack' converts tables and JSON lines into shards piece by piece."
         ) from error
 
 
-def _read_path(path: Path, columns: Columns, work: ReadOptions) -> Dataset | Shards:
-    if path.is_dir():
-        if is_shard_store(path):
-            return Shards(path)
-        if any(path.glob("*.graphml")):
-            return read_cached(path, read_graphml)
-        if is_tu(path):
-            return read_cached(path, read_tu)
-        if is_ogb(path):
-            return read_cached(path, read_ogb)
-        from joao.data.formats.ppi import is_ppi, read_ppi
-
-        if is_ppi(path):
-            return read_ppi(path).graphs
-        raise UserError(f"{path}: a folder without NAME_A.txt or .graphml files.{_data_inside(path)}")
-    suffix = known_suffix(path)
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder.{_suggest_file(path)}")
-    if suffix is None:
-        if is_tu(path.parent):
-            raise UserError(f"{path}: one of several files of a data set. Give their folder: {path.parent}")
-        raise UserError(f"{path}: unknown kind of file. Known: {', '.join((*READERS, *PACKED))}, and folders.")
-    if suffix in PACKED:
-        return read_packed(path)
-    if suffix in TABLES and is_molecule_table(path, columns):
-        reader = partial(read_molecules, columns=columns, work=work)
-        return read_cached(path, reader, repr(columns), least=MIN_TABLE_BYTES)
-    return read_cached(path, READERS[suffix])
-
-
-def _data_inside(folder: Path) -> str:
-    """What can be read among the entries of a folder that cannot, in a sentence."""
-    folders = sorted(str(entry) for entry in folder.iterdir() if entry.is_dir() and is_tu(entry))
+def _no_format_message(path: Path) -> str:
+    if path.is_file() and is_tu(path.parent):
+        return f"{path}: is one file of a TU data set. Give its folder: {path.parent}"
+    if path.is_file():
+        return f"{path}: unknown file type. Known: {', '.join(SUFFIXES)}, and folders."
+    message = f"{path}: the folder contains no data set (no NAME_A.txt or .graphml files)."
+    folders = sorted(str(entry) for entry in path.iterdir() if entry.is_dir() and is_tu(entry))
     if folders:
-        return f" Give one of the folders in it: {', '.join(folders)}."
-    zips = sorted(entry.stem for entry in folder.glob("*.zip"))
-    return f" To read one of {', '.join(zips)}, give its name and this folder as root." if zips else ""
+        return f"{message} Give one of its folders: {', '.join(folders)}."
+    zips = sorted(entry.stem for entry in path.glob("*.zip"))
+    return f"{message} To read {' or '.join(zips)}, give its name, and this folder as root." if zips else message
 
 
-def _suggest_file(path: Path) -> str:
-    """The entry of its folder whose name is most like that of a path that is not there, as a question."""
-    names = [entry.name for entry in islice(path.parent.iterdir(), 1000)] if path.parent.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
-    return f" Did you mean {path.parent / close[0]}?" if close else ""
+def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
+    """Read a sequence of torch-geometric or networkx graphs, of SMILES, or of data sets, which are concatenated."""
+    single = _class_name(source)
+    if single in _GRAPHS:
+        raise UserError(f"expected a list of graphs, got one {type(source).__name__}. Use [graph].")
+    if single is not None:
+        raise UserError(_not_a_graph_message("the source", single))
+    graphs, name = _items(source), _dataset_name(source)
+    if not graphs:
+        raise UserError(f"{name}: contains no graphs.")
+    if all(isinstance(graph, Dataset) for graph in graphs):
+        return concatenate_datasets(graphs)
+    if any(isinstance(item, str) for item in graphs) and all(isinstance(i, str) or _is_missing(i) for i in graphs):
+        # Tables in memory have None or NaN for missing values.
+        return make_molecules("molecules", ["" if _is_missing(text) else text for text in graphs], options=options)
+    classes = [_class_name(graph) for graph in graphs]
+    for index, each in enumerate(classes):
+        if each not in _GRAPHS:
+            raise UserError(_not_a_graph_message(f"{name}[{index}]", each, graphs[index]))
+        if each != classes[0]:
+            raise UserError(
+                f"{name}[{index}] is a {type(graphs[index]).__name__}, but {name}[0] is a "
+                f"{type(graphs[0]).__name__}. All graphs must have the same type."
+            )
+    if classes[0] == "Graph":
+        from joao.data.formats.graphml import from_networkx
+
+        return from_networkx(graphs, name)
+    from joao.data.formats.geometric import from_geometric
+
+    return from_geometric(graphs, name)
 
 
-def _suggest_name(name: str, root: Path | None) -> str | None:
-    """The known name most like ``name``; None where ``name`` is known itself, or like none of them."""
-    if name in TU_DATASETS:
-        return None
-    known = {_normalize(other): other for other in (*TU_DATASETS, *list_datasets(root))}
-    close = difflib.get_close_matches(_normalize(name), known, n=1)
-    return known[close[0]] if close else None
+def _is_missing(item: object) -> bool:
+    return item is None or (isinstance(item, float) and math.isnan(item))
 
 
-def _normalize(name: str) -> str:
-    return re.sub("[-_]", "", name).casefold()
+def _items(source: Any) -> list[Any]:
+    """The items of any sequence. They are taken one by one, because numpy would convert graphs to arrays."""
+    is_sequence = callable(getattr(source, "__len__", None)) and callable(getattr(source, "__getitem__", None))
+    if not is_sequence or isinstance(source, dict | bytes):
+        raise UserError(f"cannot read graphs from a {type(source).__name__}. Give {_EXPECTED}.")
+    if _is_instance(source, "pandas", "Series"):
+        return list(source)
+    return [source[index] for index in range(len(source))]
+
+
+def _dataset_name(source: Any) -> str:
+    if not _is_instance(source, "torch_geometric.data", "Dataset"):
+        return "graphs"
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) and name else type(source).__name__
+
+
+def _class_name(value: Any) -> str | None:
+    return next((name for name, module in _MODULES.items() if _is_instance(value, module, name)), None)
+
+
+def _is_instance(value: Any, module: str, name: str) -> bool:
+    """isinstance without an import: objects of a module that is not loaded cannot exist."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(value, getattr(loaded, name))
+
+
+def _not_a_graph_message(place: str, class_name: str | None, value: object = None) -> str:
+    if class_name == "HeteroData":
+        return f"{place} is heterogeneous (HeteroData). Only one type of nodes and edges is supported."
+    if class_name == "Batch":
+        return f"{place} is a Batch of several graphs. Use batch.to_data_list()."
+    if isinstance(value, str):
+        return f"{place} is text ({short_repr(value)}). Do not mix SMILES with other graphs in one list."
+    return f"{place} is a {type(value).__name__}, not a graph. Give {_EXPECTED}."
+
+
+def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
+    """Read the graphs passed to an estimator and warn about changes.
+
+    Args:
+        X: anything that :func:`joao.read` takes.
+        may_be_empty: accept an empty list, and molecules of which none is valid.
+    """
+    _check_not_table_or_smiles(X)
+    if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
+        return X if isinstance(X, Dataset) else _NO_GRAPHS
+    dataset = read_whole(X)
+    first = "; ".join(
+        f"row {each.row} (from 0), {short_repr(each.text)}: {each.reason}" for each in dataset.failures[:1]
+    )
+    if not len(dataset) and not first:
+        raise UserError(f"{dataset.name}: contains no graphs.")
+    if not len(dataset) and not may_be_empty:
+        raise UserError(
+            f"{dataset.name}: none of {len(dataset.failures)} texts is a valid molecule; {first}. "
+            "Give a list of SMILES, or a name or path that is not in a list."
+        )
+    for notice in dataset.notices:
+        warn_user(notice)
+    if first and X is not dataset:
+        what = "have rows of NaN" if may_be_empty else "are left out"
+        warn_user(f"{dataset.failure_notice} and {what}; the first: {first}.")
+    return dataset
+
+
+def as_shards(X: Any) -> Shards | None:
+    """Open ``X`` if it is a store of shards or the path of one."""
+    is_store = isinstance(X, str | os.PathLike) and Path(X).is_dir() and is_shard_store(Path(X))
+    found = read(X) if is_store else X
+    return found if isinstance(found, Shards) else None
+
+
+def warn_about_unknown_labels(dataset: Dataset, features: Features) -> None:
+    """Warn about node labels that did not occur in training."""
+    unknown = features.unknown_labels(dataset)
+    if unknown:
+        warn_user(f"{dataset.name}: {unknown} node labels did not occur in training.")
+
+
+def warn_user(notice: str) -> None:
+    """Warn at the line of the user's code that called this package, directly or through scikit-learn."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(notice, JoaoNotice, stacklevel=level)
+
+
+def _check_not_table_or_smiles(X: Any) -> None:
+    """Refuse a data frame and a single SMILES, which readers would report as something else."""
+    columns = [str(name) for name in getattr(X, "columns", ())]
+    if columns:
+        column = next((name for name in columns if name.casefold() in SMILES_NAMES), columns[0])
+        raise UserError(
+            f"expected a list of graphs, got a table ({type(X).__name__}). Give one column: df[{column!r}]."
+        )
+    if not isinstance(X, str) or X in TU_DATASETS or os.path.exists(os.path.expanduser(X)) or X in list_datasets():
+        return
+    if featuriser_version() is not None and not featurise([X]).failures:
+        raise UserError(
+            f"{short_repr(X)} is a SMILES, not the name of a data set or file. Give a list: [{short_repr(X)}]."
+        )

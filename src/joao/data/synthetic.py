@@ -1,4 +1,4 @@
-"""Made graphs for tests and benchmarks.
+"""Random graphs for tests and benchmarks.
 
 >>> dataset = random_graphs(num_graphs=10, mean_nodes=8, mean_degree=2, seed=0)
 >>> len(dataset), int(dataset.first_node[1]), int(dataset.first_edge[2])
@@ -26,15 +26,17 @@ def random_graphs(
     num_edge_attributes: int = 0,
     num_classes: int = 2,
 ) -> Dataset:
-    """Graphs with uniformly drawn edges, whose classes show in their node labels and attributes.
+    """Draw graphs with uniform edges, whose classes are visible in their node labels and attributes.
 
-    The first graph is a single node and the second has no edges. Every other graph has two nodes and Poisson many
-    more, and Poisson many draws of edges, less loops and repeats. A node carries the label of its graph's class
-    with probability 1/2, else any; attributes are normal around the class number. A number of 0 leaves out the
+    The first graph is a single node and the second has no edges. All others have two nodes plus a Poisson number, and a
+    Poisson number of edges before loops and duplicates are removed. A node has the label of its graph's class with
+    probability 1/2, otherwise any label; attributes are normal around the class number. A number of 0 leaves out
     labels, attributes or classes.
     """
     if num_graphs < 1 or mean_nodes < 2:
-        raise UserError(f"random_graphs: num_graphs from 1 and mean_nodes from 2, got {num_graphs} and {mean_nodes}.")
+        raise UserError(
+            f"random_graphs: num_graphs must be at least 1 and mean_nodes at least 2, got {num_graphs}, {mean_nodes}."
+        )
     random = numpy_generator(seed, "synthetic graphs")
     sizes = 2 + random.poisson(mean_nodes - 2, num_graphs)
     sizes[0] = 1
@@ -64,27 +66,28 @@ def random_graphs(
 def molecule_like_graphs(
     num_graphs: int = 1000, mean_nodes: float = 23.0, seed: int = 0, *, num_node_labels: int = 9
 ) -> Dataset:
-    """Sparse graphs of the sizes of drug-like molecules: trees with a few rings, without classes.
+    """Draw graphs as large and sparse as drug-like molecules: trees with a few rings, without classes.
 
-    A graph has eight nodes and Poisson many more. Each node after the first hangs on one of the three before it, and
-    Poisson many times a node is joined to the fifth before it. Label k is drawn with probability in proportion to
-    :math:`3^{-k}`: most nodes are carbon, so to say.
+    A graph has eight nodes plus a Poisson number. Each node after the first is connected to one of the three before it,
+    and a Poisson number of nodes to the fifth before it. Label k has a probability proportional to :math:`3^{-k}`.
     """
     if num_graphs < 1 or mean_nodes < 8:
-        raise UserError(f"molecule_like_graphs: num_graphs from 1, mean_nodes from 8, got {num_graphs}, {mean_nodes}.")
+        raise UserError(
+            f"molecule_like_graphs: num_graphs must be at least 1, mean_nodes at least 8: {num_graphs}, {mean_nodes}."
+        )
     random = numpy_generator(seed, "molecule-like graphs")
     sizes = 8 + random.poisson(mean_nodes - 8, num_graphs)
     num_nodes, first = int(sizes.sum()), np.cumsum(sizes) - sizes
-    place = np.arange(num_nodes) - np.repeat(first, sizes)
-    back = 1 + (random.random(num_nodes) * np.minimum(place, 3)).astype(np.int64)
-    child = np.flatnonzero(place)
+    position = np.arange(num_nodes) - np.repeat(first, sizes)
+    back = 1 + (random.random(num_nodes) * np.minimum(position, 3)).astype(np.int64)
+    child = np.flatnonzero(position)
     draws = random.poisson(3.0, num_graphs)
-    closing = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
+    ring_end = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
     weights = 3.0 ** -np.arange(num_node_labels)
     return make_dataset(
         "molecules",
         sizes,
-        (np.concatenate([child, closing]), np.concatenate([child - back[child], closing - 5])),
+        (np.concatenate([child, ring_end]), np.concatenate([child - back[child], ring_end - 5])),
         node_labels=random.choice(num_node_labels, size=num_nodes, p=weights / weights.sum()),
         report_directed=False,
     )

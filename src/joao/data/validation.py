@@ -1,6 +1,7 @@
-"""From what a reader found to a data set: checked, and with edges in the one form that everything else relies on.
+"""Build data sets from what readers found, and check data sets from packed files.
 
-The form that every data set has, which kernels and splits rely on: checked of files that somebody else made."""
+Everything else relies on the form that is established here, in particular on the order of the edges.
+"""
 
 from __future__ import annotations
 
@@ -42,29 +43,29 @@ def make_dataset(
     notices: Sequence[str] = (),
     report_directed: bool = True,
 ) -> Dataset:
-    """Checks what a reader found and brings its edges into the one form everything else relies on.
+    """Check what a reader found, and sort its edges.
 
     Args:
-        name: of the data set, for messages.
+        name: name of the data set.
         nodes_per_graph: ``(G,)``.
-        edges: source and target, ``(e,)`` each, node numbers counted through *all* graphs. Loops and repeats
-            are dropped (the first of repeated edges keeps its attributes), missing directions are added.
-        node_labels, node_attributes: a row per node.
-        edge_attr: a row per edge as given; an added direction gets its edge's row.
-        graph_labels: one per graph; None for a graph that has none.
-        graph_names: one per graph, or none at all.
-        notices: of the reader.
-        report_directed: whether adding directions is worth a notice (not where a format lists an edge once).
+        edges: source and target, ``(e,)`` each, node numbers counted through *all* graphs. Loops and duplicates are
+            dropped (the first of several duplicates keeps its attributes), missing directions are added.
+        node_labels, node_attributes: one row per node.
+        edge_attr: one row per given edge; an added direction gets the row of its edge.
+        graph_labels: one per graph; None for a graph without a label.
+        graph_names: one per graph, or empty.
+        notices: notices of the reader.
+        report_directed: whether added directions give a notice (not for formats that list each edge once).
     """
     nodes_per_graph = np.asarray(nodes_per_graph, dtype=np.int64)
     if len(nodes_per_graph) == 0:
-        raise UserError(f"{name}: no graphs in it.")
+        raise UserError(f"{name}: contains no graphs.")
     if (nodes_per_graph <= 0).any():
         graph = int(np.argmax(nodes_per_graph <= 0))
-        raise UserError(f"{name}: graph {graph} has no nodes. Leave it out: it has nothing to embed.")
+        raise UserError(f"{name}: graph {graph} has no nodes. Remove it.")
     first_node = sizes_to_offsets(nodes_per_graph)
     if not 0 < first_node[-1] <= MAX_NODES:
-        raise UserError(f"{name}: more than {MAX_NODES} nodes. Cut it into several sources and 'joao pack' them.")
+        raise UserError(f"{name}: more than {MAX_NODES} nodes. Split it into several sources and use 'joao pack'.")
     for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
         if rows is not None and len(rows) != first_node[-1]:
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
@@ -73,12 +74,13 @@ def make_dataset(
     labels = None if node_labels is None else _to_categories(node_labels)
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
-    classes, class_names, told = _classes(name, graph_labels, len(nodes_per_graph))
+    classes, class_names, messages = _classes(name, graph_labels, len(nodes_per_graph))
+    # ``key`` = target * N + source sorts edges by target and then by source. ``chosen`` is the given edge of each.
     key, chosen, added = _add_reverse_edges(
         *_check_edge_ends(name, edges, first_node), int(first_node[-1]), attr is not None
     )
     if added and report_directed:
-        told.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
+        messages.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
     first_edge = np.searchsorted(key, first_node * first_node[-1])
     shift = np.repeat(first_node[:-1].astype(np.int32), np.diff(first_edge))
     return Dataset(
@@ -93,12 +95,12 @@ def make_dataset(
         classes=classes,
         class_names=class_names,
         graph_names=tuple(graph_names),
-        notices=(*notices, *told),
+        notices=(*notices, *messages),
     )
 
 
 def to_global_edges(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edges:
-    """Source and target of all edges, counted through all graphs, of pairs ``(e, 2)`` counted inside each graph."""
+    """Convert pairs ``(e, 2)`` of node numbers inside each graph to sources and targets counted through all graphs."""
     first = np.cumsum(sizes) - sizes
     pairs = [np.array(each, dtype=np.int64).reshape(-1, 2) + node for each, node in zip(edges, first, strict=True)]
     source, target = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs]).T
@@ -106,22 +108,22 @@ def to_global_edges(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edg
 
 
 def check_isolated_nodes(place: str, bare: Sequence[int]) -> None:
-    """Refuses files that claim, in a word, more nodes than they describe by rows or edges could fill memory with.
+    """Refuse a few bytes that declare an enormous number of nodes without rows or edges.
 
     Args:
-        place: begins the complaint.
-        bare: of each graph, how many nodes at least have neither a row nor an edge; may be below 0.
+        place: file, for the message.
+        bare: lower bound on the number of such nodes per graph; may be negative.
     """
     if sum(number for number in bare if number > 0) > MAX_ISOLATED_NODES:
         graph = max(range(len(bare)), key=bare.__getitem__)
         raise UserError(
-            f"{place}: more than {MAX_ISOLATED_NODES} nodes that have neither a row nor an edge, {bare[graph]} of them in "
-            f"graph {graph}. Are the numbers of nodes right?"
+            f"{place}: more than {MAX_ISOLATED_NODES} nodes have neither a row nor an edge, {bare[graph]} of them in "
+            f"graph {graph}. Check the numbers of nodes."
         )
 
 
 def parse_label(value: object) -> int | str | None:
-    """A label as a whole number or text; None where it is neither, such as 1.5 or a list.
+    """Convert a label to an integer or text; None for anything else, such as 1.5 or a list.
 
     >>> parse_label(2.0), parse_label("ring"), parse_label(1.5)
     (2, 'ring', None)
@@ -136,7 +138,7 @@ def parse_label(value: object) -> int | str | None:
 
 
 def _to_categories(labels: Array) -> Array:
-    """``(N, columns)`` int64 or text, so that equal labels have equal bytes."""
+    """Convert to ``(N, columns)`` int64 or text, so that equal labels have equal bytes."""
     labels = labels[:, None] if labels.ndim == 1 else labels
     return labels.astype(np.int64 if labels.dtype.kind in "iub" else np.str_)
 
@@ -147,7 +149,7 @@ def _check_finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
     numbers = numbers[:, None] if numbers.ndim == 1 else numbers
     if not np.isfinite(numbers).all():
         row, column = np.argwhere(~np.isfinite(numbers))[0]
-        raise UserError(f"{name}: {what} {column} of row {row} is {numbers[row, column]}. Fill or remove it first.")
+        raise UserError(f"{name}: {what} {column} of row {row} is {numbers[row, column]}. Replace or remove it.")
     return numbers
 
 
@@ -157,22 +159,22 @@ def _check_edge_ends(name: str, edges: Edges, first_node: NDArray[np.int64]) -> 
     for end in (source, target):
         if len(end) and (end.min() < 0 or end.max() >= num_nodes):
             edge = int(np.argmax((end < 0) | (end >= num_nodes)))
-            raise UserError(f"{name}: edge {edge} points at node {end[edge]}, but nodes run from 0 to {num_nodes - 1}.")
+            raise UserError(f"{name}: edge {edge} refers to node {end[edge]}, expected 0 to {num_nodes - 1}.")
     graph_of_node = np.repeat(np.arange(len(first_node) - 1, dtype=np.int32), np.diff(first_node))
     crossing = graph_of_node[source] != graph_of_node[target]
     if crossing.any():
         edge = int(np.argmax(crossing))
-        raise UserError(f"{name}: edge {edge} joins nodes {source[edge]} and {target[edge]}, of two different graphs.")
+        raise UserError(f"{name}: edge {edge} connects nodes {source[edge]} and {target[edge]} of different graphs.")
     return source, target
 
 
 def _add_reverse_edges(
     source: NDArray[np.integer], target: NDArray[np.integer], num_nodes: int, wants_rows: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
-    """Both directions of every edge once, as sorted numbers ``target * num_nodes + source``.
+    """Return both directions of every edge once, as sorted numbers ``target * num_nodes + source``.
 
-    Also the row each came from, if wanted, and how many directions were missing. Without rows nothing but
-    sorting in place is needed, which keeps a set of 25 million edges under a gigabyte.
+    Also return the given edge of each, if wanted, and the number of missing directions. Without the given edges,
+    sorting in place suffices, which keeps 25 million edges below a gigabyte.
     """
     given = source != target
     key = target[given].astype(np.int64) * num_nodes + source[given]
@@ -213,21 +215,21 @@ def _classes(
     plain = [parse_label(labels[graph]) for graph in labelled]
     if None in plain:
         graph = labelled[plain.index(None)]
-        raise UserError(f"{name}: graph {graph}: label {short_repr(labels[graph])} is neither a whole number nor text.")
+        raise UserError(f"{name}: graph {graph}: label {short_repr(labels[graph])} must be an integer or text.")
     is_text = any(isinstance(label, str) for label in plain)
     names = np.array([str(label) for label in plain] if is_text else plain)
     values, numbers = np.unique(names, return_inverse=True)
     classes = np.full(num_graphs, -1, dtype=np.int64)
     classes[labelled] = numbers
     missing = num_graphs - len(labelled)
-    told = [f"{name}: {missing} of {num_graphs} graphs have no label."] if missing else []
-    return classes, tuple(str(value) for value in values.tolist()), told
+    messages = [f"{name}: {missing} of {num_graphs} graphs have no label."] if missing else []
+    return classes, tuple(str(value) for value in values.tolist()), messages
 
 
-# Columns of nodes and edges; encoders take any numbers in them.
+# Number of node and edge columns of the kinds whose values are not checked.
 _OF_OGB = {"ogb_molecules": (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)), "syntax_trees": (OGB_TREE_COLUMNS, 1)}
 KINDS = ("graphs", "molecules", *_OF_OGB)
-# A row for each of what, the kinds of numbers (or text, U) it may have, and its axes.
+# What each row belongs to, the allowed kinds of dtype (U is text), and the number of axes.
 _FORMS = {
     "source": ("edge", "iu", 1),
     "target": ("edge", "iu", 1),
@@ -242,12 +244,12 @@ _FORMS = {
 
 
 def check_dataset(dataset: Dataset) -> None:
-    """Raises ValueError where ``dataset`` is not what a reader gives."""
+    """Raise ValueError if ``dataset`` does not have the form that :func:`make_dataset` establishes."""
     lists = (dataset.class_names, dataset.target_names, dataset.notices)
     texts = (dataset.name, dataset.featuriser, *chain(*lists))
     is_text = all(isinstance(each, tuple) for each in lists) and all(isinstance(text, str) for text in texts)
     if dataset.kind not in KINDS or not is_text:
-        raise ValueError("its kind or a name is not one")
+        raise ValueError("the kind or a name is invalid")
     lengths = {"node": dataset.num_nodes, "edge": int(dataset.first_edge[-1]), "graph": len(dataset)}
     for name, (of, kinds, num_axes) in _FORMS.items():
         array = getattr(dataset, name)
@@ -255,59 +257,59 @@ def check_dataset(dataset: Dataset) -> None:
             continue
         is_known = array.dtype.isnative and array.dtype.kind in kinds and array.dtype not in (np.float16, np.float64)
         if not is_known or array.ndim != num_axes or len(array) != lengths[of]:
-            raise ValueError(f"{name}: not of the form it should have")
+            raise ValueError(f"{name} has a wrong type or shape")
     if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
-        raise ValueError("as many names or SMILES as graphs it should have")
+        raise ValueError("the numbers of graphs, names and SMILES differ")
     _check_edges(dataset)
     if dataset.kind == "molecules":
         check_molecules(dataset)
     elif dataset.kind in _OF_OGB:
         columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
         if columns != _OF_OGB[dataset.kind]:
-            raise ValueError("its nodes or edges have other columns than their kind has")
+            raise ValueError("nodes or edges have the wrong number of columns")
     classes, num_classes = dataset.classes, len(dataset.class_names)
     if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
         raise ValueError("a class has no name")
     if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
-        raise ValueError("as many names as tasks it should have")
+        raise ValueError("the numbers of tasks and task names differ")
     _check_rows(dataset)
 
 
 def _check_edges(dataset: Dataset) -> None:
-    """Both ends are inside their graph and differ; sorted by target and then by source, no edge twice."""
-    for first in range(0, len(dataset), GRAPHS_PER_CHUNK):  # so that no further list of all edges is made
+    """Check that ends are inside their graph, without loops and duplicates, sorted by target and then by source."""
+    for first in range(0, len(dataset), GRAPHS_PER_CHUNK):  # in chunks: no temporary array of all edges
         nodes, edges = (
             offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (dataset.first_node, dataset.first_edge)
         )
         source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
         size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))
         if any((ends >= size).any() or (ends < 0).any() for ends in (source, target)):
-            raise ValueError("an edge leaves its graph")
+            raise ValueError("an edge refers to a node outside its graph")
         if (source == target).any():
             raise ValueError("an edge is a loop")
         is_behind = (target[1:] > target[:-1]) | ((target[1:] == target[:-1]) & (source[1:] > source[:-1]))
         starts = edges[1:-1] - edges[0]
-        is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # edges of two graphs
+        is_behind[starts[(starts > 0) & (starts < len(source))] - 1] = True  # the order starts anew with each graph
         if not is_behind.all():
-            raise ValueError("its edges are not in order")
+            raise ValueError("edges are not sorted")
 
 
 def check_molecules(dataset: Dataset) -> None:
-    """Raises ValueError where atoms or bonds are not the numbers that they should be."""
+    """Raise ValueError if codes of atoms or bonds are missing or out of range."""
     bounds = (
         (dataset.node_labels, (NUM_ELEMENTS, NUM_CHIRALITIES)),
         (dataset.edge_attr, (NUM_BOND_TYPES, NUM_BOND_DIRECTIONS)),
     )
     for codes, most in bounds:
         if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
-            raise ValueError("its atoms or bonds are not there")
+            raise ValueError("atoms or bonds are missing")
         if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(most)):
-            raise ValueError("its atoms or bonds are of no known kind")
+            raise ValueError("codes of atoms or bonds are out of range")
 
 
 def _check_rows(dataset: Dataset) -> None:
-    """Every row of the source is a graph, in order, or a failure."""
+    """Check that every row of the source is a graph or a failure."""
     rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
     failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
     if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
-        raise ValueError("its rows do not fit together")
+        raise ValueError("rows are inconsistent")

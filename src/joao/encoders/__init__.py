@@ -1,4 +1,4 @@
-"""The family of encoders. A new one is a file, and a line here."""
+"""Encoders: graphs to vectors. To add one, write a file and import it here."""
 
 from joao.core.registry import catalogue
 from joao.encoders.base import Encoder as Encoder
@@ -12,5 +12,5 @@ from joao.encoders.ogb import OgbMoleculeGin as OgbMoleculeGin
 from joao.encoders.ogb import SyntaxGin as SyntaxGin
 from joao.encoders.res_gcn import ResGcn as ResGcn
 
-# A user's own module comes without a name: it is wrapped in joao.encoders.convolutions.ModuleEncoder.
+# Custom modules have no name here: joao.encoders.convolutions.ModuleEncoder wraps them.
 ENCODERS: dict[str, type[Encoder]] = catalogue(Encoder, globals())

@@ -1,4 +1,4 @@
-"""What an encoder is."""
+"""The base classes of encoders, and what several of them share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from joao.encoders.layers import sum_lists
 class Encoder(nn.Module, ABC):
     """A module that turns graphs into vectors.
 
-    Its constructor takes ``num_features`` and ``num_edge_features``, the numbers of columns of ``x`` and
-    ``edge_attr`` (0 without edge attributes), and then its own parameters, all with defaults.
+    The constructor takes ``num_features`` and ``num_edge_features``, the numbers of columns of ``x`` and ``edge_attr``
+    (0 without edge attributes), followed by its own parameters, all with defaults.
 
     Attributes:
         num_dimensions: length of the vectors.
-        uses_edge_attr: whether edge attributes matter to it; if not, graphs may have others than it was trained with.
-        codes: where ``x`` and ``edge_attr`` are numbers to look vectors up by, the rule of features that gives them.
-        takes_atoms: whether these are ``atoms``, and bonds.
+        uses_edge_attr: whether edge attributes are used; if not, other graphs may have different ones.
+        codes: the rule of :mod:`joao.data.features` for encoders whose input is category numbers; None for any numbers.
+        takes_atoms: whether that rule is ``atoms``.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -47,16 +47,16 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: GraphBatch) -> Tensor:
-        """``(G, num_dimensions)`` embeddings of the graphs of ``batch``."""
+        """Embed the graphs of ``batch``, ``(G, num_dimensions)``."""
 
 
 class NodeEncoder(Encoder, ABC):
-    """An encoder whose embeddings are made from vectors of nodes, which can be had, too.
+    """An encoder that can also return the vectors of nodes.
 
     Attributes:
-        num_node_dimensions: length of the nodes' vectors.
-        can_diffuse: whether all that it knows of edges is one sum over neighbours, which a diffusion may replace.
-        diffusion: the ``alpha`` of this diffusion, or None for the sum. It is no weight: no file has it.
+        num_node_dimensions: length of the node vectors.
+        can_diffuse: whether the encoder uses edges only in one sum over neighbours, which a diffusion can replace.
+        diffusion: ``alpha`` of that diffusion, or None for the sum. It is not a weight and is not stored in files.
     """
 
     num_node_dimensions: int
@@ -65,63 +65,59 @@ class NodeEncoder(Encoder, ABC):
 
     @abstractmethod
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        """``(N, num_node_dimensions)`` vectors of the nodes of ``batch``, as they are before they are put together."""
+        """Compute the vectors of the nodes before pooling, ``(N, num_node_dimensions)``."""
 
 
 class MeanEncoder(NodeEncoder, ABC):
-    """An encoder whose embedding of a graph is the mean over its nodes."""
+    """An encoder that embeds a graph as the mean of its node vectors."""
 
     def forward(self, batch: GraphBatch) -> Tensor:
         return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
 
 
 class PaddedEncoder(NodeEncoder, ABC):
-    """An encoder that has a form for padded views, too; they have edge attributes if these matter to it."""
+    """An encoder that also encodes padded views. They have edge attributes only if the encoder uses them."""
 
     @abstractmethod
     def encode_padded(self, views: PaddedViews) -> Tensor:
-        """``(V, G, num_dimensions)`` embeddings in training mode, as if each view were a batch of its own.
+        """Embed padded views in training mode, ``(V, G, num_dimensions)``, as if each view were a batch of its own.
 
-        The views are normalised one by one and their statistics remembered in their order. The host is asked nothing.
+        Each view is normalised separately and updates the running statistics in turn. The code must not synchronise
+        with the host, so that a GPU can replay it.
         """
 
 
 class StackableEncoder(PaddedEncoder, ABC):
-    """An encoder whose weights may be stacked (:func:`stacked`): then each view is encoded by weights of its own.
+    """An encoder whose weights can be stacked (:func:`stack_parameters`), so that each view has its own weights.
 
-    Its :meth:`encode_padded` takes views that have graphs of their own, and in evaluation mode normalises by what it
-    remembers.
+    :meth:`encode_padded` then takes views of different graphs, and uses the running statistics in evaluation mode.
     """
 
 
-def check_layers(owner: str, width: int, layers: int, dropout: float = 0.0) -> None:
-    """Refuses options of the encoder ``owner`` that no layers can be made with."""
+def check_layers(encoder_name: str, width: int, layers: int, dropout: float = 0.0) -> None:
+    """Raise a :class:`UserError` if the encoder ``encoder_name`` cannot have these layers."""
     if width < 1 or layers < 1:
-        raise UserError(f"{owner}: width and layers must be at least 1, got {width} and {layers}.")
+        raise UserError(f"{encoder_name}: width and layers must be at least 1, got {width} and {layers}.")
     if not 0 <= dropout < 1:
-        raise UserError(f"{owner}: dropout must be in [0, 1), got {dropout}.")
+        raise UserError(f"{encoder_name}: dropout must be in [0, 1), got {dropout}.")
 
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def stacked(module: M, count: int) -> M:
-    """A copy of ``module`` whose parameters and buffers have a leading dimension: ``count`` times the same."""
+def stack_parameters(module: M, count: int) -> M:
+    """Copy ``module`` with ``count`` copies of each parameter and buffer along a new first dimension."""
     copied = copy.deepcopy(module)
     for part in copied.modules():
         for name, value in list(part.named_parameters(recurse=False)):
-            setattr(part, name, nn.Parameter(_repeated(value, count)))
+            setattr(part, name, nn.Parameter(value.detach().expand(count, *value.shape).clone()))
         for name, buffer in list(part.named_buffers(recurse=False)):
-            setattr(part, name, _repeated(buffer, count))
+            setattr(part, name, buffer.detach().expand(count, *buffer.shape).clone())
     return copied
 
 
-def _repeated(value: Tensor, count: int) -> Tensor:
-    return value.detach().expand(count, *value.shape).clone()
-
-
 def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:
-    """Adds up the rows of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
+    """Sum the rows ``x`` of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
     if x.device.type == "cpu" and x.dtype.itemsize >= 4:
         summed: Tensor = _SumOfGraphs.apply(x, batch)  # type: ignore[no-untyped-call]
         return summed

@@ -1,3 +1,5 @@
+"""Custom encoders: any torch module, or layers of a torch-geometric convolution."""
+
 from __future__ import annotations
 
 import inspect
@@ -16,15 +18,15 @@ ARGUMENTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch", "batch_size
 
 @final
 class ModuleEncoder(Encoder):
-    """A user's own module, called with torch-geometric's words.
+    """Wraps a custom torch module that is called like a torch-geometric model.
 
-    Of ``x``, ``edge_index``, ``edge_attr``, ``edge_weight``, ``batch`` (the graph of every node) and ``batch_size``
-    the module gets those that its ``forward`` names, and ``edge_weight`` only where edges have a single attribute. It
-    returns one row a graph.
+    The module gets those of ``x``, ``edge_index``, ``edge_attr``, ``edge_weight``, ``batch`` (the graph of every node)
+    and ``batch_size`` that its ``forward`` names, and returns one row per graph. ``edge_weight`` is None unless edges
+    have a single attribute.
 
     Args:
-        module: used as it is, with the weights it has.
-        example: some graphs, on which the length of the embeddings is found out.
+        module: used with its present weights.
+        example: some graphs to determine the length of the embeddings.
     """
 
     def __init__(self, module: nn.Module, example: GraphBatch) -> None:
@@ -37,21 +39,20 @@ class ModuleEncoder(Encoder):
             is_named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
             if is_named and parameter.default is parameter.empty and name not in ARGUMENTS:
                 raise UserError(
-                    f"encoder: forward of {type(module).__name__} wants '{name}'. Known: {', '.join(ARGUMENTS)}."
+                    f"encoder: {type(module).__name__}.forward requires an unknown argument '{name}'. "
+                    f"Known: {', '.join(ARGUMENTS)}."
                 )
         was_training = module.training
         with torch.no_grad():
             embeddings = self.eval()(example)
         self.train(was_training)
         if not isinstance(embeddings, Tensor):
-            raise UserError(
-                f"encoder: {type(module).__name__} returned a {type(embeddings).__name__}; a tensor is wanted."
-            )
+            raise UserError(f"encoder: {type(module).__name__} must return a tensor, got {type(embeddings).__name__}.")
         shape = embeddings.shape
         if len(shape) != 2 or shape[0] != example.num_graphs:
             raise UserError(
-                f"encoder: {type(module).__name__} returned {tuple(shape)} for {example.num_graphs} graphs; one row "
-                "a graph is wanted. Pool the nodes, for instance with torch_geometric.nn.global_add_pool."
+                f"encoder: {type(module).__name__} must return one row per graph, got shape {tuple(shape)} for "
+                f"{example.num_graphs} graphs. Pool the nodes, for example with torch_geometric.nn.global_add_pool."
             )
         self.num_dimensions = shape[1]
 
@@ -69,21 +70,21 @@ class ModuleEncoder(Encoder):
         return embeddings
 
 
-BY_HAND = "In Python, give Convolutions a function that makes it."
+BY_HAND = "In Python, pass Convolutions a function that builds it."
 
 
 @final
 class Convolutions(NodeEncoder):
     """Layers of a torch-geometric convolution, each followed by ReLU and batch normalisation.
 
-    The embedding of a graph is, for every layer, the sum over its nodes, side by side, as in :class:`Gin`. Edge
-    attributes are used by a named convolution that has ``edge_dim`` and by one from a function whose ``forward`` takes
-    ``edge_attr``; a single column of them also as ``edge_weight``.
+    The embedding of a graph concatenates, for every layer, the sum over its nodes, as in :class:`Gin`. Edge attributes
+    are passed to named convolutions with ``edge_dim``, and to convolutions from a function whose ``forward`` takes
+    ``edge_attr``. A single attribute is also passed as ``edge_weight``.
 
     Args:
-        convolution: a name in :mod:`torch_geometric.nn` such as ``"GATConv"``, of one that must be told no more than
-            the numbers of input and output columns; or a function that takes these and returns a module to be called
-            with ``x`` and ``edge_index``.
+        convolution: a name in :mod:`torch_geometric.nn`, such as ``"GATConv"``, that needs only the numbers of input
+            and output columns, or a function that takes these and returns a module called with ``x`` and
+            ``edge_index``.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -103,7 +104,7 @@ class Convolutions(NodeEncoder):
     ) -> None:
         super().__init__()
         check_layers("Convolutions", width, layers)
-        make = _maker(convolution, num_edge_features) if isinstance(convolution, str) else convolution
+        make = _convolution_factory(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
         named = isinstance(convolution, str)
@@ -127,7 +128,7 @@ class Convolutions(NodeEncoder):
             yield x
 
 
-def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:
+def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:
     import torch_geometric.nn.conv as conv
 
     known = [each for each in dir(conv) if each.endswith("Conv")]
@@ -140,21 +141,19 @@ def _maker(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]
     def make(before: int, after: int) -> nn.Module:
         try:
             module: nn.Module = kind(before, after, **options)
-            found = _try_out(module, before, num_edge_features)
-        except Exception as error:  # whatever a convolution that is built or called otherwise happens to raise
-            raise UserError(
-                f"Convolutions: {name} needs more than numbers of columns ({one_line(error)}). {BY_HAND}"
-            ) from error
+            found = _output_shape(module, before, num_edge_features)
+        except Exception as error:  # a convolution with other arguments may raise anything
+            raise UserError(f"Convolutions: {name} needs further arguments ({one_line(error)}). {BY_HAND}") from error
         if found != (2, after):
-            raise UserError(f"Convolutions: {name} returned {found} for {(2, after)} nodes and columns. {BY_HAND}")
+            raise UserError(f"Convolutions: {name} returned shape {found} instead of {(2, after)}. {BY_HAND}")
         return module
 
     return make
 
 
 @torch.no_grad()
-def _try_out(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
-    """The shape of what ``convolution`` makes of two nodes and an edge."""
+def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
+    """The shape of the output of ``convolution`` for two nodes and an edge."""
     edge = torch.tensor([[1, 0], [0, 1]])
     values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}
     names = _edge_argument(convolution, num_edge_features, named=True)
@@ -169,7 +168,7 @@ def _edge_argument(convolution: nn.Module, num_edge_features: int, named: bool) 
     if named:
         takes_columns = "edge_dim" in inspect.signature(type(convolution).__init__).parameters
     else:
-        takes_columns = getattr(convolution, "edge_dim", num_edge_features) is not None  # GINEConv does not keep it
+        takes_columns = getattr(convolution, "edge_dim", num_edge_features) is not None  # GINEConv does not store it
     if "edge_attr" in known and takes_columns and num_edge_features:
         return ("edge_attr",)
     return ("edge_weight",) if "edge_weight" in known and num_edge_features == 1 else ()

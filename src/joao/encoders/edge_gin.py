@@ -13,24 +13,21 @@ from joao.encoders.layers import add_neighbours, adjacency
 
 @final
 class EdgeGin(MeanEncoder):
-    r"""A graph isomorphism network whose messages are a neighbour's vector and the edge's, side by side.
+    r"""A graph isomorphism network whose messages concatenate the vectors of the neighbour and of the edge.
 
-    The encoder of the paper's transfer setting on protein networks, for edges that carry any numbers :math:`e_{uv}`:
+    The encoder of the paper's transfer setting on protein networks, for numeric edge attributes :math:`e_{uv}`:
 
     .. math::
         x_v = W_0 x_v, \qquad
         x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{MLP}\big(\textstyle\sum_{u = v, \, u \sim v} x_u \,\|\, (W e_{uv} + b)
         \big)\Big)
 
-    where a loop :math:`vv` has zeros for the edge's half: a vector of its own, as published, would be the same at all
-    nodes and so is in the bias of the MLP. The MLP has one hidden layer, twice as wide, with batch normalisation before
-    its ReLU. The last layer has no ReLU; the embedding of a graph is the mean over its nodes. Where all nodes have the
-    same input 1, as published, :math:`W_0` is the one vector that they begin with.
+    The edge half of a self-loop :math:`vv` is zero: the published vector for loops is the same for all nodes and is
+    thus part of the bias of the MLP. The MLP has one hidden layer of double width with batch normalisation before its
+    ReLU. The last layer has no ReLU. The embedding of a graph is the mean over its nodes. If all nodes have the input
+    1, as published, :math:`W_0` is their common initial vector.
 
-    Vectors of edges enter by sums of numbers: :math:`\sum_u (W e_{uv} + b) = W \sum_u e_{uv} + b \deg v`.
-
-    Args:
-        dropout: the share of entries of every layer's output that are 0 in training.
+    Edge vectors are summed before the linear map: :math:`\sum_u (W e_{uv} + b) = W \sum_u e_{uv} + b \deg v`.
     """
 
     def __init__(
@@ -41,7 +38,7 @@ class EdgeGin(MeanEncoder):
         self.dropout = dropout
         self.first = nn.Linear(num_features, width, bias=False)
         nn.init.xavier_uniform_(self.first.weight)
-        # The columns of an edge are its numbers and 1.
+        # One more column: the number of edges, for the bias b.
         self.edges = nn.ModuleList(nn.Linear(num_edge_features + 1, width, bias=False) for _ in range(layers))
         self.mlps = nn.ModuleList(_mlp(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
@@ -57,7 +54,7 @@ class EdgeGin(MeanEncoder):
 
 
 def _edge_sums(batch: GraphBatch) -> Tensor:
-    """``(N, k + 1)`` sums over the edges to each node of their columns."""
+    """Sum the attributes of the edges to each node, and count them: ``(N, k + 1)``."""
     degrees = batch.first_edge.diff().to(batch.x.dtype).unsqueeze(1)
     if batch.edge_attr is None:
         return degrees

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
-from joao.encoders.layers import add_neighbours, adjacency, diffusion, remember
+from joao.encoders.layers import add_neighbours, adjacency, diffusion, update_running_statistics
 from joao.kernels.layers import GinWeights, gin_layer
 
 
@@ -21,8 +21,8 @@ class Gin(PaddedEncoder):
 
     .. math:: x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(x_v + \sum_{u \sim v} x_u)\big)\Big)
 
-    with a two-layer MLP; the embedding of a graph is, for every layer, the sum over its nodes, side by side.
-    Linear layers start Xavier-uniform with zero bias. Edge attributes are not used.
+    with a two-layer MLP. The embedding of a graph concatenates, for every layer, the sum over its nodes. Linear layers
+    are initialised Xavier-uniform with zero bias. Edge attributes are not used.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -63,12 +63,11 @@ class Gin(PaddedEncoder):
         for mlp, norm in zip(self.mlps, norms, strict=True):
             layers.append(gin_layer(x, views, GinWeights._make((*mlp.parameters(), *norm.parameters(), norm.eps))))
             x = layers[-1].x
-        remember(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
+        update_running_statistics(norms, views.keep, [(layer.means, layer.variances) for layer in layers])
         return torch.cat([layer.pooled for layer in layers], dim=2)
 
 
 def _mlp(num_inputs: int, width: int) -> nn.Sequential:
-    """The two layers of a GIN layer, each with its ReLU."""
     layers = [nn.Linear(num_inputs, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)

@@ -1,6 +1,4 @@
-"""Sums over neighbours: a product with the sparse adjacency matrix.
-
-The running statistics of batch normalisation, where it was computed by hand."""
+"""Building blocks of encoders: sums over neighbours, diffusion, and batch normalisation of padded views."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from joao.core.graphs import GraphBatch
 from joao.kernels.layers import batch_norm
 
 with warnings.catch_warnings():
-    # torch says once per process that CSR tensors are in beta and go unchecked; here, nobody needs to hear it.
+    # torch warns once per process that CSR tensors are in beta and are not checked. Trigger the warning here, unseen.
     warnings.filterwarnings("ignore", message="Sparse")
     torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1))
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourLists:
-    """For a CPU: each node with its neighbours, one list after the other, and where each node's begins."""
+    """Adjacency for a CPU: the list of each node and its neighbours, concatenated, and the offset of each list."""
 
     nodes: Tensor
     first: Tensor
@@ -33,7 +31,7 @@ class NeighbourLists:
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """What :func:`diffusion` needs: the graphs' adjacency, ``(N, 1)`` scales of nodes, and weights of polynomials."""
+    """The operator of :func:`diffusion`: adjacency, ``(N, 1)`` node scales, and weights of Chebyshev polynomials."""
 
     matrix: NeighbourLists | Tensor
     scale: Tensor
@@ -41,12 +39,11 @@ class Diffusion:
 
 
 def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Tensor:
-    r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(N, d)``: the sum in :class:`Gin`.
+    r"""Compute :math:`x_v + \sum_{u \sim v} x_u` for every node, ``(N, d)``.
 
-    ``matrix`` is the graphs' :func:`adjacency`, or their :func:`diffusion`, whose product takes the place of the sum.
-
-    The adjacency matrix of undirected graphs is its own transpose, so the gradient is the same product again.
-    Sparse products know no 16-bit numbers: under mixed precision the sum is in float32.
+    ``matrix`` is the :func:`adjacency` of the graphs, or their :func:`diffusion`, which then replaces the sum. Both are
+    symmetric, so the gradient is the same product again. Sparse products do not support 16-bit numbers: under mixed
+    precision, the sum is computed in float32.
     """
     x = x.float() if x.dtype.itemsize < 4 else x
     summed: Tensor = _SymmetricProduct.apply(x, matrix)  # type: ignore[no-untyped-call]
@@ -54,9 +51,9 @@ def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Te
 
 
 def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> NeighbourLists | Tensor:
-    """Who is next to whom; on a GPU the ``(N, N)`` sparse matrix of ones, read off the edges without a copy of them."""
+    """The adjacency of the graphs: neighbour lists on a CPU, an ``(N, N)`` sparse CSR matrix of ones on a GPU."""
     if batch.device.type == "cpu":
-        return _lists(batch)
+        return _neighbour_lists(batch)
     return torch.sparse_csr_tensor(
         batch.first_edge,
         batch.source,
@@ -67,13 +64,13 @@ def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> Neighbou
 
 
 def diffusion(batch: GraphBatch, alpha: float, dtype: torch.dtype, tolerance: float = 1e-3) -> Diffusion:
-    r"""Personalised PageRank: every node against every other of its graph, the nearer the heavier.
+    r"""Personalised PageRank diffusion: connects all nodes of a graph, with weights that decrease with distance.
 
     .. math::
         S = \alpha \big( I - a \hat A \big)^{-1} \quad \text{with} \quad a = 1 - \alpha, \quad
         \hat A_{vu} = (1 + \deg v)^{-1/2} (1 + \deg u)^{-1/2} \text{ for } u = v, \, u \sim v .
 
-    :math:`S` has an entry for every pair of nodes and is never made. With the polynomials :math:`T_k` of Chebyshev,
+    :math:`S` is dense and is never computed. With the Chebyshev polynomials :math:`T_k`,
     :math:`T_{k + 1}(t) = 2 t \, T_k(t) - T_{k - 1}(t)`,
 
     .. math::
@@ -81,8 +78,8 @@ def diffusion(batch: GraphBatch, alpha: float, dtype: torch.dtype, tolerance: fl
         w_k = \frac{2 \alpha}{\sqrt{1 - a^2}} q^k , \quad w_0 = \frac{\alpha}{\sqrt{1 - a^2}} , \quad
         q = \frac{1 - \sqrt{1 - a^2}}{a} ,
 
-    of which enough are taken for an error of at most ``tolerance`` in the largest eigenvalue, which is 1: 10 products
-    with :math:`\hat A` for :math:`\alpha = 0.2`, where :math:`q = 1/2`.
+    truncated so that the error in the largest eigenvalue, which is 1, is at most ``tolerance``: 10 products with
+    :math:`\hat A` for :math:`\alpha = 0.2`, where :math:`q = 1/2`.
     """
     root = math.sqrt(1 - (1 - alpha) ** 2)
     q = (1 - root) / (1 - alpha)
@@ -93,11 +90,13 @@ def diffusion(batch: GraphBatch, alpha: float, dtype: torch.dtype, tolerance: fl
 
 
 def sum_lists(x: Tensor, nodes: Tensor, first: Tensor) -> Tensor:
-    """The sum over each list of ``nodes`` of their rows of ``x``: the quickest way that torch has on a CPU."""
+    """Sum the rows of ``x`` over each list of ``nodes``; the fastest way in torch on a CPU."""
     return torch.embedding_bag(x.contiguous(), nodes, first, mode=0, include_last_offset=True)[0]
 
 
-def _lists(batch: GraphBatch) -> NeighbourLists:
+def _neighbour_lists(batch: GraphBatch) -> NeighbourLists:
+    # List v holds the sources of the edges to v and then v itself. Edges are sorted by target, so edge e belongs at
+    # e + target(e): after all earlier edges and after the own entries of all earlier nodes.
     numbers = np.arange(max(batch.num_edges, batch.num_nodes + 1))
     first = batch.first_edge.numpy() + numbers[: batch.num_nodes + 1]
     nodes = np.empty(batch.num_nodes + batch.num_edges, dtype=np.int32)
@@ -119,34 +118,34 @@ class _SymmetricProduct(torch.autograd.Function):
 
 def _add_product(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Tensor:
     if isinstance(matrix, Diffusion):
-        return _diffused(x, matrix)
+        return _diffuse(x, matrix)
     if isinstance(matrix, NeighbourLists):
         return sum_lists(x, matrix.nodes, matrix.first)
     with torch.autocast(x.device.type, enabled=False):
         return torch.addmm(x, matrix, x)
 
 
-def _diffused(x: Tensor, diffusion: Diffusion) -> Tensor:
+def _diffuse(x: Tensor, diffusion: Diffusion) -> Tensor:
     first, second, *others = diffusion.weights
-    before, now = x, _spread(x, diffusion)
+    before, now = x, _propagate(x, diffusion)
     total = first * before + second * now
     for weight in others:
-        before, now = now, 2 * _spread(now, diffusion) - before
+        before, now = now, 2 * _propagate(now, diffusion) - before
         total += weight * now
     return total
 
 
-def _spread(x: Tensor, diffusion: Diffusion) -> Tensor:
+def _propagate(x: Tensor, diffusion: Diffusion) -> Tensor:
     return diffusion.scale * _add_product(diffusion.scale * x, diffusion.matrix)
 
 
 Moments = tuple[Tensor, Tensor]
 
 
-def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
-    """``h`` ``(V, N, d)`` as ``norm`` does it, each view by itself, over the rows that are kept; 0 in the others.
+def normalise_views(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Moments]) -> Tensor:
+    """Apply ``norm`` to ``h`` ``(V, N, d)``, separately for each view and over the kept rows; other rows become 0.
 
-    By the statistics of each view, which are added to ``moments``; in evaluation mode by those remembered.
+    In training mode, uses the statistics of each view and appends them to ``moments``; else the running statistics.
     """
     if norm.training:
         y, means, variances = batch_norm(h, keep, norm.weight, norm.bias, norm.eps)
@@ -158,20 +157,22 @@ def normalised(h: Tensor, keep: Tensor, norm: nn.BatchNorm1d, moments: list[Mome
     return y * keep.unsqueeze(-1)
 
 
-def remember(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
-    """Updates the running statistics of ``norms`` as they do it themselves, view by view.
+def update_running_statistics(norms: Sequence[nn.BatchNorm1d], keep: Tensor, moments: Sequence[Moments]) -> None:
+    """Update the running statistics of ``norms`` view by view, as the modules would themselves.
 
     Args:
-        norms: all with the same momentum; their statistics are ``(d,)``, or ``(V, d)``: a view's own.
-        keep: ``(V, N)`` the rows that all of them have normalised.
-        moments: ``(V, d)`` means and variances of each norm's rows, by which they were normalised.
+        norms: all with the same momentum. Their statistics are ``(d,)``, or ``(V, d)`` for one set per view.
+        keep: ``(V, N)`` the rows that were normalised.
+        moments: ``(V, d)`` means and variances of the rows of each norm.
     """
     count = keep.sum(1, keepdim=True, dtype=torch.float64)
     means, variances = zip(*moments, strict=True)
     of_means, of_variances, batches = (list(each) for each in zip(*(norm.buffers() for norm in norms), strict=True))
+    # Normalisation uses the biased variance; running statistics store the unbiased one, as in torch.
     correction = (count / (count - 1)).to(of_variances[0].dtype)
     unbiased = [each * correction for each in variances]
     momentum = cast(float, norms[0].momentum)
+    # Stacked statistics belong to one view each; shared ones are updated by one view after the other.
     are_stacked = of_means[0].dim() == 2
     views = [slice(None)] if are_stacked else [*range(len(count))]
     for view in views:

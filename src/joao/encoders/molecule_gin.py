@@ -12,13 +12,13 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
-from joao.encoders.layers import Moments, add_neighbours, adjacency, normalised, remember
+from joao.encoders.layers import Moments, add_neighbours, adjacency, normalise_views, update_running_statistics
 from joao.kernels.layers import graph_sum, neighbour_sum
 
 
 @final
 class MoleculeGin(MeanEncoder, StackableEncoder):
-    r"""The graph isomorphism network of the paper's transfer setting, which knows atoms and bonds.
+    r"""The graph isomorphism network of the paper's transfer setting, for atoms and bonds.
 
     With learned vectors :math:`a` of elements and chiralities, and in every layer :math:`b` of bond types and
     directions,
@@ -28,14 +28,14 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}(\sum_{u = v, \, u \sim v} x_u + e_{uv})\big)\Big)
         \quad \text{with} \quad e_{uv} = b_{\mathrm{type}(uv)} + b_{\mathrm{direction}(uv)} ,
 
-    where a loop :math:`vv` has a type of its own and no direction. The MLP has one hidden layer, twice as wide. The
-    last layer has no ReLU; the embedding of a graph is the mean over its atoms. An atom whose numbers are -1 has the
+    where a self-loop :math:`vv` has its own bond type and no direction. The MLP has one hidden layer of double width.
+    The last layer has no ReLU. The embedding of a graph is the mean over its atoms. Atoms with the numbers -1 get the
     vectors of the mask token.
 
-    Bonds enter by their numbers: :math:`\sum_u e_{uv} = \sum_k n_{vk} b_k`, with :math:`n_{vk}` bonds of kind k at v.
+    Bonds are counted by kind: :math:`\sum_u e_{uv} = \sum_k n_{vk} b_k`, with :math:`n_{vk}` bonds of kind k at v.
 
     Args:
-        dropout: the share of entries of every layer's output that are 0 in training.
+        dropout: dropout probability after every layer.
 
     >>> from joao.core.graphs import GraphBatch
     >>> carbon_monoxide = GraphBatch(
@@ -60,26 +60,26 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         check_layers("MoleculeGin", width, layers, dropout)
         if (num_features, num_edge_features) != (2, 2):
             raise UserError(
-                f"MoleculeGin: wants atoms and bonds with two numbers each, got {num_features} and {num_edge_features} "
-                "columns. Give molecules, or use encoder gin."
+                f"MoleculeGin: requires atoms and bonds with two columns each, got {num_features} and "
+                f"{num_edge_features}. Use it for molecules, and encoder gin for other graphs."
             )
         self.dropout = dropout
-        self.atoms = _table(NUM_ELEMENTS + 1 + NUM_CHIRALITIES + 1, width)  # with the mask token's rows
+        self.atoms = _table(NUM_ELEMENTS + 1 + NUM_CHIRALITIES + 1, width)  # one more row each for the mask token
         self.bonds = nn.ParameterList(_table(NUM_BOND_TYPES + 1 + NUM_BOND_DIRECTIONS, width) for _ in range(layers))
         self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
-        # Normalisation would take a bias out again.
+        # No bias: normalisation would remove it.
         self.outer = nn.ModuleList(nn.Linear(2 * width, width, bias=False) for _ in range(layers))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
         self.num_dimensions = self.num_node_dimensions = width
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        assert batch.edge_attr is not None  # or it would not have two columns
+        assert batch.edge_attr is not None  # checked by the constructor: two columns
         x = F.embedding(_rows_of_atoms(batch.x), self.atoms).sum(1)
         matrix = adjacency(batch, torch.promote_types(x.dtype, torch.float32))
         counts = _bond_counts(batch.target, batch.edge_attr, x.new_ones(batch.num_edges), batch.num_nodes)
         for number, (hidden, outer, norm) in enumerate(zip(self.hidden, self.outer, self.norms, strict=True)):
             total = add_neighbours(x, matrix) + counts @ self.bonds[number]
-            x = self._passed_on(norm(outer(torch.relu(hidden(total)))), number)
+            x = self._activate(norm(outer(torch.relu(hidden(total)))), number)
         return x
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -88,7 +88,9 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         mask = views.keep.unsqueeze(-1).to(self.atoms.dtype)
         is_atom = mask.new_zeros(num_views, num_nodes, self.atoms.shape[-2]).scatter_(2, _rows_of_atoms(views.x), 1)
         x = (is_atom * mask) @ self.atoms
+        # From here on, nodes are numbered through all views, so that one index_add counts the bonds of all of them.
         every_view = num_nodes * torch.arange(num_views, device=x.device).unsqueeze(1)
+        # An edge from a node that is not kept is no bond, and neither is padding, which starts at such a node.
         is_bond = views.keep.flatten().index_select(0, (views.source + every_view).flatten()).to(mask.dtype)
         targets = (views.target + every_view).flatten()
         counts = _bond_counts(targets, views.edge_attr.flatten(0, 1), is_bond, num_views * num_nodes).view(
@@ -99,14 +101,13 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         for number, (hidden, outer) in enumerate(linear):
             total = neighbour_sum(x, views) + counts @ self.bonds[number]
             inside = torch.relu(total @ hidden.weight.mT + hidden.bias.unsqueeze(-2))
-            made = normalised(inside @ outer.weight.mT, views.keep, norms[number], moments)
-            x = self._passed_on(made, number)
+            made = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
+            x = self._activate(made, number)
         if self.training:
-            remember(norms, views.keep, moments)
+            update_running_statistics(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
 
-    def _passed_on(self, x: Tensor, number: int) -> Tensor:
-        """What layer ``number`` hands to the next one."""
+    def _activate(self, x: Tensor, number: int) -> Tensor:
         return F.dropout(x if number == len(self.norms) - 1 else torch.relu(x), self.dropout, self.training)
 
 
@@ -115,7 +116,7 @@ def _table(num_rows: int, width: int) -> nn.Parameter:
 
 
 def _rows_of_atoms(x: Tensor) -> Tensor:
-    """``(..., 2)`` elements and chiralities to their rows in the table of atoms."""
+    """Map ``(..., 2)`` elements and chiralities to their rows in the table of atom vectors."""
     element, chirality = x.long().unbind(-1)
     element = torch.where(element < 0, NUM_ELEMENTS, element)
     chirality = torch.where(chirality < 0, NUM_CHIRALITIES, chirality)
@@ -123,17 +124,17 @@ def _rows_of_atoms(x: Tensor) -> Tensor:
 
 
 def _bond_counts(target: Tensor, attr: Tensor, weight: Tensor, num_nodes: int) -> Tensor:
-    """``(N, types + 1 + directions)`` how many bonds of each type and direction every atom has, its loop among them.
+    """Count the bonds of each type and direction at every atom, with its self-loop: ``(N, types + 1 + directions)``.
 
     Args:
         target: ``(E,)`` the atoms.
         attr: ``(E, 2)`` types and directions of their bonds.
-        weight: ``(E,)`` 1, or 0 for what is no bond.
+        weight: ``(E,)`` 1 for bonds, 0 for padding.
         num_nodes: N.
     """
     width = NUM_BOND_TYPES + 1 + NUM_BOND_DIRECTIONS
     counts = weight.new_zeros(num_nodes, width)
-    counts[:, NUM_BOND_TYPES : NUM_BOND_TYPES + 2] = 1  # the loop, without direction
+    counts[:, NUM_BOND_TYPES : NUM_BOND_TYPES + 2] = 1  # the self-loop: its own type, direction 0
     kind, direction = attr.long().unbind(1)
     places = torch.stack([target * width + kind, target * width + NUM_BOND_TYPES + 1 + direction])
     return counts.flatten().index_add(0, places.flatten(), weight.repeat(2)).view(num_nodes, width)

@@ -1,3 +1,5 @@
+"""The three encoders of the OGB setting and the layers they share."""
+
 from __future__ import annotations
 
 from itertools import accumulate
@@ -22,28 +24,25 @@ from joao.encoders.base import MeanEncoder, check_layers
 
 @final
 class OgbLayers(nn.Module):
-    r"""The layers that the encoders of the OGB setting share.
+    r"""The message-passing layers of the OGB encoders.
 
-    With columns :math:`c_{uv}` of edges, and in every layer :math:`W` and :math:`\varepsilon` of its own,
+    With edge columns :math:`c_{uv}`, and :math:`W` and :math:`\varepsilon` of each layer,
 
     .. math::
         x_v \leftarrow \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}\big((1 + \varepsilon) x_v +
         \textstyle\sum_{u \to v} \mathrm{ReLU}(x_u + W c_{uv})\big)\big)\Big) .
 
-    The MLP has one hidden layer, twice as wide, with batch normalisation before its ReLU. The last layer has no outer
-    ReLU. What normalisation would take out again, the biases of the MLP, is left out.
+    The MLP has one hidden layer of double width with batch normalisation before its ReLU, and no biases, because
+    normalisation would remove them. The last layer has no outer ReLU.
 
     Args:
-        owner: whose layers they are, for messages.
-        num_columns: of edges.
-        width: of all layers.
-        layers: how many.
-        dropout: the share of entries of every layer's output that are 0 in training.
+        encoder_name: for error messages.
+        num_columns: number of edge columns.
     """
 
-    def __init__(self, owner: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
+    def __init__(self, encoder_name: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        check_layers(owner, width, layers, dropout)
+        check_layers(encoder_name, width, layers, dropout)
         self.dropout = dropout
         self.own = nn.ParameterList(nn.Parameter(torch.zeros(())) for _ in range(layers))
         self.edges = nn.ModuleList(nn.Linear(num_columns, width, bias=False) for _ in range(layers))
@@ -51,7 +50,7 @@ class OgbLayers(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor, columns: Tensor) -> Tensor:
-        """``(N, width)`` vectors of nodes from ``x`` ``(N, width)`` and the ``columns`` ``(E, k)`` of edges."""
+        """Update node vectors ``x`` ``(N, width)`` with the ``columns`` ``(E, k)`` of edges, ``(N, width)``."""
         for number, (own, edges, mlp, norm) in enumerate(
             zip(self.own, self.edges, self.mlps, self.norms, strict=True), start=1
         ):
@@ -72,13 +71,13 @@ def _mlp(width: int) -> nn.Sequential:
 
 
 @final
-class CodeTable(nn.Module):
-    """The sum of learned vectors, one for each of several numbers of categories.
+class CodeEmbedding(nn.Module):
+    """Sums learned vectors, one for each of several category numbers.
 
     Args:
-        sizes: how many categories each number has; one beyond is taken for the last. -1 has a vector of its own, the
-            mask token's.
-        width: of the vectors.
+        sizes: number of categories of each column. Larger numbers count as the last category; -1, the mask token, has a
+            vector of its own.
+        width: length of the vectors.
     """
 
     first: Tensor
@@ -88,27 +87,24 @@ class CodeTable(nn.Module):
         super().__init__()
         ends = list(accumulate(size + 1 for size in sizes))
         self.weight = nn.Parameter(torch.empty(ends[-1], width))
-        # A column has its rows behind one another, the mask token's first.
+        # The rows of a column follow each other; the first one is the mask token.
         first = [end - size for end, size in zip(ends, sizes, strict=True)]
         self.register_buffer("first", torch.tensor(first), persistent=False)
         self.register_buffer("last", torch.tensor(ends) - 1, persistent=False)
 
     def forward(self, codes: Tensor) -> Tensor:
-        """``(N, columns)`` to ``(N, width)``."""
+        """Embed ``(N, columns)`` category numbers as ``(N, width)`` vectors."""
         rows = torch.minimum(codes.long().clamp(min=-1) + self.first, self.last)
         return F.embedding(rows, self.weight).sum(1)
 
 
 @final
 class OgbGin(MeanEncoder):
-    r"""The graph isomorphism network of the paper's setting on ogbg-ppa, for edges that carry any numbers.
+    """The graph isomorphism network of the paper's setting on ogbg-ppa, for numeric edge attributes.
 
-    It begins with :math:`W_0 x_v`, which is the same vector for all nodes where all have the input 1, as published, and
-    goes on as :class:`~joao.encoders.ogb.OgbLayers`, the columns of an edge being its numbers and 1. The
-    embedding of a graph is the mean over its nodes.
-
-    Args:
-        dropout: the share of entries of every layer's output that are 0 in training.
+    The first node vectors are :math:`W_0 x_v`; if all nodes have the input 1, as published, this is one common vector.
+    The edge columns of :class:`OgbLayers` are the attributes of the edge and 1. The embedding of a graph is the mean
+    over its nodes.
     """
 
     def __init__(
@@ -129,15 +125,11 @@ class OgbGin(MeanEncoder):
 
 @final
 class OgbMoleculeGin(MeanEncoder):
-    r"""The graph isomorphism network of the OGB setting for molecules, which knows OGB's nine and three numbers.
+    """The graph isomorphism network of the OGB setting for molecules, on OGB's nine atom and three bond features.
 
-    An atom begins with the sum of the vectors of its nine numbers, see :mod:`joao.core.codes`. The layers are those of
-    :class:`~joao.encoders.ogb.OgbLayers`, where the columns of a bond say by 0 and 1 which three numbers it
-    has, so that :math:`W c_{uv}` is the sum of their vectors. The embedding of a graph is the mean over its atoms. An
-    atom whose numbers are -1 has the vectors of the mask token.
-
-    Args:
-        dropout: the share of entries of every layer's output that are 0 in training.
+    An atom starts with the sum of the vectors of its nine features (:mod:`joao.core.codes`). The edge columns of
+    :class:`OgbLayers` are one-hot bond features, so that :math:`W c_{uv}` sums their vectors. The embedding of a graph
+    is the mean over its atoms. Atoms with the features -1 get the vectors of the mask token.
     """
 
     codes = "ogb_atoms"
@@ -154,24 +146,23 @@ class OgbMoleculeGin(MeanEncoder):
         self.layers = OgbLayers("OgbMoleculeGin", sum(OGB_BOND_SIZES), width, layers, dropout)
         if (num_features, num_edge_features) != (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)):
             raise UserError(
-                f"OgbMoleculeGin: wants atoms of {len(OGB_ATOM_SIZES)} numbers and bonds of {len(OGB_BOND_SIZES)}, "
-                f"got {num_features} and {num_edge_features} columns. Give molecules of OGB, or use encoder "
-                "molecule_gin."
+                f"OgbMoleculeGin: requires {len(OGB_ATOM_SIZES)} columns of atoms and {len(OGB_BOND_SIZES)} of bonds, "
+                f"got {num_features} and {num_edge_features}. Use it for OGB's molecules, and molecule_gin for others."
             )
-        self.atoms = CodeTable(OGB_ATOM_SIZES, width)
+        self.atoms = CodeEmbedding(OGB_ATOM_SIZES, width)
         for table in (self.atoms, *self.layers.edges):
             nn.init.xavier_uniform_(cast(nn.Linear, table).weight)
         self.num_dimensions = self.num_node_dimensions = width
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        assert batch.edge_attr is not None  # or it would not have three columns
+        assert batch.edge_attr is not None  # checked by the constructor: three columns
         x = self.atoms(batch.x)
         nodes: Tensor = self.layers(x, batch.source, batch.target, _bond_columns(batch.edge_attr, x.dtype))
         return nodes
 
 
 def _bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
-    """``(E, 3)`` numbers to ``(E, 13)`` zeros and ones."""
+    """Encode ``(E, 3)`` bond features as ``(E, 13)`` one-hot columns."""
     last = torch.tensor(OGB_BOND_SIZES, device=bonds.device) - 1
     first = torch.tensor(OGB_BOND_SIZES, device=bonds.device).cumsum(0) - last - 1
     rows = torch.minimum(bonds.long(), last) + first
@@ -180,19 +171,18 @@ def _bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
 
 @final
 class SyntaxGin(MeanEncoder):
-    r"""The graph isomorphism network of the paper's setting on ogbg-code, for syntax trees of programs.
+    """The graph isomorphism network of the paper's setting on ogbg-code, for syntax trees of programs.
 
-    A node begins with the sum of the vectors of its type, attribute and depth, see :mod:`joao.core.codes`. Beside the
-    edges of the tree, each node with an attribute is joined to the next one of its graph, in the order of a
-    depth-first walk: the next token. This happens here, so that what an augmentation takes out closes up. The
-    layers are those of :class:`~joao.encoders.ogb.OgbLayers`; the columns of an edge are whether it joins
-    tokens, whether it goes backwards, and 1. The embedding of a graph is the mean over its nodes. A node whose numbers
-    are -1 has the vectors of the mask token and is no token.
+    A node starts with the sum of the vectors of its type, attribute and depth (:mod:`joao.core.codes`). Besides the
+    edges of the tree, each node with an attribute (a token) is connected to the next token of its graph in depth-first
+    order. This happens here, after augmentation, so that removing a token closes the chain. The edge columns of
+    :class:`OgbLayers` are whether the edge connects tokens, whether it points backwards, and 1. The embedding of a
+    graph is the mean over its nodes. Nodes with the features -1 get the vectors of the mask token and are not tokens.
 
     Args:
-        dropout: the share of entries of every layer's output that are 0 in training.
-        types, attributes: sizes of the tables; a number beyond is taken for the last.
-        most_depth: where depths are capped.
+        dropout: dropout probability after every layer.
+        types, attributes: number of categories; larger numbers count as the last one.
+        most_depth: larger depths count as this one.
     """
 
     codes = "syntax_nodes"
@@ -212,20 +202,20 @@ class SyntaxGin(MeanEncoder):
         self.layers = OgbLayers("SyntaxGin", 3, width, layers, dropout)
         if (num_features, num_edge_features) != (OGB_TREE_COLUMNS, 1):
             raise UserError(
-                f"SyntaxGin: wants nodes of {OGB_TREE_COLUMNS} numbers and edges of one, got {num_features} and "
-                f"{num_edge_features} columns. Give syntax trees of OGB, or use encoder gin."
+                f"SyntaxGin: requires {OGB_TREE_COLUMNS} columns of nodes and one of edges, got {num_features} and "
+                f"{num_edge_features}. Use it for OGB's syntax trees, and encoder gin for other graphs."
             )
         if min(types, attributes) < 1 or most_depth < 0:
             raise UserError(
                 f"SyntaxGin: types and attributes must be at least 1 and most_depth at least 0, got {types}, "
                 f"{attributes} and {most_depth}."
             )
-        self.nodes = CodeTable((types, attributes, most_depth + 1), width)
+        self.nodes = CodeEmbedding((types, attributes, most_depth + 1), width)
         nn.init.normal_(self.nodes.weight)
         self.num_dimensions = self.num_node_dimensions = width
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        assert batch.edge_attr is not None  # or it would not have a column
+        assert batch.edge_attr is not None  # checked by the constructor: one column
         x = self.nodes(batch.x[:, :3])
         token, following = next_tokens(batch)
         source = torch.cat([batch.source, token, following])
@@ -238,7 +228,7 @@ class SyntaxGin(MeanEncoder):
 
 
 def next_tokens(batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Each node with an attribute that has another one behind it in its graph, and that one, ``(t,)`` each."""
+    """Pairs of successive tokens in each graph, as two tensors ``(t,)``."""
     place = batch.x[:, 3].long()
     tokens = (place >= 0).nonzero().squeeze(1)
     tokens = tokens[torch.argsort(place[tokens], stable=True)]

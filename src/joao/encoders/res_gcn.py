@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import StackableEncoder, check_layers, sum_nodes
-from joao.encoders.layers import Moments, add_neighbours, adjacency, diffusion, normalised, remember
+from joao.encoders.layers import (
+    Moments,
+    add_neighbours,
+    adjacency,
+    diffusion,
+    normalise_views,
+    update_running_statistics,
+)
 from joao.kernels.layers import graph_sum, neighbour_sum, relu_norm
 
 
@@ -22,13 +29,13 @@ class ResGcn(StackableEncoder):
         x_v \leftarrow \mathrm{ReLU}\Big(W \sum_{u = v, \, u \sim v} c_v c_u \, \mathrm{BN}(x_u) + b\Big)
         \quad \text{with} \quad c_v = (1 + \deg v)^{-1/2}
 
-    for every convolution; the embedding of a graph is
+    for every convolution. The embedding of a graph is
     :math:`\mathrm{BN}(\mathrm{ReLU}(W' \, \mathrm{BN}(\sum_v x_v) + b'))`. Three convolutions, the layer before and the
-    one behind are the "five layers" of the paper. Its name promises residual connections, the published figures were
-    made without: they are an option. Edge attributes are not used.
+    layer after them are the "five layers" of the paper. Despite its name, the published results were obtained without
+    residual connections; they are an option. Edge attributes are not used.
 
     Args:
-        residual: whether a convolution's input is added to its output.
+        residual: whether to add the input of a convolution to its output.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -69,7 +76,7 @@ class ResGcn(StackableEncoder):
         x = torch.relu(self.first(next(norms)(batch.x)))
         dtype = torch.promote_types(x.dtype, torch.float32)
         matrix = adjacency(batch, dtype) if self.diffusion is None else diffusion(batch, self.diffusion, dtype)
-        # A diffusion has scales of its own.
+        # A diffusion includes the scaling by degrees.
         c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1) if self.diffusion is None else 1
         for convolution, norm in zip(self.convolutions, norms, strict=True):
             made = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
@@ -81,36 +88,37 @@ class ResGcn(StackableEncoder):
         norms = cast(Sequence[nn.BatchNorm1d], self.node_norms)
         c = torch.where(mask, neighbour_sum(mask.to(views.x.dtype), views), 1).rsqrt().squeeze(-1)
         moments: list[Moments] = []
-        x = normalised(views.x, keep, norms[0], moments)
-        # z + bias is what comes before a ReLU, and carried is what a residual connection adds behind it.
+        x = normalise_views(views.x, keep, norms[0], moments)
+        # z + bias is the input of the next ReLU, which is fused with the normalisation that follows it where possible.
+        # carried is what a residual connection adds to the output of that ReLU.
         z, bias, carried = x @ self.first.weight.mT, x.new_zeros(self.num_dimensions), None
         for convolution, norm in zip(cast(Sequence[nn.Linear], self.convolutions), norms[1:], strict=True):
             if self.residual or not self.training:
-                carried = _activated(z, bias, carried if self.residual else None)
-                x = normalised(carried, keep, norm, moments)
+                carried = _relu_with_residual(z, bias, carried if self.residual else None)
+                x = normalise_views(carried, keep, norm, moments)
             else:
                 x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
                 moments.append((found[0], found[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
-            remember(norms, keep, moments)
-        nodes = _activated(z, bias, carried if self.residual else None)
+            update_running_statistics(norms, keep, moments)
+        nodes = _relu_with_residual(z, bias, carried if self.residual else None)
         return self._embed(graph_sum(nodes * mask, views), views)
 
     def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
-        """``(V, G, d)`` sums over nodes to embeddings."""
+        """Turn ``(V, G, d)`` sums over nodes into embeddings."""
         before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
-        x = normalised(pooled, has_nodes, before, moments)
-        hidden = _activated(x @ self.last.weight.mT, self.last.bias, None)
-        embeddings = normalised(hidden, has_nodes, behind, moments)
+        x = normalise_views(pooled, has_nodes, before, moments)
+        hidden = _relu_with_residual(x @ self.last.weight.mT, self.last.bias, None)
+        embeddings = normalise_views(hidden, has_nodes, behind, moments)
         if self.training:
-            remember(norms, has_nodes, moments)
+            update_running_statistics(norms, has_nodes, moments)
         return embeddings
 
 
-def _activated(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:
+def _relu_with_residual(z: Tensor, bias: Tensor, carried: Tensor | None) -> Tensor:
     activated = torch.relu(z + bias.unsqueeze(-2))
     return activated if carried is None else carried + activated
 
@@ -125,5 +133,5 @@ def _linear(num_inputs: int, width: int, bias: bool = True) -> nn.Linear:
 
 def _norm(width: int) -> nn.BatchNorm1d:
     norm = nn.BatchNorm1d(width)
-    nn.init.constant_(norm.bias, 1e-4)  # as published: a ReLU behind it is not dead for a column without spread
+    nn.init.constant_(norm.bias, 1e-4)  # as published; keeps a following ReLU alive for constant columns
     return norm

@@ -17,7 +17,7 @@ from joao.data.dataset import Dataset
 from joao.data.validation import parse_label
 from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing, set_tasks
 from joao.estimators.joao import JOAO
-from joao.runs.finetuned import FinetunedModel
+from joao.runs.finetuning import FinetunedModel
 
 
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuned.FinetunedModel`.
+        finetuned_: all of it, see :class:`joao.runs.finetuning.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")

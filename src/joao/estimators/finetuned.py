@@ -19,12 +19,12 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError, short_repr
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
-from joao.data.user_input import read_graphs, warn_about_unknown_labels, warn_user
+from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
 from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
-from joao.runs.finetuned import FinetunedModel, load_finetuned
-from joao.runs.finetuning import finetune
+from joao.runs.finetuning import FinetunedModel, finetune, load_finetuned
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
-from joao.training.finetune import Finetune, FitEpoch, default_learning_rate
+from joao.training.finetune import Finetune, default_learning_rate
+from joao.training.metrics import FitEpoch
 
 LOADED = "the run before fine-tuning"
 # Parameters of the estimators that are settings of the fine-tuning, by the same names.
@@ -39,7 +39,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
     tasks by scaffold. A test part, if wanted, is for the user to hold out, as with any estimator of scikit-learn.
 
     Attributes:
-        kinds: of labels that it predicts, see :mod:`joao.runs.finetuned`; the last one is that of tasks.
+        kinds: of labels that it predicts, see :mod:`joao.runs.finetuning`; the last one is that of tasks.
         y_has_rows_: whether it was fitted to rows of labels, so that predictions for a single task are rows, too.
     """
 
@@ -172,7 +172,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
         """Whether every class weighs the same."""
 
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
-        """``(G, C)`` see :meth:`joao.runs.finetuned.FinetunedModel.predict`; a SMILES that is no molecule has a row of NaN."""
+        """``(G, C)`` see :meth:`joao.runs.finetuning.FinetunedModel.predict`; a SMILES that is no molecule has a row of NaN."""
         check_is_fitted(self)
         dataset = read_graphs(X, may_be_empty=True)
         predicted = self._predict_dataset(dataset)
@@ -237,7 +237,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
 
 
 def _default(seed: int, kind: str) -> Recipe:
-    return make_recipe({"training": {"seed": seed}}, place="JOAO", kind=kind)
+    return make_recipe({"training": {"seed": seed}}, source="JOAO", kind=kind)
 
 
 def select_rows(dataset: Dataset, y: Any) -> Any:

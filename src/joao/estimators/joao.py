@@ -22,14 +22,14 @@ from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.core.registry import snake_case
-from joao.data.user_input import as_shards, read_graphs, warn_about_unknown_labels
+from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels
 from joao.encoders import ENCODERS, Encoder
 from joao.objectives import Objective
 from joao.policies import POLICIES
 from joao.runs.logs import Logger
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import load_run
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
@@ -49,9 +49,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     or anything else that :func:`joao.read` takes.
 
     Args:
-        method: ``joao``, ``joaov2`` (a projection head for each augmentation), ``joao_strengths`` (learns
-            the augmentations' strengths, too), ``graphcl``, ``uniform``, ``infograph``, ``mvgrl``, ``gae`` (also called
-            ``edge_pred``), ``infomax``, ``context_pred`` or, for molecules, ``attr_masking``.
+        method: the pre-training method, a name in :data:`joao.config.recipe.METHODS`. ``joaov2`` has a projection head
+            for each augmentation, ``joao_strengths`` also learns the strengths of the augmentations.
         features: how node features are made, see :mod:`joao.data.features`.
         augmentations: the pool: names, tables of name and options, or objects of one's own; None is the method's
             own, all five for contrastive methods.
@@ -60,15 +59,15 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             the method's own, which ``joao_strengths`` has.
         encoder: a name, a table of name and options, or a module of one's own, which is copied; None is ``gin``, or
             ``molecule_gin`` for molecules.
-        objective: a name, a table, or an object of one's own; None is the method's own. Methods that show views take
-            ``nt_xent``, ``jensen_shannon``, ``barlow_twins`` and ``bootstrap``.
+        objective: a name in :data:`joao.objectives.OBJECTIVES`, a table of name and options, or an object; None is the
+            method's own. Methods with two views take any :class:`joao.objectives.PairObjective`.
         policy: a name or a table; None is the method's own.
         gamma: how strongly the policy's prior holds, for a policy that has one; None is the policy's own, 0.1 for
             ``joao``.
         epochs: passes over all graphs.
         batch_size: graphs in a batch; None is 128, or 256 for molecules.
         learning_rate: of Adam; None is 0.01, or 0.001 for molecules.
-        training: further settings of the training by name, see :class:`joao.training.pretrain.Schedule`: ``pair_per``,
+        training: further settings of the training by name, see :class:`joao.config.recipe.Schedule`: ``pair_per``,
             ``update_every``, ``update_batches``.
         max_degree: where the features of rule ``degree`` are capped.
         random_state: seed of everything random; None draws one.
@@ -143,7 +142,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             precision=self.precision,
             fast=self.fast,
             loggers=self.loggers or (),
-            own=CustomParts(
+            custom=CustomParts(
                 augmentations=self._own_augmentations(),
                 encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
                 objective=self.objective if isinstance(self.objective, Objective) else None,
@@ -275,7 +274,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                 "max_degree": self.max_degree,
                 "training": {**(self.training or {}), **training, "seed": seed},
             },
-            place="JOAO",
+            source="JOAO",
             kind=kind,
         )
 
@@ -324,7 +323,7 @@ def _placeholder_encoder(own: nn.Module) -> str:
 def _find_method(recipe: Recipe) -> str:
     """The method with a recipe's objective and heads and, where there is one, its policy."""
     for families in (("objective", "heads", "policy"), ("objective", "heads"), ("heads", "policy"), ("heads",)):
-        for method, parts in METHODS.items():
-            if all(parts[family] == getattr(recipe, family).name for family in families):
+        for method in sorted(METHODS, key="gae".__ne__):  # GAE stands in for other node objectives
+            if all(METHODS[method][family] == getattr(recipe, family).name for family in families):
                 return method
     raise AssertionError("every kind of heads is some method's")

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 from joao.core.errors import UserError
 from joao.data.dataset import Dataset
 from joao.estimators.finetuned import FinetunedEstimator, set_tasks
-from joao.runs.finetuned import FinetunedModel
+from joao.runs.finetuning import FinetunedModel
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -40,7 +40,7 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         history_: what each epoch showed.
         chosen_epoch_: the number, from 1 on, of the epoch that was kept.
         encoder_: the fine-tuned torch module.
-        finetuned_: all of it, see :class:`joao.runs.finetuned.FinetunedModel`.
+        finetuned_: all of it, see :class:`joao.runs.finetuning.FinetunedModel`.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")

@@ -1,1 +1,1 @@
-"""How good embeddings are: downstream protocols, the baselines beside them, and their uncertainty."""
+"""Score embeddings and predictions: folds, splits, SVM, targets, statistics. Nothing here knows how they were made."""

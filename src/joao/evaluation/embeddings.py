@@ -1,4 +1,4 @@
-"""The unsupervised protocol: frozen embeddings, ten folds, five shared partitions."""
+"""The unsupervised protocol: an SVM on frozen embeddings, ten folds, five shared partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from joao.kernels.svm_dual import has_fast_solver
 @final
 @dataclass(frozen=True)
 class PartitionScores:
-    """The scores of one partition's folds, and the hash that says which folds these were."""
+    """Scores on the folds of one partition, and the hash that identifies these folds."""
 
     partition: int
     fold_hash: str
@@ -35,7 +35,11 @@ class PartitionScores:
 @final
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies, as shares of 1, on all folds of all partitions, by libsvm or by machines fitted side by side."""
+    """Accuracies (0 to 1) on all folds of all partitions.
+
+    Attributes:
+        side_by_side: whether the machines were fitted together on a GPU instead of one by one with libsvm.
+    """
 
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
@@ -44,32 +48,32 @@ class Scores:
 
     @property
     def mean(self) -> float:
-        """Of the partitions' mean accuracies."""
+        """Mean of the partitions' mean accuracies."""
         return statistics.mean([part.mean for part in self.partitions])
 
     @property
     def std(self) -> float | None:
-        """Sample deviation of the partitions' mean accuracies; None for one partition."""
+        """Sample standard deviation of the partitions' mean accuracies; None for one partition."""
         return statistics.sample_std([part.mean for part in self.partitions])
 
     @property
     def accuracies(self) -> list[list[float]]:
-        """A row for each partition, a column for each fold."""
+        """One row per partition, one column per fold."""
         return [list(part.folds.accuracies) for part in self.partitions]
 
     def gain_over(self, baseline: Scores) -> statistics.Gain:
-        """The paired gain over a baseline that was scored on the same folds."""
+        """Compute the paired gain over a baseline that was scored on the same folds."""
         ours, theirs = ([part.fold_hash for part in scores.partitions] for scores in (self, baseline))
         if ours != theirs:
             raise UserError(
-                f"paired gain: the folds differ ({', '.join(ours)} against {', '.join(theirs)}). "
+                f"paired gain: the fold hashes differ: {', '.join(ours)} and {', '.join(theirs)}. "
                 "Score both on the same classes, partitions and number of folds."
             )
         num_folds = len(self.accuracies[0])
         return statistics.paired_gain(self.accuracies, baseline.accuracies, num_train_per_test=num_folds - 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, in types that JSON has."""
+        """Return everything in types that JSON supports."""
         partitions = [
             {
                 "partition": part.partition,
@@ -104,24 +108,24 @@ def evaluate_embeddings(
     device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> Scores:
-    """Scores frozen embeddings with a support vector machine on every fold of every partition.
+    """Score frozen embeddings with a support vector machine on every fold of every partition.
 
     Args:
-        embeddings: ``(G, d)``, for the linear kernel also a sparse array.
+        embeddings: ``(G, d)``; the linear kernel also takes a sparse array.
         classes: ``(G,)`` class numbers.
-        class_names: what messages call the classes.
-        partitions: numbers of the shared partitions; they alone decide the folds, the same for every method.
-        num_folds: of each partition.
+        class_names: names of the classes in error messages.
+        partitions: numbers of the shared partitions. They determine the folds, which are the same for every method.
+        num_folds: folds per partition.
         kernel: ``linear`` for the feature map of a graph kernel; see :mod:`joao.evaluation.svm`.
-        standardise: False is the published, unscaled form; the linear kernel has no other.
-        groups: ``(G,)`` numbers; graphs of the same number are in the same fold, also where C is chosen. See
+        standardise: False is the published, unscaled form; the linear kernel is never standardised.
+        groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
-        jobs: folds at a time, of all partitions; the scores do not depend on it.
-        device: of the machines, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
-        on_fold: called after each fold with how many were done before it and its accuracy.
+        jobs: folds at a time; the scores do not depend on it.
+        device: device of the SVM, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
+        on_fold: called after each fold with the number of folds before it and its accuracy.
     """
     if not len(partitions):
-        raise UserError("evaluation: no partitions given. Name at least one, such as 0.")
+        raise UserError("evaluation: no partitions given. Give at least one, such as 0.")
     folds_of = [
         folds(classes, partition, num_folds, class_names=class_names, groups=groups) for partition in partitions
     ]
@@ -146,5 +150,5 @@ def evaluate_embeddings(
 
 
 def permute_classes(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """The same classes on other graphs: an evaluation that is honest scores no better than chance on them."""
+    """Permute the classes over the graphs: a sound evaluation then scores at chance level."""
     return numpy_generator(seed, "labels").permutation(classes)

@@ -1,4 +1,4 @@
-"""The shared partitions of a data set into folds."""
+"""Partitions of a data set into folds, shared by all methods."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ def folds(
     class_names: Sequence[str] = (),
     groups: NDArray[np.int64] | None = None,
 ) -> list[Fold]:
-    """Partition number ``partition`` of the graphs into stratified, shuffled folds.
+    """Divide the graphs into stratified, shuffled folds.
 
-    A function of its arguments alone, so that all methods are scored on the same folds.
+    The result depends on the arguments only, so that all methods are scored on the same folds.
 
     Args:
         classes: ``(G,)`` class numbers.
-        partition: which of the shared partitions; any integer.
+        partition: number of the shared partition; any integer.
         num_folds: at least 2, at most the size of the smallest class.
-        class_names: what messages call the classes.
-        groups: ``(G,)`` numbers; graphs of the same number are in the same fold, as those of
-            :func:`joao.data.refinement.find_twins` should be. Folds are then of about the same size, and classes about as often
-            in them as the groups allow.
+        class_names: names of the classes in error messages.
+        groups: ``(G,)`` group numbers, for example of :func:`joao.data.refinement.find_twins`. Graphs of one group stay
+            in the same fold. Folds then have about the same size and are stratified as far as the groups allow.
 
     Returns:
-        Train and test graphs of each fold, ascending.
+        Train and test graphs of each fold, in ascending order.
     """
     classes = np.asarray(classes)
     if num_folds < 2:
         raise UserError(f"folds: num_folds must be at least 2, got {num_folds}.")
     values, counts = count_per_class(classes, groups)
     if len(values) < 2:
-        raise UserError(f"folds: {len(values)} class among {len(classes)} graphs; scoring needs at least two.")
+        raise UserError(f"folds: expected at least two classes, got {len(values)} in {len(classes)} graphs.")
     if counts.min() < num_folds:
         rarest, count = values[counts.argmin()], counts.min()
         name = class_names[rarest] if class_names else rarest
         raise UserError(
             f"folds: class '{name}' has {count} {'' if groups is None else 'different '}graphs, fewer than the "
             f"{num_folds} folds. "
-            + (f"Use at most {count} folds, or leave" if count > 1 else "Leave")
-            + " the class out."
+            + (f"Use at most {count} folds, or remove" if count > 1 else "Remove")
+            + " the class."
         )
     if groups is not None:
-        # The splitter's own shuffling mixes groups up in scikit-learn 1.6.
+        # StratifiedGroupKFold(shuffle=True) does not keep groups together in scikit-learn 1.6. Shuffle the numbers
+        # of the groups instead: the splitter processes groups in the order of their numbers.
         order = numpy_generator(partition, "folds").permutation(len(classes))
         return grouped_folds(classes, order[np.unique(groups, return_inverse=True)[1]], num_folds)
     splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(partition, "folds") % 2**32)
@@ -69,26 +69,26 @@ def folds(
 def count_per_class(
     classes: NDArray[np.int64], groups: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The classes that occur, and of how many groups the graphs of each are; without groups, how many graphs."""
+    """Return the classes that occur and the number of groups with each; without groups, the number of graphs."""
     if groups is not None:
         classes = np.unique(np.stack([classes, groups]), axis=1)[0]
     return np.unique(classes, return_counts=True)
 
 
 def grouped_folds(classes: NDArray[np.int64], groups: NDArray[np.int64], num_folds: int) -> list[Fold]:
-    """Stratified folds that keep groups together, the same for the same order of the groups' numbers."""
+    """Divide graphs into stratified folds that keep groups together; depends on the order of the group numbers."""
     found = list(StratifiedGroupKFold(num_folds).split(np.zeros(len(classes)), classes, groups))
     num_classes = len(np.unique(classes))
     if any(len(np.unique(classes[train])) < num_classes for train, _ in found):
         raise UserError(
-            f"folds: groups of equal graphs are too large for {num_folds} folds: a training part would lack a class. "
-            "Use folds that do not keep twins together, or fewer of them."
+            f"folds: groups of identical graphs are too large for {num_folds} folds: a training part would lack a "
+            "class. Use fewer folds, or do not keep twins together."
         )
     return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
 
 
 def fold_hash(folds: Sequence[Fold]) -> str:
-    """16 hexadecimal digits of the test parts; scores with equal hashes may be paired."""
+    """Hash the test parts to 16 hexadecimal digits; scores with equal hashes can be paired."""
     digest = hashlib.sha256()
     for _, test in folds:
         digest.update(np.asarray(test, dtype="<i8").tobytes() + b"/")

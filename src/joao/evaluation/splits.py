@@ -1,8 +1,4 @@
-"""Few labels: which graphs of a training part have one, and which of those choose the epoch.
-
-The scaffold split of the transfer protocol: molecules with one skeleton are never in two parts.
-
-Labelled graphs, parted once: to learn from, to choose the epoch with, and to test on."""
+"""Splits of labelled graphs into training, validation and test parts: at random, by scaffold, or with few labels."""
 
 from __future__ import annotations
 
@@ -17,12 +13,12 @@ from joao.core.errors import UserError, suggest
 from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.molecules.featurise import require_rdkit
+from joao.data.molecules import require_rdkit
 from joao.evaluation.folds import Indices, folds
 
 
 class Split(NamedTuple):
-    """Graphs to learn from, to choose the epoch with, and to test on."""
+    """Training, validation and test graphs. The validation graphs choose the epoch."""
 
     train: Indices
     validation: Indices
@@ -38,21 +34,21 @@ def few_label_splits(
     validation_share: float = 0.1,
     class_names: Sequence[str] = (),
 ) -> list[Split]:
-    r"""The folds of partition ``partition`` with few labels each.
+    r"""Make the folds of a partition with few labelled training graphs each.
 
-    Of a training part of :math:`n` graphs, :math:`\mathrm{round}(r n)` have a label, every class its share of them and
-    one graph at least. :func:`hold_out` takes the validation graphs out of this budget. The test part is no part of
-    either, and the graphs between are unlabelled.
+    In a training part of :math:`n` graphs, a stratified sample of :math:`\mathrm{round}(r n)` graphs keeps its labels,
+    with at least one graph per class. :func:`hold_out` takes the validation graphs from this budget. The other graphs
+    of the training part are unlabelled, and the test part is separate.
 
-    A function of its arguments alone, so that all methods learn from the same labels.
+    The result depends on the arguments only, so that all methods learn from the same labels.
 
     Args:
         classes: ``(G,)`` class numbers.
-        partition: which of the shared partitions, see :func:`joao.evaluation.folds.folds`.
-        label_rate: :math:`r`, the share of the training part that has a label.
-        num_folds: of the partition.
-        validation_share: of the labelled graphs.
-        class_names: what messages call the classes.
+        partition: number of the shared partition, see :func:`joao.evaluation.folds.folds`.
+        label_rate: :math:`r`, the labelled share of the training part.
+        num_folds: folds of the partition.
+        validation_share: share of the labelled graphs that is used for validation.
+        class_names: names of the classes in error messages.
     """
     if not 0 < label_rate <= 1:
         raise UserError(f"labels: the label rate must be above 0 and at most 1 (100 %), got {label_rate}.")
@@ -64,8 +60,8 @@ def few_label_splits(
         if budget < needed:
             enough = np.ceil(1000 * needed / len(train)) / 10
             raise UserError(
-                f"labels: a label rate of {100 * label_rate:.3g} % gives {budget} labelled graphs; {needed - 1} "
-                f"classes need one each to learn from and one more to choose the epoch. Use at least {enough:g} %."
+                f"labels: a label rate of {100 * label_rate:.3g} % labels {budget} of {len(train)} graphs; "
+                f"{needed - 1} classes need one each for training and one for validation. Use at least {enough:g} %."
             )
         labelled = sample_stratified(classes[train], budget, generator)
         learn, choose = hold_out(classes[train[labelled]], validation_share, generator)
@@ -74,7 +70,7 @@ def few_label_splits(
 
 
 def split_hash(splits: Sequence[Split]) -> str:
-    """16 hexadecimal digits of all parts of all folds; scores with equal hashes may be paired."""
+    """Hash all parts of all folds to 16 hexadecimal digits; scores with equal hashes can be paired."""
     digest = hashlib.sha256()
     for split in splits:
         for part in split:
@@ -83,33 +79,33 @@ def split_hash(splits: Sequence[Split]) -> str:
 
 
 def hold_out(classes: NDArray[np.int64], share: float, generator: np.random.Generator) -> tuple[Indices, Indices]:
-    """The places of labelled graphs to learn from, and of about a ``share`` of them held out to choose the epoch with.
+    """Divide labelled graphs into training positions and about a ``share`` of held-out positions.
 
-    Every class keeps a graph to learn from; what is held out is stratified as far as that allows.
+    Every class keeps at least one training graph. The held-out graphs are stratified as far as that allows.
     """
     if not 0 < share < 1:
-        raise UserError(f"labels: the share of validation graphs must be between 0 and 1, got {share}.")
+        raise UserError(f"labels: validation_share must be between 0 and 1, got {share}.")
     num_classes = len(np.unique(classes))
     most = len(classes) - num_classes
     held_out = min(max(1, round(share * len(classes))), most)
     if held_out < 1:
         raise UserError(
-            f"labels: {len(classes)} labelled graphs of {num_classes} classes leave none to choose the epoch with. "
-            "Label more graphs."
+            f"labels: {len(classes)} labelled {'graph' if len(classes) == 1 else 'graphs'} for {num_classes} "
+            f"{'class leaves' if num_classes == 1 else 'classes leave'} none for validation. Label more graphs."
         )
     learn = sample_stratified(classes, len(classes) - held_out, generator)
     return learn, np.setdiff1d(np.arange(len(classes)), learn)
 
 
 def sample_stratified(classes: NDArray[np.int64], number: int, generator: np.random.Generator) -> Indices:
-    """``number`` places, ascending, every class with its share of them (by largest remainder) and one at least."""
+    """Draw ``number`` positions in ascending order, stratified by largest remainder, at least one per class."""
     values, sizes = np.unique(classes, return_counts=True)
     assert number >= len(values)
     exact = number * sizes / len(classes)
     counts = np.maximum(np.floor(exact).astype(np.int64), 1)
     while counts.sum() < number:
         counts[np.argmax(np.where(counts < sizes, exact - counts, -np.inf))] += 1
-    while counts.sum() > number:  # where a rare class got its one
+    while counts.sum() > number:  # if a rare class was raised to one
         counts[np.argmax(np.where(counts > 1, counts - exact, -np.inf))] -= 1
     chosen = [
         generator.choice(np.flatnonzero(classes == value), count, replace=False)
@@ -121,42 +117,43 @@ def sample_stratified(classes: NDArray[np.int64], number: int, generator: np.ran
 def scaffolds(
     smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None
 ) -> tuple[str, ...]:
-    """The Bemis-Murcko scaffold of every molecule, with chirality, as SMILES; empty for one without rings.
+    """Compute the Bemis-Murcko scaffold of every molecule, with chirality, as SMILES; empty without rings.
 
     Args:
-        smiles: molecules that RDKit can read; :func:`joao.data.molecules.featurise` says which.
-        jobs: processes to work in.
-        on_chunk: told how many further molecules are done, for a progress bar.
+        smiles: molecules that RDKit can parse.
+        jobs: number of processes.
+        on_chunk: called with the number of molecules of each finished chunk, for a progress bar.
     """
     require_rdkit()
     found = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
     if None in found:
         row = found.index(None)
-        raise UserError(f"scaffolds: molecule {row}, '{smiles[row][:60]}', cannot be read by RDKit. Leave it out.")
+        raise UserError(f"scaffolds: molecule {row}, '{smiles[row][:60]}', cannot be parsed by RDKit. Remove it.")
     return tuple(scaffold for scaffold in found if scaffold is not None)
 
 
 def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Indices:
-    """``(M,)`` a number for every scaffold, from 0 on as they come; :func:`split_by_scaffold` takes them, without RDKit."""
+    """Number the scaffolds ``(M,)`` by first occurrence; :func:`split_by_scaffold` takes numbers without RDKit."""
     numbers: dict[str, int] = {}
     found = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
     return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
 
 
 def split_by_scaffold(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
-    """Fills the three parts with whole sets of molecules that share a scaffold, largest set first.
+    """Split molecules so that those with the same scaffold are in the same part (the transfer protocol).
 
-    Of sets of one size, the one whose first molecule comes *last* is the first, as published. A set goes to the first
-    part that has room: training has room for ``train`` of all molecules, training and validation together for
-    ``train + validation``, and the test part takes what is left. So validation may get more than its share. With the
-    usual shares, the official splits of ogbg-molbbbp and ogbg-molbace are the same.
+    Sets of molecules with one scaffold are assigned whole, the largest first. Among sets of equal size, the one whose
+    first molecule comes *last* is assigned first, as published. A set goes to the training part if that then has at
+    most ``train`` of all molecules, else to the validation part if both then have at most ``train + validation``, else
+    to the test part. So the validation part may exceed its share. With the default shares the result equals the
+    official splits of ogbg-molbbbp and ogbg-molbace.
 
     Args:
-        scaffolds: of each molecule, or their numbers; molecules without rings share the empty one.
+        scaffolds: scaffold, or its number, of each molecule; molecules without rings share the empty scaffold.
         train, validation: shares of the molecules.
     """
     if not (train > 0 and validation >= 0 and train + validation <= 1):
-        raise UserError(f"scaffold split: shares {train} and {validation} are not positive and at most 1 together.")
+        raise UserError(f"scaffold split: expected shares above 0 with sum at most 1, got {train} and {validation}.")
     members: dict[object, list[int]] = {}
     for number, scaffold in enumerate(scaffolds):
         members.setdefault(scaffold, []).append(number)
@@ -184,54 +181,57 @@ def _scaffolds(smiles: Sequence[str]) -> list[str | None]:
     return found
 
 
-# The shares that choose the epoch and test, where nothing else is said.
+# Default shares of validation and test graphs for each kind of split.
 SHARES = {"random": (0.2, 0.0), "scaffold": (0.1, 0.1)}
 _MOLECULES = ("molecules", "ogb_molecules")
 
 
 def default_split(dataset: Dataset) -> str:
-    """``scaffold`` for molecules with tasks, where their SMILES or scaffolds are known, else ``random``."""
+    """Return ``scaffold`` for molecules with tasks whose SMILES or scaffolds are known, else ``random``."""
     is_known = dataset.smiles or dataset.groups is not None
     return "scaffold" if is_known and dataset.classes is None else "random"
 
 
 def split_notice(dataset: Dataset, test_share: float | None) -> str | None:
-    """Says so where the usual split of molecules with tasks cannot be made."""
+    """Return a notice if molecules with tasks cannot be split by scaffold."""
     if dataset.kind not in _MOLECULES or dataset.classes is not None or default_split(dataset) == "scaffold":
         return None
-    untested = "" if test_share else ", without a test"
-    return f"{dataset.name}: no SMILES or scaffolds in it: split at random{untested}; pack it with --scaffolds."
+    untested = "" if test_share else " without a test part"
+    return (
+        f"{dataset.name}: has no SMILES or scaffolds, so it is split at random{untested}. Pack it with --scaffolds to "
+        "split by scaffold."
+    )
 
 
 def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_share: float, seed: int) -> Split:
-    """Parts graphs that all have a label.
+    """Split graphs that all have a label.
 
     Args:
         dataset: the graphs.
-        kind: ``random``, where every class has its share in all parts, or ``scaffold``, where molecules with one
-            skeleton are in one part (see :mod:`joao.evaluation.splits`): as new molecules will be unlike the known.
-        validation_share: chooses the epoch.
-        test_share: is tested on; it may be 0.
-        seed: of the random split.
+        kind: ``random`` is stratified by class; ``scaffold`` keeps molecules with the same scaffold in one part (see
+            :func:`split_by_scaffold`), because new molecules will differ from the known ones.
+        validation_share: share of the validation graphs.
+        test_share: share of the test graphs; may be 0.
+        seed: seed of the random split.
     """
     if kind not in SHARES:
         raise UserError(f"split: unknown kind '{kind}'. {suggest(kind, list(SHARES))}")
     if len(dataset) < 3:
-        raise UserError(f"{dataset.name}: {len(dataset)} labelled {dataset.kind} are too few. Label more.")
+        raise UserError(f"{dataset.name}: expected at least 3 labelled {dataset.kind}, got {len(dataset)}. Label more.")
     if not 0 < validation_share < 1:
-        raise UserError(f"split: the share of validation graphs must be between 0 and 1, got {validation_share}.")
+        raise UserError(f"split: validation_share must be between 0 and 1, got {validation_share}.")
     if not 0 <= test_share < 1 - validation_share:
         raise UserError(
-            f"split: the share of test graphs must be at least 0 and leave some to learn from, got {test_share} beside "
-            f"{validation_share} for validation."
+            f"split: test_share must be at least 0 and leave training graphs, got {test_share} with a validation_share "
+            f"of {validation_share}."
         )
     parts = (_scaffold_split if kind == "scaffold" else _random_split)(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
         fix = "Label more, or split at random." if kind == "scaffold" else "Label more."
         raise UserError(
-            f"{dataset.name}: {len(dataset)} labelled {dataset.kind} in a {kind} split are {sizes[0]} to learn from, "
-            f"{sizes[1]} to choose the epoch with and {sizes[2]} to test on: too few. {fix}"
+            f"{dataset.name}: too few labelled {dataset.kind} ({len(dataset)}): a {kind} split gives {sizes[0]} for "
+            f"training, {sizes[1]} for validation and {sizes[2]} for testing. {fix}"
         )
     return parts
 
@@ -249,8 +249,8 @@ def _random_split(dataset: Dataset, validation_share: float, test_share: float, 
 
 def _scaffold_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
     if dataset.kind not in _MOLECULES:
-        raise UserError(f"{dataset.name}: a scaffold split is of molecules; these are other graphs. Split at random.")
+        raise UserError(f"{dataset.name}: a scaffold split needs molecules, got other graphs. Split at random.")
     if not dataset.smiles and dataset.groups is None:
-        raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which were left out. Split at random.")
+        raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which this data set lacks. Split at random.")
     groups = scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
     return split_by_scaffold(groups, 1 - validation_share - test_share, validation_share)

@@ -1,23 +1,24 @@
 r"""The scorer of the unsupervised protocol: a support vector machine on frozen embeddings.
 
-Inside each training part, and inside each of its inner training parts, features are standardised and the kernel is
+On each training part, and on each inner training part, features are standardised and the kernel is
 
 .. math::
     k(x, y) = \exp(-\gamma \lVert x - y \rVert^2), \qquad \gamma = 1 / (d \operatorname{Var} X)
 
-with the variance over all entries of the :math:`d` columns (scikit-learn's ``gamma='scale'``). :math:`C` is the
-one with the best mean accuracy over five inner folds; of equally good ones, the smallest.
+with the variance over all entries of the :math:`d` columns (scikit-learn's ``gamma='scale'``). :math:`C` is chosen by
+the mean accuracy over five inner folds; ties go to the smallest.
 
-Scores and choices are those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``. Here the
-kernel matrix of a part is computed once and shared by every :math:`C`. What is left is libsvm's own steps, most of
-them for the largest :math:`C`; it stops within a tolerance, where only the same steps lead to the same scores.
+Scores and choices equal those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``. The difference is
+speed: the kernel matrix of a part is computed once and shared by all values of :math:`C`. The remaining time is spent
+in libsvm's own steps, mostly for the largest :math:`C`. libsvm stops within a tolerance, so a different solver would
+give different scores.
 
-The feature map :math:`\phi` of a graph kernel is not standardised; its rows have the length 1 instead,
+The feature map :math:`\phi` of a graph kernel is not standardised. Its rows are scaled to length 1 instead,
 
 .. math::
     k(x, y) = \phi(x) \cdot \phi(y) \, / \, (\lVert \phi(x) \rVert \lVert \phi(y) \rVert)
 
-This needs nothing but the two graphs, so one matrix of all pairs serves all folds.
+This depends on the two graphs only, so that one matrix of all pairs serves all folds.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from joao.kernels.svm_dual import has_fast_solver
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
 NUM_INNER_FOLDS = 5
 BYTES_AT_ONCE = 1 << 31  # of kernel matrices on a GPU
-# MB of kernel columns that libsvm keeps. With small C it takes few steps and hardly meets a column twice: then
-# fewer columns, which stay in the processor's own cache, are quicker. The steps are the same.
-CACHE_OF_FEW_STEPS, CACHE_OF_MANY = 4, 200
+# Size in MB of libsvm's cache of kernel columns. With a small C it takes few steps and rarely reads a column twice. A
+# cache that fits into the processor's own cache is then faster. The size does not change the steps.
+SMALL_C_CACHE, LARGE_C_CACHE = 4, 200
 
 Matrix = NDArray[np.float64]
 Classes = NDArray[np.int64]
@@ -60,7 +61,7 @@ KernelOf = Callable[[Fold], tuple[Matrix, Matrix]]
 @final
 @dataclass(frozen=True)
 class FoldScores:
-    """Test accuracy, as a share of 1, and chosen C of each fold."""
+    """Test accuracy (0 to 1) and chosen C of each fold."""
 
     accuracies: tuple[float, ...]
     chosen_c: tuple[float, ...]
@@ -78,25 +79,25 @@ def score_folds(
     device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> FoldScores:
-    """Chooses C and fits on the training part of each fold, and scores the test part.
+    """Choose C and fit on the training part of each fold, and score the test part.
 
     Args:
-        embeddings: ``(G, d)``, for the linear kernel also a sparse array.
+        embeddings: ``(G, d)``; the linear kernel also takes a sparse array.
         classes: ``(G,)`` class numbers.
-        folds: train and test graphs of each fold. Where a class has fewer than five members in a training part,
-            there are that many inner folds instead of five; below two, it is an error.
-        kernel: ``linear`` for the feature map of a graph kernel, which is scaled to length 1 and nothing else.
+        folds: train and test graphs of each fold. If a class has fewer than five members in a training part, there are
+            that many inner folds instead of five; fewer than two are an error.
+        kernel: ``linear`` for the feature map of a graph kernel, whose rows are only scaled to length 1.
         standardise: False is the published, unscaled form.
-        groups: ``(G,)`` numbers; the inner folds keep graphs of the same number together, as ``folds`` should.
+        groups: ``(G,)`` group numbers. The inner folds keep graphs of the same group together, as ``folds`` should.
         jobs: folds at a time; the scores do not depend on it.
-        device: on ``cuda`` the machines of several folds are fitted side by side, by the same steps but for libsvm's
-            shrinking: where it sets in, a graph at the border may fall on its other side.
-        on_fold: called with the fold's number and accuracy, in order, as folds are done.
+        device: on ``cuda`` the machines of several folds are fitted together. The steps are libsvm's without its
+            shrinking. Where libsvm shrinks, a graph close to the decision boundary may be classified differently.
+        on_fold: called with the fold's number and accuracy, in order.
     """
     scores: list[tuple[float, float]] = []
-    # Threads, for libsvm and matrix products let others run meanwhile, and processes take seconds to start.
+    # Threads, because libsvm and matrix products release the interpreter lock and processes take seconds to start.
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
-    with threadpool_limits(1, user_api="blas"):  # threads inside these would only wait for each other
+    with threadpool_limits(1, user_api="blas"):  # BLAS threads inside ours would only compete
         embeddings, classes = check_embeddings(embeddings, classes)
         if has_fast_solver(len(classes), device):
             found = _score_folds_batched(
@@ -113,7 +114,7 @@ def score_folds(
 
 
 def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tuple[Matrix | csr_array, Classes]:
-    """The same as float64 and integers, or an error that names the first graph that cannot be scored."""
+    """Convert to float64 and integers; reject wrong shapes and values that are not finite."""
     matrix, classes = _as_matrix(embeddings), np.asarray(classes)
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.shape[0] != len(classes):
         raise UserError(
@@ -123,8 +124,8 @@ def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tup
     finite = _finite_rows(matrix)
     if not finite.all():
         raise UserError(
-            f"embeddings: {(~finite).sum()} of {len(classes)} rows are not finite, the first is graph "
-            f"{np.argmin(finite)}. The pre-training diverged; lower its learning rate."
+            f"embeddings: {(~finite).sum()} of {len(classes)} rows have NaN or infinite values, first: graph "
+            f"{np.argmin(finite)}. Pre-training diverged; lower its learning rate."
         )
     return matrix, classes
 
@@ -138,6 +139,7 @@ def _as_matrix(embeddings: ArrayLike | csr_array) -> Matrix | csr_array:
 def _finite_rows(matrix: Any) -> NDArray[np.bool_]:
     finite = np.ones(matrix.shape[0], dtype=bool)
     if issparse(matrix):
+        # indptr[r] is the position of row r's first value: the row of a value is the last r that does not exceed it.
         bad = np.flatnonzero(~np.isfinite(matrix.data))
         finite[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
     else:
@@ -146,18 +148,20 @@ def _finite_rows(matrix: Any) -> NDArray[np.bool_]:
 
 
 def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
-    """What gives the kernels of a part: of its training graphs, and of its test graphs with those."""
+    """Return a function from a part to its kernel matrices, ``(train, train)`` and ``(test, train)``."""
     if kernel == "linear":
         return partial(_select_gram, normalised_gram(x))
     if kernel != "rbf" or issparse(x):
-        raise UserError(f"svm: kernel '{kernel}' of {type(x).__name__}. Known: rbf, of a dense array, and linear.")
+        raise UserError(
+            f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on a dense array, or linear."
+        )
     return partial(_rbf_kernels, x, standardise)
 
 
 def _score_fold(
     kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None
 ) -> tuple[float, float]:
-    # Inputs were checked once; sklearn need not search every kernel matrix for NaN again.
+    # The embeddings were checked once; scikit-learn would search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         inner = [_accuracies(kernel_of, classes, part, C_GRID) for part in _inner_folds(classes, fold, groups)]
         chosen = C_GRID[_best_c(np.array(inner))]
@@ -168,12 +172,17 @@ def _score_fold(
 def _score_folds_batched(
     kernels_of: KernelsOf, classes: Classes, folds: Sequence[Fold], groups: NDArray[np.int64] | None
 ) -> Iterator[tuple[float, float]]:
-    """The scores of several folds at a time, as many as memory is for."""
-    bytes_of_fold = 4 * (NUM_INNER_FOLDS + 1) * len(classes) ** 2
+    """Yield accuracy and C of each fold, fitting as many folds together as memory allows.
+
+    Unlike :func:`_score_fold`, this fits every C on the whole training part as well: on a GPU, one more machine in the
+    batch costs less than a second batch after C is known.
+    """
+    bytes_of_fold = 4 * (NUM_INNER_FOLDS + 1) * len(classes) ** 2  # float32, one matrix for each part
     at_once = max(1, BYTES_AT_ONCE // bytes_of_fold)
     for begin in range(0, len(folds), at_once):
         some = folds[begin : begin + at_once]
         inner = [_inner_folds(classes, fold, groups) for fold in some]
+        # Rows of ``found``: the inner parts of the first fold, of the second and so on, then the folds themselves.
         found = score_parts(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
         ends = np.cumsum([len(parts) for parts in inner])
         for own, last in zip(np.split(found, ends)[:-1], found[ends[-1] :], strict=True):
@@ -182,21 +191,21 @@ def _score_folds_batched(
 
 
 def _best_c(accuracies: NDArray[np.float64]) -> int:
-    """Which C has the best mean over inner folds ``(folds, C)``."""
-    # The layout GridSearchCV has, so that sums round alike and equally good C are equal here too.
+    """Return the position of the C with the best mean over inner folds ``(folds, C)``; the first of equal ones."""
+    # The memory layout of GridSearchCV: sums then round in the same way, and its ties are ties here.
     return int(accuracies.T.copy().mean(axis=1).argmax())
 
 
 def _inner_folds(all_classes: Classes, fold: Fold, all_groups: NDArray[np.int64] | None) -> list[Fold]:
-    """Parts of a fold's training part."""
+    """Divide a fold's training part into inner folds, with the graphs' numbers in the whole data set."""
     train, _ = fold
     classes, groups = all_classes[train], None if all_groups is None else all_groups[train]
     values, counts = count_per_class(classes, groups)
     if len(values) < 2 or counts.min() < 2:
         members = "members" if groups is None else "different members"
         raise UserError(
-            f"svm: a training part has {len(values)} classes and {counts.min()} {members} of the rarest; choosing C "
-            "needs two of both. Leave rare classes out, or use more folds."
+            f"svm: a training part has {len(values)} classes and {counts.min()} {members} of the rarest class; "
+            "choosing C needs at least two of each. Remove rare classes or use more folds."
         )
     number = min(NUM_INNER_FOLDS, int(counts.min()))
     found = StratifiedKFold(number).split(classes, classes)
@@ -206,12 +215,12 @@ def _inner_folds(all_classes: Classes, fold: Fold, all_groups: NDArray[np.int64]
 
 
 def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:
-    """The test accuracy under each C, all with one kernel matrix."""
+    """Compute the test accuracy for each C with one kernel matrix."""
     train, test = fold
     among_train, test_to_train = kernel_of(fold)
     accuracies = []
     for c in c_values:
-        machine = SVC(kernel="precomputed", C=c, cache_size=CACHE_OF_FEW_STEPS if c <= 1 else CACHE_OF_MANY)
+        machine = SVC(kernel="precomputed", C=c, cache_size=SMALL_C_CACHE if c <= 1 else LARGE_C_CACHE)
         machine.fit(among_train, classes[train])
         accuracies.append(float(np.mean(machine.predict(test_to_train) == classes[test])))
     return accuracies
@@ -223,11 +232,11 @@ def _select_gram(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
 
 
 def _make_torch_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:
-    """The same on another device."""
+    """Like :func:`_make_kernel`, with float64 tensors on ``device``."""
     if kernel == "linear":
         gram = torch.from_numpy(normalised_gram(x)).to(device)
         return lambda fold: (gram[fold[0]][:, fold[0]], gram[fold[1]][:, fold[0]])
-    _make_kernel(x, kernel, standardise)  # tells what cannot be done
+    _make_kernel(x, kernel, standardise)  # raises if the combination is not supported
 
     def rbf(fold: Fold) -> tuple[Tensor, Tensor]:
         *parts, gamma = _scale(x, standardise, fold)
@@ -245,7 +254,7 @@ def _torch_kernel(first: Tensor, second: Tensor, gamma: float) -> Tensor:
 
 
 def _scale(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, float]:
-    """Training and test rows, and the kernel's gamma."""
+    """Return training rows, test rows and the kernel's gamma; all statistics come from the training rows."""
     train, test = fold
     x_train, x_test = x[train], x[test]
     if standardise:
@@ -258,12 +267,12 @@ def _scale(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, fl
 def _rbf_kernels(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
     x_train, x_test, gamma = _scale(x, standardise, fold)
     among_train, test_to_train = kernel_matrix(x_train, x_train, gamma), kernel_matrix(x_test, x_train, gamma)
-    np.fill_diagonal(among_train, 1.0)  # as libsvm has it; by rounding alone its steps between equal rows change
+    np.fill_diagonal(among_train, 1.0)  # exactly 1 as in libsvm: rounding would change its steps between equal rows
     return among_train, test_to_train
 
 
 def normalised_gram(x: Matrix | csr_array) -> Matrix:
-    """``(G, G)`` the scalar products of all pairs of rows, of ``(G, d)``, at length 1; of a row of zeros, 0."""
+    """Compute ``(G, G)`` cosines of all pairs of rows of ``x`` ``(G, d)``; 0 for a row of zeros."""
     products: Any = x @ x.T
     gram: Matrix = products.toarray() if issparse(products) else products
     lengths = np.sqrt(np.diag(gram))
@@ -274,9 +283,9 @@ def normalised_gram(x: Matrix | csr_array) -> Matrix:
 
 
 def kernel_matrix(first: Matrix, second: Matrix, gamma: float) -> Matrix:
-    r"""The kernel of every pair of rows, ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
+    r"""Compute the kernel of every pair of rows, ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
 
-    All exponents come out of one matrix product,
+    One matrix product gives all exponents,
 
     .. math::
         -\gamma \lVert x - y \rVert^2

@@ -1,57 +1,10 @@
-"""Names of methods, and scores as text."""
+"""Format scores and tables as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from joao.evaluation.statistics import Gain
-
-OBJECTIVES = {
-    "nt_xent": "NT-Xent",
-    "jensen_shannon": "Jensen-Shannon",
-    "barlow_twins": "Barlow Twins",
-    "bootstrap": "bootstrap",
-}
-
-
-NAMES = {
-    "none": "no pre-training",
-    "augmentations": "augmentations only",
-    "gae": "GAE",
-    "infomax": "Infomax",
-    "context_pred": "ContextPred",
-    "edge_pred": "EdgePred",
-    "attr_masking": "AttrMasking",
-    "ecfp": "random forest on ECFP",
-    "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
-    "gl": "GL (graphlet kernel)",
-    "wl": "WL (subtree kernel)",
-    "dgk": "DGK (deep graph kernel)",
-    "node2vec": "node2vec",
-    "sub2vec": "sub2vec",
-    "graph2vec": "graph2vec",
-    "ldp": "local degree profile",
-    "mvgrl": "MVGRL",
-    "infograph": "InfoGraph",
-    "histogram": "label and degree histogram",
-    "untrained_initial": "untrained encoder, as initialised",
-    "untrained": "untrained encoder, calibrated",
-    "graphcl": "GraphCL (rule pool)",
-    "uniform": "uniform",
-    "joao": "JOAO",
-    "joaov2": "JOAOv2",
-    "joao_default": "JOAO() as it comes",
-    "joao_strengths": "JOAO, strengths learned",
-    "joaov2_joao_budget": "JOAOv2, JOAO's budget",
-    **{
-        f"{objective}_{policy}": f"{name}, {policy if policy == 'uniform' else 'JOAO'}"
-        for objective, name in OBJECTIVES.items()
-        for policy in ("uniform", "joao")
-    },
-    "joao_stronger": "JOAO, strength 0.25",
-    "joaov2_stronger": "JOAOv2, strength 0.25",
-    "joao_without_prior": "JOAO, gamma = 0",
-}
 
 
 def with_deviation(mean: float, std: float | None) -> str:
@@ -71,7 +24,7 @@ def with_interval(gain: Gain | None, times: float = 1) -> str:
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    r"""A table as Markdown; a bar in a cell is no end of it.
+    r"""Format a table as Markdown; bars inside cells are escaped.
 
     >>> print(markdown(["a", "b"], [["1", "2|3"]]))
     | a | b |

@@ -1,18 +1,24 @@
-"""What fine-tuning learns of graphs: a class, several tasks of yes or no, or numbers; its loss and its score.
+"""Labels for fine-tuning: one class, several binary tasks, or numbers. Their losses, scores and checks.
 
-Losses and scores are of F parts at once, each with G graphs and a model of its own. They have fixed shapes and ask the
-device nothing, so that they can be recorded.
+Losses and scores are computed for F folds at once, each with G graphs and its own model. Their tensors have fixed
+shapes and they never synchronise with the host, so that they can be recorded in a CUDA graph.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from joao.core.errors import UserError, short_repr, suggest
+from joao.data.dataset import Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +26,9 @@ class Targets(ABC):
     """Labels of graphs.
 
     Attributes:
-        values: a row for each graph.
-        missing: stands in ``values`` where there is no label; it has a say in no loss and no score.
-        metric: what :meth:`scores` are called.
+        values: one row per graph.
+        missing: value of a missing label, which losses and scores ignore.
+        metric: name of the score.
     """
 
     values: Tensor
@@ -32,37 +38,37 @@ class Targets(ABC):
     @property
     @abstractmethod
     def num_outputs(self) -> int:
-        """Columns of the model's outputs."""
+        """Number of columns of the model's outputs."""
 
     @abstractmethod
     def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
-        """What the training graphs ``(n,)`` determine for losses and scores, in a tensor of one shape.
+        """Compute what losses and scores need from the training graphs, as one tensor.
 
         Args:
-            train: numbers of graphs.
-            balanced: whether every class weighs the same, however many graphs have it.
+            train: ``(n,)`` numbers of the training graphs.
+            balanced: whether every class has the same total weight.
         """
 
     @abstractmethod
     def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
-        """``(F,)`` means over all labels; 0 where there are none.
+        """Compute the mean loss ``(F,)`` over all labels; 0 without labels.
 
         Args:
-            outputs: ``(F, G, C)`` of the models.
-            graphs: ``(F, G)`` their numbers.
-            statistics: ``(F, ...)`` by :meth:`training_statistics`.
+            outputs: ``(F, G, C)`` outputs of the models.
+            graphs: ``(F, G)`` numbers of the graphs.
+            statistics: ``(F, ...)`` of :meth:`training_statistics`.
         """
 
     @abstractmethod
     def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
-        """``(F,)`` in float64, the higher the better; NaN where the labels do not allow one. Takes what losses take."""
+        """Compute float64 scores ``(F,)``, higher is better; NaN if the labels do not allow one. See :meth:`losses`."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
+        """Move the labels to a device."""
         return replace(self, values=self.values.to(device))
 
     def with_unlabelled_graph(self) -> Self:
-        """One more graph, the last, without labels."""
+        """Append a graph without labels, which fills padded batches."""
         nobody = torch.full_like(self.values[:1], self.missing)
         return replace(self, values=torch.cat([self.values, nobody]))
 
@@ -70,14 +76,14 @@ class Targets(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class ClassTargets(Targets):
-    r"""One class out of several: weighted cross-entropy, and the weighted share of graphs that are told right.
+    r"""One class per graph: weighted cross-entropy and weighted accuracy.
 
-    Settled are the weights of the classes, ``(C,)``: 1, or balanced :math:`n / (k n_c)` if :math:`n_c` of :math:`n`
-    graphs are of class c, and there are k classes among them.
+    The statistics are class weights ``(C,)``: 1, or balanced :math:`n / (k n_c)` if :math:`n_c` of :math:`n` graphs
+    have class c and k classes occur.
 
     Args:
-        values: ``(G,)`` class numbers from 0 on; -1 for a graph without.
-        num_classes: of the data.
+        values: ``(G,)`` class numbers from 0; -1 for a missing label.
+        num_classes: number of classes in the data.
     """
 
     num_classes: int
@@ -101,9 +107,9 @@ class ClassTargets(Targets):
         return weighted_mean(weights, costs)
 
     def scores(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
-        r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`: r of the n graphs of a class are right.
+        r""":math:`\sum_c w_c r_c / \sum_c w_c n_c`, where r of the n graphs of a class are correct.
 
-        By counts, so that it is the same number whichever graphs of a class are right.
+        Counting first makes the result independent of which graphs of a class are correct, bit for bit.
         """
         classes = self.values[graphs]
         member = F.one_hot(classes.clamp(min=0), self.num_classes).double() * (classes >= 0).unsqueeze(2)
@@ -115,13 +121,13 @@ class ClassTargets(Targets):
 @final
 @dataclass(frozen=True, eq=False)
 class BinaryTargets(Targets):
-    r"""Several tasks of yes or no: binary cross-entropy over all labels there are, and the mean ROC-AUC.
+    r"""Several binary tasks: binary cross-entropy over all labels and mean ROC-AUC.
 
-    Settled are the weights of no and yes, ``(2, T)``, as those of classes, task by task. The ROC-AUC is the mean over
-    the tasks that have both among the labels; NaN where an output for a label is.
+    The statistics are the weights of 0 and 1 in each task, ``(2, T)``, as for classes. The ROC-AUC is the mean over the
+    tasks with both labels; NaN if the output for a label is NaN.
 
     Args:
-        values: ``(G, T)`` 0 or 1; NaN where not measured.
+        values: ``(G, T)`` 0 or 1; NaN for a missing label.
     """
 
     missing = float("nan")
@@ -152,14 +158,14 @@ class BinaryTargets(Targets):
 @final
 @dataclass(frozen=True, eq=False)
 class NumberTargets(Targets):
-    r"""Several tasks of numbers: the mean squared error, and less the root of it.
+    r"""Several regression tasks: mean squared error, and the negative root of it as score.
 
-    Settled are mean and deviation, ``(2, T)``, of each task's labels. The model's outputs are numbers shifted and
-    scaled by them, and so are losses and scores: no task weighs more because of its unit. The score is
-    :math:`-\frac1T \sum_t \mathrm{RMSE}_t / \sigma_t`, over the tasks that have labels.
+    The statistics are mean and standard deviation of each task's labels, ``(2, T)``. Outputs, losses and scores are in
+    standardised units, so that no task dominates because of its unit. The score is
+    :math:`-\frac1T \sum_t \mathrm{RMSE}_t / \sigma_t` over the tasks with labels.
 
     Args:
-        values: ``(G, T)``; NaN where not measured.
+        values: ``(G, T)`` numbers; NaN for a missing label.
     """
 
     missing = float("nan")
@@ -174,7 +180,7 @@ class NumberTargets(Targets):
         is_measured = ~labels.isnan()
         mean = weighted_mean(is_measured.T, labels.nan_to_num().T)
         deviation = weighted_mean(is_measured.T, (labels - mean).nan_to_num().square().T).sqrt()
-        rounding = 1e-7 * mean.abs()  # the deviation of equal numbers may not come out as 0
+        rounding = 1e-7 * mean.abs()  # rounding may give equal numbers a deviation above 0
         return torch.stack([mean, torch.where(deviation > rounding, deviation, 1)]).to(self.values.dtype)
 
     def losses(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> Tensor:
@@ -188,13 +194,13 @@ class NumberTargets(Targets):
 
     @torch.no_grad()
     def restore_units(self, linear: nn.Linear, statistics: Tensor) -> None:
-        """Changes the layer that gives outputs so that they are numbers in their own units, by :meth:`training_statistics`."""
+        """Fold mean and deviation into the output layer, so that its outputs are in the labels' own units."""
         mean, deviation = statistics
         linear.weight.mul_(deviation.unsqueeze(1))
         linear.bias.mul_(deviation).add_(mean)
 
     def _squares(self, outputs: Tensor, graphs: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
-        """``(F, G, T)`` whether there is a label, and the squared error, 0 where there is none."""
+        """``(F, G, T)`` whether there is a label, and the squared error, 0 without a label."""
         labels = (self.values[graphs] - statistics[:, :1]) / statistics[:, 1:]
         return ~labels.isnan(), torch.where(labels.isnan(), 0, outputs - labels.nan_to_num()).square()
 
@@ -203,28 +209,179 @@ KINDS: dict[str, type[Targets]] = {"classes": ClassTargets, "binary": BinaryTarg
 
 
 def roc_auc(outputs: Tensor, labels: Tensor) -> Tensor:
-    r"""The area under the ROC curve of each column, in float64; NaN for one that has not both labels, or an output NaN.
+    r"""Compute the area under the ROC curve of each column in float64; NaN without both labels or with a NaN output.
 
     .. math:: \frac{1}{n_1 n_0} \sum_{i : y_i = 1} \sum_{j : y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
 
-    The inner sum is found by a search among the sorted outputs of label 0; infinities are numbers like others.
+    The inner sum is a binary search in the sorted outputs of label 0. Infinite outputs are ordinary values.
 
     Args:
         outputs: ``(..., G, T)`` s.
-        labels: ``(..., G, T)`` y, 0 or 1; all others are left out.
+        labels: ``(..., G, T)`` y, 0 or 1; other values are ignored.
     """
     s, y = outputs.mT.contiguous(), labels.mT.contiguous()
     is_one, is_zero = y == 1, y == 0
     num_ones, num_zeros = is_one.sum(-1, dtype=torch.float64), is_zero.sum(-1)
     zeros = torch.where(is_zero, s, torch.inf).sort(dim=-1).values
     below, not_above = (torch.searchsorted(zeros, s, right=right) for right in (False, True))
-    not_above = not_above.minimum(num_zeros.unsqueeze(-1))  # the infinities that stand for nothing come last
+    not_above = not_above.minimum(num_zeros.unsqueeze(-1))  # placeholders for other labels are sorted last
     wins = torch.where(is_one, (below + not_above).double() / 2, 0).sum(-1)
     is_damaged = (s.isnan() & (is_one | is_zero)).any(-1)
     return torch.where(is_damaged, torch.nan, wins / (num_ones * num_zeros))
 
 
 def weighted_mean(weights: Tensor, values: Tensor) -> Tensor:
-    """The weighted mean over the last dimension; 0 where nothing has a weight."""
+    """Compute the weighted mean over the last dimension; 0 if all weights are 0."""
     total = weights.sum(-1)
     return (weights * values).sum(-1) / torch.where(total > 0, total, 1)
+
+
+Labels = NDArray[np.float32]
+
+
+def select_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
+    """Keep the given tasks (all if empty) and the graphs with a label for at least one of them."""
+    if dataset.targets is None:
+        raise UserError(f"{dataset.name}: has no tasks (columns of numeric labels).")
+    unknown = [name for name in tasks if name not in dataset.target_names]
+    if unknown:
+        raise UserError(
+            f"{dataset.name}: no task {short_repr(unknown[0])}. {suggest(unknown[0], dataset.target_names)}"
+        )
+    names = tuple(dict.fromkeys(tasks)) or dataset.target_names
+    targets = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
+    labelled = np.flatnonzero(~np.isnan(targets).all(axis=1))
+    if not len(labelled):
+        raise UserError(
+            f"{dataset.name}: no graph has a label for {join_names(names)}. Add labels or choose other tasks."
+        )
+    dataset = dataset if len(labelled) == len(dataset) else dataset.subset(labelled)
+    return replace(dataset, targets=targets[labelled], target_names=names)
+
+
+def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
+    """Return ``binary`` if all labels are 0 or 1, ``numbers`` if every task has other values.
+
+    Raises:
+        UserError: if the tasks are of both kinds, or not of the ``wanted`` kind.
+    """
+    assert dataset.targets is not None
+    is_label = np.isnan(dataset.targets) | np.isin(dataset.targets, (0, 1))
+    if wanted == "numbers":
+        return wanted
+    if wanted == "binary" and not is_label.all():
+        row, task = np.argwhere(~is_label)[0]
+        raise UserError(
+            f"{dataset.name}: graph {row}: task {dataset.target_names[task]}: expected 0, 1 or NaN, got "
+            f"{dataset.targets[row, task]:g}. Use JOAORegressor for numbers."
+        )
+    is_binary: NDArray[np.bool_] = np.all(is_label, axis=0)
+    if is_binary.all():
+        return "binary"
+    if is_binary.any():
+        binary, numbers = (
+            join_names([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
+            for wanted in (True, False)
+        )
+        raise UserError(
+            f"{dataset.name}: cannot learn binary tasks ({binary}) and numbers ({numbers}) together. Choose one kind "
+            "with --tasks (tasks= in Python)."
+        )
+    return "numbers"
+
+
+def integer_labels_notice(dataset: Dataset) -> str | None:
+    """Return a notice if numeric tasks look like classes: at most ten distinct integers between -10 and 10."""
+    assert dataset.targets is not None
+    columns = zip(dataset.target_names, dataset.targets.T, strict=True)
+    found = [(name, np.unique(column[~np.isnan(column)])) for name, column in columns]
+    few = [(name, values) for name, values in found if 1 < len(values) <= 10 and _are_small_and_whole(values)]
+    if not few:
+        return None
+    name, values = few[0]
+    *others, last = [f"{value:g}" for value in values]
+    more = f" (and {len(few) - 1} more tasks like it)" if len(few) > 1 else ""
+    fix = "For a binary task use 0 and 1." if len(values) == 2 else "For classes use one column of 0 and 1 per class."
+    return (
+        f"{dataset.name}: {name} has only the values {', '.join(others)} and {last}{more}; learned as numbers "
+        f"(regression). {fix}"
+    )
+
+
+def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> None:
+    """Raise an error if no task has two different labels among the training graphs."""
+    assert dataset.targets is not None
+    labels = dataset.targets[train]
+    most = np.where(np.isnan(labels), -np.inf, labels).max(axis=0)
+    least = np.where(np.isnan(labels), np.inf, labels).min(axis=0)
+    if not (most > least).any():
+        what = "0 and 1" if kind == "binary" else "different numbers"
+        raise UserError(
+            f"{dataset.name}: no task has {what} among the {len(train)} training graphs "
+            f"({join_names(dataset.target_names)}). Label more graphs, or try another split or seed."
+        )
+
+
+def task_figures(
+    kind: str,
+    predicted: Labels,
+    labels: Labels,
+    names: Sequence[str],
+    learned: Sequence[Sequence[float]] | None = None,
+) -> dict[str, Any]:
+    """Compute metrics of each task and their means over tasks; metrics that are undefined are None.
+
+    ``binary`` tasks have ``roc_auc``, which needs both labels. ``numbers`` have ``rmse`` and ``mae`` in their own units
+    and, if ``learned`` is given, ``rmse_of_mean``, the RMSE of always predicting the training mean. Both RMSE are also
+    averaged in units of each task's standard deviation, as ``..._in_deviations``.
+
+    Args:
+        kind: ``binary`` or ``numbers``.
+        predicted: ``(G, T)`` numbers, or any score that increases with the probability of a 1.
+        labels: ``(G, T)``, NaN for missing labels.
+        names: names of the tasks.
+        learned: for ``numbers``, mean and standard deviation of each task's training labels.
+    """
+    if kind == "binary":
+        found = {"roc_auc": roc_auc(torch.from_numpy(predicted), torch.from_numpy(labels)).numpy()}
+    else:
+        errors = np.abs(predicted.astype(np.float64) - labels)
+        found = {"rmse": np.sqrt(_column_means(errors**2)), "mae": _column_means(errors)}
+    averages = {name: _mean(values) for name, values in found.items()}
+    if kind == "numbers" and learned is not None:
+        mean, deviation = np.array(learned, dtype=np.float64).T
+        found["rmse_of_mean"] = np.sqrt(_column_means((labels - mean) ** 2))
+        averages |= {f"{name}_in_deviations": _mean(found[name] / deviation) for name in ("rmse", "rmse_of_mean")}
+    measured = (~np.isnan(labels)).sum(axis=0)
+    return {
+        **averages,
+        "labels": int(measured.sum()),
+        "tasks": {
+            task: {**{name: _nan_to_none(values[t]) for name, values in found.items()}, "labels": int(measured[t])}
+            for t, task in enumerate(names)
+        },
+    }
+
+
+def _are_small_and_whole(values: Labels) -> bool:
+    return bool((values == np.round(values)).all() and (np.abs(values) <= 10).all())
+
+
+def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute column means without NaN; NaN for an empty column."""
+    count = (~np.isnan(values)).sum(axis=0)
+    return np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _nan_to_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join the first five names, and count the others."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

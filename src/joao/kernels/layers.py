@@ -1,4 +1,4 @@
-"""Layers of encoders on padded views."""
+"""Layers of encoders on padded views: sums over neighbours and graphs, masked batch normalisation, a GIN layer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from joao.core.padded import PaddedViews
 
 
 def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -> Tensor:
-    r""":math:`x_v + \sum_{u \sim v} x_u` for every node, ``(V, N, d)``; nodes that are not kept must be 0 in ``x``.
+    r"""Compute :math:`x_v + \sum_{u \sim v} x_u` for every node, ``(V, N, d)``.
 
-    With ``weight`` :math:`c` ``(V, N)``, which gets no gradient, :math:`c_v (c_v x_v + \sum_{u \sim v} c_u x_u)`.
-    What becomes of a node that is not kept is anything, and must not be used.
+    With ``weight`` :math:`c` ``(V, N)``, which gets no gradient, :math:`c_v (c_v x_v + \sum_{u \sim v} c_u x_u)`. Nodes
+    that are not kept must be 0 in ``x``; their rows of the result are undefined and must not be used.
     """
     if x.is_cuda:
         summed: Tensor = _NeighbourSum.apply(x, views, weight)  # type: ignore[no-untyped-call]
@@ -28,14 +28,14 @@ def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -
 
 
 def plain_neighbour_sum(x: Tensor, views: PaddedViews) -> Tensor:
-    """The same without weights, view by view."""
+    """Plain form of :func:`neighbour_sum` without weights, one view at a time."""
     return torch.stack(
         [each.index_add(0, to, each[of]) for each, of, to in zip(x, views.source, views.target, strict=True)]
     )
 
 
 def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
-    """``(V, G, d)`` the sum over each graph's nodes; nodes that are not kept must be 0 in ``x`` ``(V, N, d)``."""
+    """Sum ``x`` ``(V, N, d)`` over the nodes of each graph, ``(V, G, d)``; nodes that are not kept must be 0."""
     if x.is_cuda:
         summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
         return summed
@@ -43,22 +43,22 @@ def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
 
 
 def plain_graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
-    """The same, in one operation of torch."""
+    """Plain form of :func:`graph_sum`."""
     sums = x.new_zeros(len(x), views.first_node.shape[-1] - 1, x.shape[2])
     return sums.flatten(0, 1).index_add(0, _rows_of_sums(views), x.flatten(0, 1)).view_as(sums)
 
 
 def _rows_of_sums(views: PaddedViews) -> Tensor:
-    """``(V N,)`` the graph of every node of every view, counted over all views."""
+    """The row of ``(V G, d)`` sums that each node of each view is added to, ``(V N,)``."""
     num_views, num_graphs = len(views.x), views.first_node.shape[-1] - 1
     before = num_graphs * torch.arange(num_views, device=views.x.device).unsqueeze(1)
     return (views.graph_of_node + before).flatten()
 
 
 class _NeighbourSum(torch.autograd.Function):
-    """The gradient of a sum over neighbours is the same sum, as undirected graphs are symmetric.
+    """Undirected graphs have a symmetric adjacency matrix, so the gradient of the sum is the same sum.
 
-    A gradient must be 0 where nodes are not kept; it is, if what becomes of them is not used.
+    The gradient must be 0 at nodes that are not kept. It is, because their rows of the result are not used.
     """
 
     @staticmethod
@@ -91,19 +91,19 @@ class _GraphSum(torch.autograd.Function):
 def relu_norm(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""ReLU and batch normalisation, each view by itself, over the rows that are kept.
+    r"""Apply bias, ReLU and batch normalisation, separately for each view and over the kept rows only.
 
     .. math:: h = \max(z + b, 0), \qquad y = a \, (h - \mu) / \sqrt{\sigma^2 + \epsilon} + c
 
     Args:
         z: ``(V, N, d)``.
-        bias: ``(d,)`` :math:`b`, or ``(V, d)``: one for each view; so, too, scale and shift.
+        bias: ``(d,)`` :math:`b`, or ``(V, d)`` for a bias per view. The same holds for ``scale`` and ``shift``.
         keep: ``(V, N)``.
         scale, shift: ``(d,)`` :math:`a` and :math:`c`.
         eps: :math:`\epsilon`.
 
     Returns:
-        :math:`y` ``(V, N, d)``, 0 where a row is not kept, and without gradient the means and variances ``(V, d)``.
+        :math:`y` ``(V, N, d)``, 0 in rows that are not kept, and the means and variances ``(V, d)``, without gradient.
     """
     if z.is_cuda:
         return _fused(z, bias, keep, scale, shift, eps, 0.0)
@@ -111,7 +111,7 @@ def relu_norm(
 
 
 def batch_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The same without bias and ReLU: the normalisation of ``h`` ``(V, N, d)``."""
+    """:func:`relu_norm` without bias and ReLU: normalise ``h`` ``(V, N, d)``."""
     if h.is_cuda:
         return _fused(h, torch.zeros_like(shift, requires_grad=False), keep, scale, shift, eps, -math.inf)
     return plain_batch_norm(h, keep, scale, shift, eps)
@@ -120,7 +120,7 @@ def batch_norm(h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
 def plain_batch_norm(
     h: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalisation, operation by operation; what ``h`` has in rows that are not kept does not matter."""
+    """Plain form of :func:`batch_norm`. Rows of ``h`` that are not kept have no effect."""
     mask = keep.unsqueeze(-1)
     h = h.to(scale.dtype)
     count = mask.sum(1, keepdim=True)
@@ -139,7 +139,7 @@ def _fused(
 
 
 class _ReluNorm(torch.autograd.Function):
-    """The maximum with ``floor`` is the ReLU, or minus infinity for none."""
+    """Computes max(z + bias, floor) and normalises it: ``floor`` is 0 for ReLU and minus infinity for none."""
 
     @staticmethod
     def forward(
@@ -159,7 +159,8 @@ class _ReluNorm(torch.autograd.Function):
         from joao.kernels import _triton
 
         z, bias, keep, scale, means, variances = ctx.saved_tensors
-        nothing = z.new_zeros(len(z), 1, z.shape[2])  # no gradient comes by way of sums over graphs
+        # The kernel also adds gradients of sums over graphs; here there are none: one graph with gradient 0.
+        nothing = z.new_zeros(len(z), 1, z.shape[2])
         one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
         dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
             dy, nothing, one_graph, z, bias, keep, scale, means, variances, ctx.eps, ctx.floor
@@ -168,11 +169,11 @@ class _ReluNorm(torch.autograd.Function):
 
 
 class GinWeights(NamedTuple):
-    """Of a layer that takes ``(N, a)`` to ``(N, d)``.
+    """Weights of a layer that maps ``(N, a)`` to ``(N, d)``.
 
     Attributes:
         weight_1, bias_1: ``(c, a)`` and ``(c,)`` of the first linear map.
-        weight_2, bias_2: ``(d, c)`` and ``(d,)`` of the second.
+        weight_2, bias_2: ``(d, c)`` and ``(d,)`` of the second linear map.
         scale, shift: ``(d,)`` of the normalisation.
         eps: of the normalisation.
     """
@@ -187,12 +188,12 @@ class GinWeights(NamedTuple):
 
 
 class GinOutput(NamedTuple):
-    """What a layer gives.
+    """Output of a layer.
 
     Attributes:
-        x: ``(V, N, d)`` the nodes.
-        pooled: ``(V, G, d)`` the sum over each graph's nodes.
-        means, variances: ``(V, d)`` of each view's nodes before normalisation; without gradient.
+        x: ``(V, N, d)`` node vectors.
+        pooled: ``(V, G, d)`` their sums over each graph.
+        means, variances: ``(V, d)`` of the nodes of each view before normalisation, without gradient.
     """
 
     x: Tensor
@@ -202,14 +203,14 @@ class GinOutput(NamedTuple):
 
 
 def gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
-    r"""A layer of :class:`joao.encoders.Gin` on padded views.
+    r"""Apply one layer of :class:`joao.encoders.Gin` to padded views.
 
     .. math::
         s_v = x_v + \sum_{u \sim v} x_u, \qquad h_v = \max(W_2 \max(W_1 s_v + b_1, 0) + b_2, 0), \qquad
         y_v = a \, (h_v - \mu) / \sqrt{\sigma^2 + \epsilon} + b
 
-    with the mean :math:`\mu` and variance :math:`\sigma^2` over the kept nodes of each view by itself. Nodes that are
-    not kept are 0, must be 0 in ``x`` ``(V, N, a)``, and get no gradient: sums are over kept nodes.
+    The mean :math:`\mu` and variance :math:`\sigma^2` are those of the kept nodes of each view. Nodes that are not kept
+    must be 0 in ``x`` ``(V, N, a)``; they are 0 in the output and get no gradient.
     """
     if x.is_cuda:
         return GinOutput(*_GinLayer.apply(x, views, *weights))  # type: ignore[no-untyped-call]
@@ -217,7 +218,7 @@ def gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
 
 
 def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
-    """The same, operation by operation."""
+    """Plain form of :func:`gin_layer`."""
     summed = plain_neighbour_sum(x, views)
     hidden = torch.relu(F.linear(summed, weights.weight_1, weights.bias_1))
     z = F.linear(hidden, weights.weight_2, weights.bias_2)
@@ -227,7 +228,10 @@ def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOu
 
 
 class _GinLayer(torch.autograd.Function):
-    """By hand: the gradient of a sum over neighbours is the same sum, as undirected graphs are symmetric."""
+    """Forward and backward pass with fused kernels.
+
+    The gradient of a sum over neighbours is the same sum, because the graphs are undirected.
+    """
 
     @staticmethod
     def forward(
@@ -245,6 +249,7 @@ class _GinLayer(torch.autograd.Function):
         from joao.kernels import _triton
 
         device = x.device.type
+        # Under autocast, matrix products and stored activations are in low precision, as torch.nn would have it.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         with torch.autocast(device, enabled=False):
             weight_1, weight_2 = weight_1.to(dtype), weight_2.to(dtype)
@@ -256,7 +261,7 @@ class _GinLayer(torch.autograd.Function):
         ctx.save_for_backward(summed, hidden, z, means, variances, weight_1, weight_2, bias_2, scale)
         ctx.views, ctx.eps = views, eps
         ctx.mark_non_differentiable(means, variances)
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # the last layer's nodes are not used: dy is None, not zeros
         return y, pooled, means, variances
 
     @staticmethod

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -17,10 +18,10 @@ from joao.objectives.base import EncodeNodes, NodeObjective, full_precision
 @final
 @dataclass(frozen=True)
 class AttributeMasking(NodeObjective):
-    r"""Atoms are told by their surroundings: AttrMasking (Hu et al., 2020).
+    r"""Predict masked atoms from their surroundings: AttrMasking (Hu et al., 2020).
 
-    In every molecule of n atoms, :math:`\lfloor r n \rfloor + 1` of them, at most all, are shown as the mask token.
-    Over the masked atoms M of a batch, with their vectors :math:`x_v`,
+    In every molecule of n atoms, :math:`\min(n, \lfloor r n \rfloor + 1)` atoms are replaced by the mask token. Over
+    the masked atoms M of a batch, with their vectors :math:`x_v`,
 
     .. math:: \ell = - \frac{1}{|M|} \sum_{v \in M} \log \mathrm{softmax}(W x_v + b)_{\mathrm{element}(v)} ,
 
@@ -32,13 +33,14 @@ class AttributeMasking(NodeObjective):
     >>> import networkx
     >>> from joao.data import batch_of
     >>> carbon = replace(batch_of([networkx.path_graph(10)]), x=torch.tensor([[5.0, 0.0]] * 10))  # as numbers of atoms
-    >>> knows = nn.Linear(1, ELEMENTS)
+    >>> knows = nn.Linear(1, NUM_ELEMENTS)
     >>> _ = nn.init.zeros_(knows.weight), nn.init.zeros_(knows.bias)
     >>> loss = AttributeMasking()(lambda shown: torch.ones(10, 1), knows, carbon, torch.Generator())
     >>> round(loss.item(), 2)  # all 119 elements are equally likely: log 119
     4.78
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"attr_masking": "AttrMasking"}
     needs_atoms: ClassVar[bool] = True
     share: float = 0.15
 

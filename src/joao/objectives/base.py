@@ -1,11 +1,9 @@
-"""What objectives share that compare vectors.
-
-What an objective is."""
+"""The base classes of objectives, and helpers of several of them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,93 +15,59 @@ from joao.core.graphs import GraphBatch
 
 
 def full_precision(vectors: Tensor) -> Tensor:
-    """Numbers of 16 bits as float32; others as they are."""
+    """Convert 16-bit numbers to float32; leave others unchanged."""
     return vectors.float() if vectors.dtype.itemsize < 4 else vectors
 
 
-def without_infinity(values: Tensor) -> Tensor:
-    """The same, but nan where a value is infinite: what is divided by it shall not pass for 0."""
-    return torch.add(values, values, alpha=0)  # infinity times 0 is nan
+def infinite_to_nan(values: Tensor) -> Tensor:
+    """Replace infinite values by NaN, so that dividing by them does not silently give 0."""
+    return torch.add(values, values, alpha=0)  # infinity times 0 is NaN
 
 
-def unit(vectors: Tensor) -> Tensor:
-    """``(..., d)`` vectors of length 1 in the same directions; 0 where a vector is 0.
+def unit_vectors(vectors: Tensor) -> Tensor:
+    """Scale ``(..., d)`` vectors to length 1; zero vectors stay 0.
 
-    Vectors of float32 longer than about 1e19, whose squares have no sum, become nan.
+    Vectors of float32 longer than about 1e19, whose squares overflow, become NaN.
     """
-    norm = without_infinity(vectors.norm(dim=-1, keepdim=True))
+    norm = infinite_to_nan(vectors.norm(dim=-1, keepdim=True))
     made: Tensor = vectors / norm.masked_fill(norm == 0, 1)
     return made
 
 
 def inner_products(first: Tensor, second: Tensor) -> Tensor:
-    """``(P, d)`` and ``(P, d)`` to ``(P,)``."""
+    """Row-wise inner products, ``(P, d)`` and ``(P, d)`` to ``(P,)``."""
     return (first * second).sum(dim=1)
 
 
-def sums(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
-    """``(num_groups, d)`` sums of the ``vectors`` ``(n, d)`` of each of the ``groups`` ``(n,)``."""
+def group_sums(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
+    """Sum ``vectors`` ``(n, d)`` over each group, ``(num_groups, d)``; ``groups`` ``(n,)`` are group numbers."""
     return vectors.new_zeros(num_groups, vectors.shape[1]).index_add(0, groups, vectors)
 
 
-def means(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
-    """``(num_groups, d)`` means of the ``vectors`` ``(n, d)`` of each of the ``groups`` ``(n,)``; 0 of an empty one.
+def group_means(vectors: Tensor, groups: Tensor, num_groups: int) -> Tensor:
+    """Average ``vectors`` ``(n, d)`` over each group, ``(num_groups, d)``; the mean of an empty group is 0.
 
-    >>> means(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2).tolist()
+    >>> group_means(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2).tolist()
     [[2.0], [0.0]]
     """
-    total = sums(vectors, groups, num_groups)
+    total = group_sums(vectors, groups, num_groups)
     return total / torch.bincount(groups, minlength=num_groups).clamp(min=1)[:, None]
 
 
 def binary_loss(positive: Tensor, negative: Tensor) -> Tensor:
-    r"""The cross-entropy of scores ``(P,)`` of true pairs and ``(Q,)`` of made-up ones.
+    r"""Binary cross-entropy of the scores ``(P,)`` of positive pairs and ``(Q,)`` of negative pairs.
 
     .. math:: - \frac{1}{P} \sum_p \log \sigma(a_p) - \frac{1}{Q} \sum_q \log (1 - \sigma(b_q))
 
-    The mean of no pairs is 0.
+    The mean over no pairs is 0.
 
     >>> round(binary_loss(torch.zeros(1), torch.zeros(0)).item(), 4)  # log 2 of one true pair
     0.6931
     """
-    return _mean(softplus(-positive)) + _mean(softplus(negative))
+    return mean_or_zero(softplus(-positive)) + mean_or_zero(softplus(negative))
 
 
-class FeedForward(nn.Module):
-    r"""Three layers with their ReLUs, beside a shortcut: :math:`f(x) + V x + c`, as wide inside as at both ends."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        layers = [layer for _ in range(3) for layer in (nn.Linear(width, width), nn.ReLU(inplace=True))]
-        self.layers = nn.Sequential(*layers)
-        self.shortcut = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.layers(x) + self.shortcut(x)
-        return made
-
-
-def every_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:
-    r"""Every node against every graph, its own and all others: ``(N, d)`` and ``(B, d)`` to ``()``.
-
-    With :math:`g(v)` the graph of node v, the Jensen-Shannon estimate of mutual information, its constant left out:
-
-    .. math::
-        - \frac{1}{N} \sum_v \log \sigma(x_v^\top s_{g(v)})
-        - \frac{1}{N (B - 1)} \sum_v \sum_{h \ne g(v)} \log \big( 1 - \sigma(x_v^\top s_h) \big)
-    """
-    scores, own = nodes @ graphs.T, graph_of_node.unsqueeze(1)
-    others = softplus(scores).scatter(1, own, 0.0)
-    return _mean(softplus(-scores.gather(1, own))) + others.sum() / (others.numel() - len(nodes))
-
-
-def random_numbers(below: Tensor, generator: torch.Generator) -> Tensor:
-    """A uniform whole number from 0 to ``below - 1``, for each entry."""
-    uniform = torch.rand(below.numel(), dtype=torch.float64, device=below.device, generator=generator)
-    return (uniform * below).long()
-
-
-def _mean(values: Tensor) -> Tensor:
+def mean_or_zero(values: Tensor) -> Tensor:
     return values.sum() / max(values.numel(), 1)
 
 
@@ -112,16 +76,17 @@ EncodeNodes = Callable[[GraphBatch], Tensor]
 
 @dataclass(frozen=True)
 class Objective:
-    """What pre-training descends: either a :class:`PairObjective` or a :class:`NodeObjective`."""
+    """A pre-training loss: either a :class:`PairObjective` or a :class:`NodeObjective`."""
 
 
 @dataclass(frozen=True)
 class PairObjective(Objective, ABC):
-    """How badly two views of the same graphs agree.
+    """A loss that compares two views of the same graphs.
 
     Attributes:
-        static: whether it neither branches on values nor makes tensors whose shapes depend on them, so that a GPU can
-            replay it.
+        title: display name in tables.
+        static: whether the code neither branches on values nor creates tensors whose shapes depend on values, so that a
+            GPU can replay it.
 
     >>> class Distance(PairObjective):
     ...     def __call__(self, first, second):
@@ -130,22 +95,23 @@ class PairObjective(Objective, ABC):
     4.5
     """
 
+    title: ClassVar[str]
     static: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
-        """The loss of views ``first`` and ``second``, both ``(..., B, d)``: row n of each shows the same graph.
+        """Compute the loss of two views ``(..., B, d)`` whose rows n show the same graph.
 
-        Leading dimensions are broadcast against each other, one loss each: ``(...)``.
+        Leading dimensions are broadcast; the result ``(...)`` has one loss for each.
         """
 
 
 @dataclass(frozen=True)
 class MomentumObjective(PairObjective, ABC):
-    """How badly one view predicts what a copy of the network, which follows it slowly, makes of the other.
+    """A loss in which one view predicts the projection of the other by a slowly moving copy of the network.
 
-    The network is encoder, head and predictor, the copy is of encoder and head and has no gradient. The views it is
-    called with, ``(..., B, 2 d)``, are predictions ``(..., B, d)`` and, side by side with them, the copy's projections.
+    The network consists of encoder, head and predictor. The copy, of encoder and head, gets no gradient. The views
+    ``(..., B, 2 d)`` are predictions ``(..., B, d)`` concatenated with the projections by the copy.
 
     >>> class Follow(MomentumObjective):
     ...     def predictor(self, num_dimensions):
@@ -161,23 +127,24 @@ class MomentumObjective(PairObjective, ABC):
 
     @abstractmethod
     def predictor(self, num_dimensions: int) -> nn.Module:
-        """What turns ``(B, num_dimensions)`` projections into predictions; learned, and thrown away afterwards."""
+        """Build the module that maps ``(B, num_dimensions)`` projections to predictions; discarded after training."""
 
     @abstractmethod
     def momentum_at(self, progress: float) -> float:
-        r"""How much of itself the copy keeps after a step: :math:`\theta' \leftarrow m \theta' + (1 - m) \theta`.
+        r"""The momentum m of the copy after a step: :math:`\theta' \leftarrow m \theta' + (1 - m) \theta`.
 
         Args:
-            progress: the share of the training's steps that came before, from 0 to below 1.
+            progress: the share of training steps already done, from 0 to below 1.
         """
 
 
 @dataclass(frozen=True)
 class NodeObjective(Objective, ABC):
-    """How badly vectors of nodes tell what their graphs are like. It compares no views: no policy can learn from it.
+    """A loss of node vectors. It compares no views, so a policy cannot learn from it.
 
     Attributes:
-        needs_atoms: whether ``x`` must be atoms, as an encoder that ``takes_atoms`` has them.
+        methods: names of the methods that use this objective, with their display names in tables.
+        needs_atoms: whether the encoder must be one that ``takes_atoms``.
         needs_diffusion: whether the encoder must be one that ``can_diffuse``.
 
     >>> import networkx
@@ -192,27 +159,28 @@ class NodeObjective(Objective, ABC):
     1.0
     """
 
+    methods: ClassVar[Mapping[str, str]] = {}
     needs_atoms: ClassVar[bool] = False
     needs_diffusion: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
-        """What is learned beside the encoder, and thrown away after pre-training; an empty module for nothing.
+        """Build the modules that are learned besides the encoder and discarded after pre-training; may be empty.
 
         Args:
-            encoder: has its first weights; it may be copied, not kept.
-            num_node_dimensions: length of the nodes' vectors.
+            encoder: with its initial weights; may be copied, must not be stored.
+            num_node_dimensions: length of the node vectors.
         """
 
     @abstractmethod
     def __call__(
         self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
     ) -> Tensor:
-        """The loss ``()`` of the graphs of ``batch``.
+        """Compute the loss ``()`` of the graphs of ``batch``.
 
         Args:
-            encode_nodes: turns a batch into ``(N, num_node_dimensions)`` vectors of its nodes.
-            parts: as :meth:`parts` made them.
-            batch: two graphs or more.
-            generator: for all that is random, on the device of ``batch``.
+            encode_nodes: turns a batch into ``(N, num_node_dimensions)`` node vectors.
+            parts: what :meth:`parts` returned.
+            batch: at least two graphs.
+            generator: source of all randomness, on the device of ``batch``.
         """

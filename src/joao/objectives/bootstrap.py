@@ -2,22 +2,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 
 from joao.core.errors import UserError
-from joao.objectives.base import MomentumObjective, full_precision, unit
+from joao.objectives.base import MomentumObjective, full_precision, unit_vectors
 
 
 @final
 @dataclass(frozen=True)
 class Bootstrap(MomentumObjective):
-    r"""Each view predicts the other, without negatives: BYOL (Grill et al., 2020), on graphs BGRL (Thakoor et al.,
-    2022).
+    r"""Each view predicts the other, without negatives: BYOL (Grill et al., 2020) and BGRL (Thakoor et al., 2022).
 
-    With predictions :math:`q` of one network and projections :math:`t` by the copy that follows it, primed for the
-    second view, over a batch of B graphs
+    With predictions :math:`q` of the network and projections :math:`t` by its moving copy, primed for the second view,
+    over a batch of B graphs
 
     .. math:: \ell = \frac{1}{B} \sum_n \Big[ 2 - \cos(q_n, t'_n) - \cos(q'_n, t_n) \Big] ,
 
@@ -25,9 +24,9 @@ class Bootstrap(MomentumObjective):
     batch normalisation, ReLU and a linear layer, all as wide as the projections.
 
     Args:
-        momentum: :math:`m`, how much of itself the copy keeps after the first step.
-        rising: whether it rises to 1 over the training as :math:`1 - (1 - m) (1 + \cos \pi p) / 2`, with p the share
-            of steps done; otherwise it is constant.
+        momentum: :math:`m`, the momentum of the copy in the first step.
+        rising: whether the momentum rises to 1 during training as :math:`1 - (1 - m) (1 + \cos \pi p) / 2`, with p the
+            share of steps done, or stays constant.
 
     >>> import torch
     >>> loss, view = Bootstrap(momentum=0.9), torch.tensor([[1.0, 0.0, 1.0, 0.0]])  # both are (1, 0)
@@ -37,6 +36,7 @@ class Bootstrap(MomentumObjective):
     [0.9, 0.95]
     """
 
+    title: ClassVar[str] = "bootstrap"
     momentum: float = 0.99
     rising: bool = True
 
@@ -57,8 +57,8 @@ class Bootstrap(MomentumObjective):
 
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-1] % 2:
-            raise UserError(f"Bootstrap: views are predictions beside projections, got {first.shape[-1]} columns.")
-        predicted, target = (unit(half) for half in full_precision(first).chunk(2, dim=-1))
-        other_predicted, other_target = (unit(half) for half in full_precision(second).chunk(2, dim=-1))
+            raise UserError(f"Bootstrap: views must have an even number of columns, got {first.shape[-1]}.")
+        predicted, target = (unit_vectors(half) for half in full_precision(first).chunk(2, dim=-1))
+        other_predicted, other_target = (unit_vectors(half) for half in full_precision(second).chunk(2, dim=-1))
         agreement = (predicted * other_target).sum(-1) + (other_predicted * target).sum(-1)
         return 2 - agreement.mean(-1)

@@ -1,43 +1,44 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, ClassVar, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
+from joao.core.randomness import random_integers
 from joao.objectives.base import (
     EncodeNodes,
     NodeObjective,
     binary_loss,
     full_precision,
+    group_means,
     inner_products,
-    means,
-    random_numbers,
 )
 
-MOST = 10**9  # hops: what lies farther is not told apart from what cannot be reached
+MAX_HOPS = 10**9  # _distances counts farther nodes as unreachable
 
 
 @final
 @dataclass(frozen=True)
 class ContextPrediction(NodeObjective):
-    r"""A neighbourhood knows what lies around it (Hu et al., 2020).
+    r"""Match neighbourhoods with their surroundings (Hu et al., 2020).
 
-    In every graph a centre c is drawn uniformly. With :math:`d` the number of steps from it, the subgraph of the
-    nodes :math:`d \le \text{hops}` is its neighbourhood, the one of :math:`\text{inner} \le d \le \text{outer}` its
-    context, and :math:`\text{inner} \le d \le \text{hops}` are the anchors :math:`A` in both. One encoder sees
-    neighbourhoods, another contexts; :math:`n_g` is the first one's vector of the centre, :math:`k_g` the mean of the
-    second one's vectors of the anchors. Over the C graphs that have a context
+    In every graph a centre c is drawn uniformly. With :math:`d` the distance from it in steps, the neighbourhood is the
+    subgraph of the nodes with :math:`d \le \text{hops}`, the context that of the nodes with
+    :math:`\text{inner} \le d \le \text{outer}`, and the anchors :math:`A` are the nodes in both. One encoder sees
+    neighbourhoods, another one contexts: :math:`n_g` is the first one's vector of the centre, :math:`k_g` the mean of
+    the second one's vectors of the anchors. Over the C graphs that have a context
 
     .. math::
         \ell = - \frac{1}{C} \sum_g \Big[ \log \sigma(n_g^\top k_g)
                + \log \big( 1 - \sigma(n_g^\top k_{g + 1}) \big) \Big] ,
 
-    where g + 1 is the next of them, and after the last the first. With fewer than two, the loss is 0.
+    where g + 1 is the next of them, cyclically. With fewer than two, the loss is 0.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -49,6 +50,7 @@ class ContextPrediction(NodeObjective):
     [False, True]
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"context_pred": "ContextPred"}
     hops: int = 3
     inner: int = 2
     outer: int = 5
@@ -58,9 +60,9 @@ class ContextPrediction(NodeObjective):
             raise UserError(f"ContextPrediction: inner must be from 1 to hops ({self.hops}), got {self.inner}.")
         if self.outer < self.inner:
             raise UserError(f"ContextPrediction: outer must be at least inner ({self.inner}), got {self.outer}.")
-        if max(self.hops, self.outer) > MOST:
+        if max(self.hops, self.outer) > MAX_HOPS:
             raise UserError(
-                f"ContextPrediction: hops and outer must be at most {MOST}, got {self.hops} and {self.outer}."
+                f"ContextPrediction: hops and outer must be at most {MAX_HOPS}, got {self.hops} and {self.outer}."
             )
 
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
@@ -69,17 +71,17 @@ class ContextPrediction(NodeObjective):
     def __call__(
         self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
     ) -> Tensor:
-        centre = batch.first_node[:-1] + random_numbers(batch.nodes_per_graph, generator)
+        centre = batch.first_node[:-1] + random_integers(batch.nodes_per_graph, generator)
         distance = _distances(batch, centre, max(self.hops, self.outer))
         is_near, is_context = distance <= self.hops, (distance >= self.inner) & (distance <= self.outer)
-        neighbourhoods = _vectors(encode_nodes, batch, is_near, centre)
+        neighbourhoods = _encode_subgraphs(encode_nodes, batch, is_near, centre)
         anchors = nonzero_indices(is_near & is_context)
         graph_of_anchor = take_rows(batch.graph_of_node, anchors)
-        has_context = torch.bincount(graph_of_anchor, minlength=batch.num_graphs) > 0  # what has one has an anchor
-        # No graph may become empty: where there is no context, the centre stands in for it.
+        has_context = torch.bincount(graph_of_anchor, minlength=batch.num_graphs) > 0  # a context always has an anchor
+        # No graph may become empty: without a context, the centre replaces it.
         kept = is_context.index_fill(0, take_rows(centre, nonzero_indices(~has_context)), True)
-        vectors = _vectors(cast(Any, parts).encode_nodes, batch, kept, anchors)
-        contexts = means(vectors, graph_of_anchor, batch.num_graphs)
+        vectors = _encode_subgraphs(cast(Any, parts).encode_nodes, batch, kept, anchors)
+        contexts = group_means(vectors, graph_of_anchor, batch.num_graphs)
         graphs = nonzero_indices(has_context)
         if graphs.numel() < 2:
             graphs = graphs[:0]
@@ -90,14 +92,14 @@ class ContextPrediction(NodeObjective):
 
 
 def _distances(batch: GraphBatch, centre: Tensor, most: int) -> Tensor:
-    """``(N,)`` steps from the graph's centre; ``most + 1`` for all that is farther away."""
+    """Distance of each node from the centre of its graph, ``(N,)``; ``most + 1`` for all nodes farther away."""
     distance = torch.full_like(batch.graph_of_node, most + 1).index_fill_(0, centre, 0)
-    for _ in range(min(most, batch.num_nodes)):  # no way has more steps
+    for _ in range(min(most, batch.num_nodes)):  # no shortest path is longer
         distance = distance.scatter_reduce(0, batch.target, take_rows(distance, batch.source) + 1, "amin")
     return distance
 
 
-def _vectors(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
-    """``(n, d)`` vectors of ``nodes`` ``(n,)`` in the subgraphs of the nodes where ``keep`` ``(N,)`` is true."""
+def _encode_subgraphs(encode_nodes: EncodeNodes, batch: GraphBatch, keep: Tensor, nodes: Tensor) -> Tensor:
+    """Encode the subgraphs of the nodes where ``keep`` ``(N,)`` is true; return the vectors ``(n, d)`` of ``nodes``."""
     new_number = torch.cumsum(keep, 0) - 1
     return take_rows(full_precision(encode_nodes(batch.keep_nodes(keep))), take_rows(new_number, nodes))

@@ -1,28 +1,36 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
-from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products, random_numbers
+from joao.core.randomness import random_pairs
+from joao.objectives.base import (
+    EncodeNodes,
+    NodeObjective,
+    binary_loss,
+    full_precision,
+    inner_products,
+)
 
 
 @final
 @dataclass(frozen=True)
 class EdgeReconstruction(NodeObjective):
-    r"""Neighbours have similar vectors: the graph auto-encoder (GAE), also called EdgePred.
+    r"""Connected nodes have similar vectors: the graph auto-encoder (GAE), also called EdgePred.
 
-    With the undirected edges :math:`E` of all graphs of a batch and made-up ones :math:`E'`,
+    With the undirected edges :math:`E` of all graphs of a batch and negative edges :math:`E'`,
 
     .. math::
         \ell = - \frac{1}{|E|} \sum_{uv \in E} \log \sigma(x_u^\top x_v)
                - \frac{1}{|E'|} \sum_{uv \in E'} \log \big( 1 - \sigma(x_u^\top x_v) \big) .
 
-    For :math:`E'`, as many pairs of different nodes as a graph has edges are drawn uniformly from it; pairs that are
-    edges are left out. The mean of nothing is 0.
+    For :math:`E'`, each graph draws as many uniform pairs of different nodes as it has edges; pairs that are edges are
+    left out. The mean over no edges is 0.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -34,6 +42,8 @@ class EdgeReconstruction(NodeObjective):
     0.00
     """
 
+    methods: ClassVar[Mapping[str, str]] = {"gae": "GAE", "edge_pred": "EdgePred"}
+
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.Module()
 
@@ -43,21 +53,19 @@ class EdgeReconstruction(NodeObjective):
         nodes = full_precision(encode_nodes(batch))
         one_way = nonzero_indices(batch.source < batch.target)
         source, target = take_rows(batch.source, one_way), take_rows(batch.target, one_way)
-        first, second = _made_up_edges(batch, take_rows(batch.graph_of_node, target), generator)
+        first, second = _negative_edges(batch, take_rows(batch.graph_of_node, target), generator)
         return binary_loss(
             inner_products(take_rows(nodes, source), take_rows(nodes, target)),
             inner_products(take_rows(nodes, first), take_rows(nodes, second)),
         )
 
 
-def _made_up_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A uniform pair of different nodes for each entry of ``graphs``, which have edges, less the pairs that are one."""
-    size = take_rows(batch.nodes_per_graph, graphs)
-    first = random_numbers(size, generator)
-    second = random_numbers(size - 1, generator)
-    second += second >= first
-    offset = take_rows(batch.first_node, graphs)
-    first, second = offset + first, offset + second
+def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw a uniform pair of different nodes for each entry of ``graphs``, which must have edges; drop pairs that are
+    edges.
+    """
+    sizes = take_rows(batch.nodes_per_graph, graphs)
+    first, second = random_pairs(take_rows(batch.first_node, graphs), sizes, generator)
     edges = batch.target * batch.num_nodes + batch.source  # ascending
     pairs = first * batch.num_nodes + second
     place = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)

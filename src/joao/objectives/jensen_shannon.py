@@ -8,21 +8,21 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from joao.core.errors import UserError
-from joao.objectives.base import PairObjective, full_precision, unit
+from joao.objectives.base import PairObjective, full_precision, unit_vectors
 
 
 @final
 @dataclass(frozen=True)
 class JensenShannon(PairObjective):
-    r"""Views of one graph are told from views of different graphs, pair by pair, as InfoGraph does it.
+    r"""Classify pairs of views as views of the same or of different graphs, as InfoGraph does.
 
     With :math:`S_{nm} = \cos(z_n, z'_m) / T` for a batch of B graphs and :math:`\mathrm{sp}(s) = \log (1 + e^s)`,
 
     .. math::
         \ell = \frac{1}{B} \sum_n \mathrm{sp}(-S_{nn}) + \frac{1}{B (B - 1)} \sum_{m \neq n} \mathrm{sp}(S_{nm}) ,
 
-    which is :math:`2 \log 2` less the Jensen-Shannon estimate of what the views know of each other. InfoGraph has
-    inner products in place of :math:`S` (deviation 38). The cosine of a zero vector is 0.
+    which is :math:`2 \log 2` minus the Jensen-Shannon estimate of the mutual information of the views. InfoGraph uses
+    inner products instead of :math:`S` (deviation 38). The cosine of a zero vector is 0.
 
     Args:
         temperature: :math:`T`.
@@ -32,6 +32,7 @@ class JensenShannon(PairObjective):
     (0.69, 10.69)
     """
 
+    title: ClassVar[str] = "Jensen-Shannon"
     static: ClassVar[bool] = True
 
     temperature: float = 0.2
@@ -43,8 +44,8 @@ class JensenShannon(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         size = first.shape[-2]
         if size < 2:
-            raise UserError("JensenShannon: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = unit(full_precision(first)) @ unit(full_precision(second)).mT / self.temperature
+            raise UserError("JensenShannon: a batch of one graph has no negatives. Use batches of at least two graphs.")
+        similarity = unit_vectors(full_precision(first)) @ unit_vectors(full_precision(second)).mT / self.temperature
         positive = softplus(-similarity.diagonal(dim1=-2, dim2=-1)).mean(dim=-1)
         itself = torch.eye(size, dtype=torch.bool, device=similarity.device)
         negative = softplus(similarity).masked_fill(itself, 0).sum(dim=(-2, -1)) / (size * (size - 1))

@@ -7,31 +7,32 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.objectives.base import PairObjective, full_precision, unit
+from joao.objectives.base import PairObjective, full_precision, unit_vectors
 
 
 @final
 @dataclass(frozen=True)
 class NtXent(PairObjective):
-    r"""The contrastive loss (Eq. 3): views of one graph agree, views of different graphs do not.
+    r"""The contrastive loss (Eq. 3): attract views of the same graph, repel views of different graphs.
 
     With :math:`S_{nm} = \cos(z_n, z'_m) / T` for a batch of B graphs,
 
     .. math:: \ell = \frac{1}{B} \sum_n \Big[ -S_{nn} + \log \sum_{m \neq n} \exp S_{nm} \Big] .
 
-    The paper writes no temperature and keeps :math:`m = n` in the sum; its figures were made in the form above
+    The paper writes no temperature and keeps :math:`m = n` in the sum; its results were obtained with the form above
     (deviation 1). The cosine of a zero vector is 0.
 
     Args:
         temperature: :math:`T`.
         positive_in_denominator: whether :math:`m = n` stays in the sum, as in the textbook form.
-        symmetric: whether the roles of the views are exchanged as well and the two losses averaged.
+        symmetric: whether to average the loss with the one for exchanged views.
 
     >>> loss, views = NtXent(temperature=1.0), torch.eye(2)
     >>> loss(views, views).item(), loss(views, views.flip(0)).item()  # own view: cosine 1, the other's: 0; and reversed
     (-1.0, 1.0)
     """
 
+    title: ClassVar[str] = "NT-Xent"
     static: ClassVar[bool] = True
 
     temperature: float = 0.2
@@ -44,8 +45,8 @@ class NtXent(PairObjective):
 
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-2] < 2:
-            raise UserError("NtXent: a batch of one graph has no negatives. Use batches of two graphs or more.")
-        similarity = unit(full_precision(first)) @ unit(full_precision(second)).mT / self.temperature
+            raise UserError("NtXent: a batch of one graph has no negatives. Use batches of at least two graphs.")
+        similarity = unit_vectors(full_precision(first)) @ unit_vectors(full_precision(second)).mT / self.temperature
         loss = self._one_way(similarity)
         return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
 

@@ -1,4 +1,4 @@
-"""The family of policies. A new one is a file, and a line here."""
+"""Policies: probabilities of augmentation pairs. To add one, write a file and import it here."""
 
 from joao.core.registry import catalogue
 from joao.policies.base import Policy as Policy

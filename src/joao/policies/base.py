@@ -1,8 +1,7 @@
-"""What a policy is."""
+"""The base class of policies, and checks of priors and losses."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, overload
 
@@ -12,18 +11,18 @@ from torch import Tensor
 from joao.core.errors import UserError, suggest
 
 
-class Policy(ABC):
-    """A law over ordered pairs of augmentations: which pair makes the two views of the next batch.
+class Policy:
+    """A probability distribution over ordered pairs of augmentations, from which the two views of a batch are drawn.
 
-    It needs nothing else of this package (docs/custom-training-loop.md): draw a pair with :meth:`sample`, and now and then hand the
-    losses of all pairs to :meth:`update`.
+    A policy works in any training loop (docs/custom-training-loop.md): draw pairs with :meth:`sample` and pass the
+    losses of all pairs to :meth:`update` from time to time.
 
     Args:
-        augmentations: the names of the pool, in the order of the table's rows and columns; a dictionary's keys will do.
+        augmentations: names of the pool, in the order of the rows and columns of ``probabilities``.
 
     Attributes:
-        probabilities: ``(K, K)``, float64, sums to 1; row: first view, column: second view.
-        learns: whether :meth:`update` does anything; if not, nobody need measure pair losses.
+        probabilities: ``(K, K)`` float64 that sums to 1. Rows are the first view, columns the second view.
+        learns: whether :meth:`update` has an effect; if not, pair losses need not be measured.
 
     >>> class Hardest(Policy):
     ...     learns = True
@@ -47,9 +46,11 @@ class Policy(ABC):
             raise UserError("augmentations: the pool is empty. Name at least one.")
         self.augmentations = tuple(augmentations)
 
-    @abstractmethod
     def update(self, pair_losses: Tensor) -> None:
-        """Moves the law, given the loss under every pair, ``(K, K)``, on any device; nested lists will do."""
+        """Adapt the probabilities to the loss of every pair, ``(K, K)``; nested lists are accepted.
+
+        By default a policy does not learn.
+        """
 
     @overload
     def sample(self, count: None = None, generator: torch.Generator | None = None) -> tuple[str, str]: ...
@@ -58,14 +59,14 @@ class Policy(ABC):
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor: ...
 
     def sample(self, count: int | None = None, generator: torch.Generator | None = None) -> tuple[str, str] | Tensor:
-        """Draws pairs, independently.
+        """Draw pairs independently.
 
         Args:
-            count: how many; None is one.
-            generator: on the CPU; None is torch's own, as in the rest of torch.
+            count: number of pairs; None draws one.
+            generator: on the CPU; None uses torch's global generator.
 
         Returns:
-            ``(count, 2)`` numbers in the pool; of one pair, without ``count``, the two names.
+            ``(count, 2)`` numbers of augmentations in the pool, or the two names if ``count`` is None.
         """
         size, law = len(self.augmentations), self.probabilities.flatten()
         drawn = torch.multinomial(law, 1 if count is None else count, replacement=True, generator=generator)
@@ -73,8 +74,8 @@ class Policy(ABC):
             return self.augmentations[int(drawn) // size], self.augmentations[int(drawn) % size]
         return torch.stack([drawn // size, drawn % size], dim=1)
 
-    def numbers(self, names: Sequence[str]) -> list[int]:
-        """The places of ``names`` in the pool."""
+    def indices(self, names: Sequence[str]) -> list[int]:
+        """The positions of ``names`` in the pool."""
         for name in names:
             if name not in self.augmentations:
                 raise UserError(f"policy: '{name}' is not in the pool. {suggest(name, self.augmentations)}")
@@ -82,36 +83,36 @@ class Policy(ABC):
 
 
 def uniform_table(size: int) -> Tensor:
-    """``(size, size)`` equal probabilities."""
+    """Equal probabilities for all pairs, ``(size, size)``."""
     return torch.full((size, size), 1 / size**2, dtype=torch.float64)
 
 
 Prior = Sequence[float | Sequence[float]] | Tensor
 
 
-def checked_prior(prior: Prior | None, size: int) -> Tensor:
-    """The prior as a table over the pairs of a pool of ``size``: uniform if None, else checked to be a law.
+def check_prior(prior: Prior | None, size: int) -> Tensor:
+    """Validate a prior over the pairs of a pool of ``size`` and return it as ``(size, size)`` probabilities.
 
-    A law over the pool, ``(size,)``, stands for the pairs whose two views are drawn from it independently.
+    None is the uniform prior. A prior of shape ``(size,)`` is the distribution of each of two independent views.
     """
     if prior is None:
         return uniform_table(size)
     table = _table(prior, "prior", size)
     if table.shape not in ((size, size), (size,)):
         shape = tuple(table.shape)
-        raise UserError(f"policy: the prior must be a {size} x {size} table, or {size} numbers, got {shape}.")
+        raise UserError(f"policy: prior must be a {size} x {size} table or {size} numbers, got shape {shape}.")
     if bool((table < 0).any()) or not abs(float(table.sum()) - 1) <= 1e-6:
-        raise UserError(f"policy: the prior must be non-negative and sum to 1; it sums to {float(table.sum()):g}.")
+        raise UserError(f"policy: prior must be non-negative and sum to 1, got a sum of {float(table.sum()):g}.")
     return torch.outer(table, table) if table.dim() == 1 else table
 
 
-def checked_losses(pair_losses: Tensor, size: int) -> Tensor:
-    """``(size, size)`` pair losses as a policy computes with them: finite, float64, on the CPU, without gradient."""
-    losses = _table(pair_losses, "table of pair losses", size)
+def check_losses(pair_losses: Tensor, size: int) -> Tensor:
+    """Validate ``(size, size)`` pair losses and return them as finite float64 on the CPU, without gradient."""
+    losses = _table(pair_losses, "pair losses", size)
     if losses.shape != (size, size):
-        raise UserError(f"policy: the pair losses must be a {size} x {size} table, got {tuple(losses.shape)}.")
+        raise UserError(f"policy: pair losses must be a {size} x {size} table, got shape {tuple(losses.shape)}.")
     if not bool(losses.isfinite().all()):
-        raise UserError("policy: the pair losses must be finite numbers. Is the learning rate too high?")
+        raise UserError("policy: pair losses must be finite. The learning rate may be too high.")
     return losses
 
 
@@ -119,4 +120,4 @@ def _table(values: Any, what: str, size: int) -> Tensor:
     try:
         return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError) as error:
-        raise UserError(f"policy: the {what} must be a {size} x {size} table of numbers ({error}).") from error
+        raise UserError(f"policy: {what} must be a {size} x {size} table of numbers ({error}).") from error

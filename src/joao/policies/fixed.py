@@ -1,10 +1,11 @@
+"""Policies that do not learn."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import final
 
 import torch
-from torch import Tensor
 
 from joao.core.errors import UserError, suggest
 from joao.policies.base import Policy, uniform_table
@@ -12,10 +13,10 @@ from joao.policies.base import Policy, uniform_table
 
 @final
 class Fixed(Policy):
-    """One pair, always: GraphCL with hand-picked augmentations.
+    """Always the same pair: GraphCL with hand-picked augmentations.
 
     Args:
-        pair: the names of the augmentations of the first and the second view; the pool's first, if not said.
+        pair: names of the augmentations of the first and the second view. Default: twice the first one of the pool.
 
     >>> Fixed(["node_drop", "subgraph", "identity"], pair=["subgraph", "identity"]).sample()
     ('subgraph', 'identity')
@@ -26,21 +27,18 @@ class Fixed(Policy):
         pair = [self.augmentations[0]] * 2 if pair is None else pair
         if len(pair) != 2:
             raise UserError(f"policy: 'pair' must name two augmentations, got {len(pair)}.")
-        first, second = self.numbers(pair)
+        first, second = self.indices(pair)
         self.probabilities = torch.zeros(len(self.augmentations), len(self.augmentations), dtype=torch.float64)
         self.probabilities[first, second] = 1
-
-    def update(self, pair_losses: Tensor) -> None:
-        pass
 
 
 @final
 class Given(Policy):
-    """A table that is given, always: one that was learned before, say, or a belief of one's own.
+    """A fixed table of probabilities, for example one that was learned earlier.
 
     Args:
-        table: a row for each augmentation of the first view, a number for each of the second; they are shares of their
-            sum. All equal, if not said.
+        table: weights; rows are augmentations of the first view, columns of the second. They are divided by their sum.
+            Default: all equal.
 
     >>> Given(["node_drop", "identity"], table=[[2, 1], [1, 0]]).probabilities.tolist()
     [[0.5, 0.25], [0.25, 0.0]]
@@ -52,19 +50,18 @@ class Given(Policy):
         self.probabilities = uniform_table(size)
         if table is not None:
             if len(table) != size or any(len(row) != size for row in table):
-                raise UserError(f"policy: 'table' must be {size} rows of {size} numbers, as the pool is large.")
+                raise UserError(
+                    f"policy: 'table' must have {size} rows of {size} numbers, one per augmentation of the pool."
+                )
             shares = torch.tensor(table, dtype=torch.float64)
             if not bool((shares >= 0).all()) or not 0 < float(shares.sum()) < float("inf"):
-                raise UserError("policy: 'table' must have numbers of 0 or more, and some more than 0.")
+                raise UserError("policy: 'table' must have finite numbers of at least 0, and a sum above 0.")
             self.probabilities = shares / shares.sum()
-
-    def update(self, pair_losses: Tensor) -> None:
-        pass
 
 
 @final
 class Uniform(Policy):
-    """Every pair of the pool, equally likely, always.
+    """All pairs of the pool are equally likely.
 
     >>> policy = Uniform(["node_drop", "identity"])
     >>> policy.update([[9.0, 0.0], [0.0, 0.0]])
@@ -76,9 +73,6 @@ class Uniform(Policy):
         super().__init__(augmentations)
         self.probabilities = uniform_table(len(self.augmentations))
 
-    def update(self, pair_losses: Tensor) -> None:
-        pass
-
 
 POOLS = {
     "molecules": ("node_drop", "subgraph"),
@@ -89,11 +83,11 @@ POOLS = {
 
 @final
 class RulePool(Policy):
-    """GraphCL's rule of thumb: each view by an augmentation drawn uniformly from the pool for its kind of graphs.
+    """GraphCL's rule of thumb: both views are drawn uniformly from the pool for a kind of graphs.
 
     Args:
-        pool: ``molecules`` (NodeDrop, Subgraph), ``sparse`` social networks (EdgePert too) or ``dense`` ones, which
-            is all four; Identical is in none.
+        pool: ``molecules`` (NodeDrop, Subgraph), ``sparse`` (social networks: also EdgePerturb) or ``dense`` (also
+            AttributeMask). Identity is in none of them.
 
     >>> RulePool(["node_drop", "identity", "subgraph"], pool="molecules").probabilities.tolist()
     [[0.25, 0.0, 0.25], [0.0, 0.0, 0.0], [0.25, 0.0, 0.25]]
@@ -103,10 +97,7 @@ class RulePool(Policy):
         super().__init__(augmentations)
         if pool not in POOLS:
             raise UserError(f"policy: unknown pool '{pool}'. {suggest(pool, POOLS)}")
-        members = self.numbers(POOLS[pool])
+        members = self.indices(POOLS[pool])
         chosen = torch.zeros(len(self.augmentations), dtype=torch.float64)
         chosen[members] = 1 / len(members)
         self.probabilities = torch.outer(chosen, chosen)
-
-    def update(self, pair_losses: Tensor) -> None:
-        pass

@@ -8,32 +8,32 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+from joao.policies.base import Policy, Prior, check_losses, check_prior
 
 
 def tilt(prior: Tensor, pair_losses: Tensor, *, gamma: float) -> Tensor:
-    r"""The law that the losses make of the prior (Eq. 2 with another distance).
+    r"""Reweight the prior by the losses: Eq. 2 with another distance.
 
-    It maximises, over all laws :math:`p`,
+    The result maximises, over all distributions :math:`p`,
 
     .. math:: \sum_{ij} p_{ij} \ell_{ij} - \gamma \sum_{ij} p_{ij} \log \frac{p_{ij}}{u_{ij}}
 
-    that is, :math:`\gamma` times the Kullback-Leibler distance from the prior :math:`u` stands where the paper has a
-    squared one. The maximiser is :math:`p_{ij} \propto u_{ij} \exp(\ell_{ij} / \gamma)`. All tables are ``(K, K)``.
+    that is, :math:`\gamma` times the Kullback-Leibler divergence from the prior :math:`u` replaces the squared distance
+    of the paper. The maximiser is :math:`p_{ij} \propto u_{ij} \exp(\ell_{ij} / \gamma)`. All tables are ``(K, K)``.
     """
     return torch.softmax((prior.log() + pair_losses / gamma).flatten(), dim=0).view_as(prior)
 
 
 @final
 class KullbackLeibler(Policy):
-    r"""JOAO with the Kullback-Leibler distance: a prior, tilted towards the pairs that are hardest now.
+    r"""JOAO with the Kullback-Leibler divergence: a prior, reweighted towards the pairs that are hardest now.
 
-    A pair whose loss is larger than another's by :math:`\gamma \log 2` gets twice the probability that the prior gives
-    it beside the other. No pair is ever left out, unless by the prior. It has no memory of earlier losses.
+    If the loss of a pair exceeds another one's by :math:`\gamma \log 2`, its probability relative to the prior doubles.
+    Only pairs that the prior excludes have probability 0. Earlier losses have no influence.
 
     Args:
-        gamma: how strongly the prior holds, in units of the loss; above 0.
-        prior: ``(K, K)`` law that is tilted, or ``(K,)`` law of each view; uniform if None.
+        gamma: strength of the prior, in units of the loss; above 0.
+        prior: ``(K, K)`` distribution of pairs, or ``(K,)`` of each view; uniform if None.
 
     >>> policy = KullbackLeibler(["node_drop", "identity"], gamma=1.0)
     >>> policy.update([[math.log(2), 0.0], [0.0, 0.0]])
@@ -48,9 +48,9 @@ class KullbackLeibler(Policy):
         if not 0 < gamma < math.inf:
             raise UserError(f"kullback_leibler: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
         self.gamma = gamma
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = tilt(self.prior, losses, gamma=self.gamma)

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
-from joao.policies.base import Policy, Prior, checked_losses, checked_prior
+from joao.policies.base import Policy, Prior, check_losses, check_prior
 
 
 def project_onto_simplex(b: Tensor) -> Tensor:
-    r"""The nearest probability table to ``b``, of any shape.
+    r"""Project ``b``, of any shape, onto the probability simplex.
 
     .. math:: \arg\min_p \sum_k (p_k - b_k)^2 \quad\text{with}\quad p_k \ge 0, \; \sum_k p_k = 1 .
 
-    The solution is :math:`p_k = \max(b_k - \mu, 0)`; sorting ``b`` finds :math:`\mu` exactly: among the
-    candidates :math:`\mu_r`, for which the r largest entries stay positive, it is the last one below its own
-    r-th largest entry. Subtracting the largest entry first moves :math:`\mu` alone, and keeps large tables exact.
+    The solution is :math:`p_k = \max(b_k - \mu, 0)`. Sorting ``b`` finds :math:`\mu` exactly: of the candidates
+    :math:`\mu_r`, for which the r largest entries stay positive, it is the last one below its own r-th largest entry.
+    Subtracting the largest entry first changes only :math:`\mu` and keeps large entries exact.
     """
     b = b - b.max()
     values = b.flatten().sort(descending=True).values
@@ -28,17 +28,17 @@ def project_onto_simplex(b: Tensor) -> Tensor:
     return (b - candidates[last]).clamp(min=0)
 
 
-MOST = 1e100  # beyond it, products of gamma, step and losses may overflow
+MAX_SETTING = 1e100  # larger products of gamma, step and losses may overflow
 
 
 def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step: float) -> Tensor:
-    r"""Moves probability towards the pairs that are hardest now (Eqs. 8 and 9).
+    r"""Move probability towards the pairs that are hardest now (Eqs. 8 and 9).
 
     One step of projected gradient ascent on
 
     .. math:: \psi(p) = \sum_{ij} p_{ij} \ell_{ij} - \frac{\gamma}{2} \sum_{ij} (p_{ij} - u_{ij})^2
 
-    with the prior :math:`u` (uniform in the paper), whose gradient is :math:`\ell - \gamma (p - u)`. All tables are
+    with the prior :math:`u` (uniform in the paper). The gradient is :math:`\ell - \gamma (p - u)`. All tables are
     ``(K, K)``. The paper's equation for the projection lacks a positive part (deviation 2).
     """
     gradient = pair_losses - gamma * (p - prior)
@@ -47,12 +47,13 @@ def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step:
 
 @final
 class MinMax(Policy):
-    """JOAO: one projected step towards the worst pairs at every update, held back by a prior.
+    """JOAO: every update is one projected step towards the hardest pairs, held back by a prior.
 
     Args:
-        gamma: how strongly the prior holds; 0 is the paper's ablation without prior, and ends on few pairs.
-        step: length of the step.
-        prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
+        gamma: strength of the prior; 0 is the paper's ablation without prior, which collapses onto few pairs.
+        step: step size.
+        prior: ``(K, K)`` distribution of pairs to start from and to stay close to, or ``(K,)`` of each view; uniform if
+            None.
 
     >>> policy = MinMax(["node_drop", "identity"])
     >>> policy.update([[0.4, 0.0], [0.0, 0.0]])  # each had 1/4: a step to 0.65 and three 0.25, less 0.1 to sum to 1
@@ -70,16 +71,17 @@ class MinMax(Policy):
         prior: Prior | None = None,
     ) -> None:
         super().__init__(augmentations)
-        if not (0 <= gamma < MOST and 0 < step < MOST):
+        if not (0 <= gamma < MAX_SETTING and 0 < step < MAX_SETTING):
             raise UserError(
-                f"min_max: gamma must be 0 or more and step above 0, both below {MOST:g}, got {gamma} and {step}."
+                f"min_max: gamma must be 0 or more and step above 0, both below {MAX_SETTING:g}, "
+                f"got {gamma} and {step}."
             )
         self.gamma, self.step = gamma, step
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = ascend(self.probabilities, losses, prior=self.prior, gamma=self.gamma, step=self.step)
 
 
@@ -87,15 +89,15 @@ class MinMax(Policy):
 class Maximiser(Policy):
     r"""The exact solution of JOAO's lower level at every update, instead of one step towards it.
 
-    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic; its maximiser over the simplex is
+    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic. Its maximiser over the simplex is
 
     .. math:: p = \mathrm{Proj}(u + \ell / \gamma)
 
-    which is where :class:`MinMax` lands with a step of :math:`1 / \gamma`. It has no memory of earlier losses.
+    which :class:`MinMax` reaches with a step of :math:`1 / \gamma`. Earlier losses have no influence.
 
     Args:
-        gamma: how strongly the prior holds; above 0.
-        prior: ``(K, K)`` law that the table starts from and is drawn to, or ``(K,)`` law of each view; uniform if None.
+        gamma: strength of the prior; above 0.
+        prior: as in :class:`MinMax`.
 
     >>> policy = Maximiser(["node_drop", "identity"], gamma=2.0)
     >>> policy.update([[0.8, 0.0], [0.0, 0.0]])  # 1/4 each, and 0.8 / 2 more for one, less 0.1 to sum to 1
@@ -110,9 +112,9 @@ class Maximiser(Policy):
         if not 0 < gamma < math.inf:
             raise UserError(f"maximiser: gamma must be above 0, got {gamma}. Use min_max for gamma = 0.")
         self.gamma = gamma
-        self.prior = checked_prior(prior, len(self.augmentations))
+        self.prior = check_prior(prior, len(self.augmentations))
         self.probabilities = self.prior
 
     def update(self, pair_losses: Tensor) -> None:
-        losses = checked_losses(pair_losses, len(self.augmentations))
+        losses = check_losses(pair_losses, len(self.augmentations))
         self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)

@@ -1,1 +1,1 @@
-"""The report page (``joao report``) and its figures."""
+"""The HTML report (``joao report``), its figures, and the figures published in the paper."""

@@ -1,4 +1,4 @@
-// What all parts use: the data, elements without any text becoming code, colours, numbers.
+// Shared by all parts: the data, creating elements, colours, ticks.
 const report = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
@@ -8,16 +8,16 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// Children are elements or texts; a text never becomes markup.
-function made(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
+// Create an HTML element. Children are elements or strings; strings are inserted as text, never as markup.
+function element(name, attributes = {}, ...children) {
+  return fillElement(document.createElement(name), attributes, children);
 }
 
-function drawn(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
+function svgElement(name, attributes = {}, ...children) {
+  return fillElement(document.createElementNS(SVG, name), attributes, children);
 }
 
-function filled(element, attributes, children) {
+function fillElement(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
   }
@@ -25,25 +25,25 @@ function filled(element, attributes, children) {
   return element;
 }
 
-function words(name) {
+function displayName(name) {
   return name.replaceAll("_", " ").replace("(strength=", " ").replace(")", "");
 }
 
 function card(run, ...children) {
-  return made("article", { class: "card" }, report.runs.length > 1 ? made("h3", {}, run.name) : null, ...children);
+  return element("article", { class: "card" }, report.runs.length > 1 ? element("h3", {}, run.name) : null, ...children);
 }
 
 function note(text) {
-  return made("p", { class: "note" }, text);
+  return element("p", { class: "note" }, text);
 }
 
-// The scale "cividis", which looks the same to readers who see few colours; from 0 to 1.
+// The colour map "cividis", safe for colour-blind readers; from 0 to 1.
 const STOPS = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56]];
 
 function colourAt(share) {
-  const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);
-  const low = Math.min(Math.floor(place), STOPS.length - 2);
-  return STOPS[low].map((value, i) => Math.round(value + (place - low) * (STOPS[low + 1][i] - value)));
+  const position = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);
+  const low = Math.min(Math.floor(position), STOPS.length - 2);
+  return STOPS[low].map((value, i) => Math.round(value + (position - low) * (STOPS[low + 1][i] - value)));
 }
 
 function isLight([red, green, blue]) {
@@ -54,7 +54,7 @@ function rgb(colour) {
   return `rgb(${colour.join(" ")})`;
 }
 
-// Steps of 1, 2 or 5 times a power of ten, about `count` of them.
+// About `count` tick values, with a step of 1, 2 or 5 times a power of ten.
 function ticks(low, high, count = 5) {
   const rough = (high - low || 1) / count;
   const power = 10 ** Math.floor(Math.log10(rough));

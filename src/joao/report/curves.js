@@ -1,4 +1,4 @@
-// Curves over epochs, of all runs in one picture.
+// Curves over epochs, with all runs in one chart.
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 
 function lineChart(title, unit, series) {
@@ -12,20 +12,20 @@ function lineChart(title, unit, series) {
   const px = (x) => left + ((x - xLow) / (xHigh - xLow || 1)) * (width - left - right);
   const py = (y) => height - bottom - ((y - yLow) / (yHigh - yLow)) * (height - top - bottom);
   const last = series.map((each) => `${each.name}: ${each.y[each.y.length - 1]}`).join("; ");
-  const chart = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${title} by epoch. At the end, ${last}` });
+  const chart = svgElement("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${title} by epoch. Last values: ${last}` });
   for (const y of ticks(yLow, yHigh)) {
-    chart.append(drawn("line", { x1: left, x2: width - right, y1: py(y), y2: py(y), class: "grid" }), drawn("text", { x: left - 6, y: py(y) + 4, "text-anchor": "end" }, String(y)));
+    chart.append(svgElement("line", { x1: left, x2: width - right, y1: py(y), y2: py(y), class: "grid" }), svgElement("text", { x: left - 6, y: py(y) + 4, "text-anchor": "end" }, String(y)));
   }
-  for (const x of ticks(xLow, xHigh, 8).filter(Number.isInteger)) chart.append(drawn("text", { x: px(x), y: height - bottom + 18, "text-anchor": "middle" }, String(x)));
-  chart.append(drawn("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, "epoch"));
+  for (const x of ticks(xLow, xHigh, 8).filter(Number.isInteger)) chart.append(svgElement("text", { x: px(x), y: height - bottom + 18, "text-anchor": "middle" }, String(x)));
+  chart.append(svgElement("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, "epoch"));
   series.forEach((each, number) => {
     const points = each.x.map((x, i) => `${px(x).toFixed(1)},${py(each.y[i]).toFixed(1)}`);
     chart.append(points.length > 1
-      ? drawn("polyline", { points: points.join(" "), class: `series s${number % 8}`, "stroke-dasharray": DASHES[Math.floor(number / 2) % 4] || null })
-      : drawn("circle", { cx: px(each.x[0]), cy: py(each.y[0]), r: 4, class: `c${number % 8}` }));
+      ? svgElement("polyline", { points: points.join(" "), class: `series s${number % 8}`, "stroke-dasharray": DASHES[Math.floor(number / 2) % 4] || null })
+      : svgElement("circle", { cx: px(each.x[0]), cy: py(each.y[0]), r: 4, class: `c${number % 8}` }));
   });
-  const cursor = drawn("line", { y1: top, y2: height - bottom, class: "cursor", visibility: "hidden" });
-  const told = made("p", { class: "note" }, unit);
+  const cursor = svgElement("line", { y1: top, y2: height - bottom, class: "cursor", visibility: "hidden" });
+  const caption = element("p", { class: "note" }, unit);
   chart.append(cursor);
   chart.addEventListener("pointermove", (event) => {
     const box = chart.getBoundingClientRect();
@@ -34,34 +34,34 @@ function lineChart(title, unit, series) {
     cursor.setAttribute("visibility", "visible");
     cursor.setAttribute("x1", px(series[0].x[nearest[0]]));
     cursor.setAttribute("x2", px(series[0].x[nearest[0]]));
-    told.textContent = series.map((each, i) => `${series.length > 1 ? `${each.name}, ` : ""}epoch ${each.x[nearest[i]]}: ${each.y[nearest[i]]}`).join("; ");
+    caption.textContent = series.map((each, i) => `${series.length > 1 ? `${each.name}, ` : ""}epoch ${each.x[nearest[i]]}: ${each.y[nearest[i]]}`).join("; ");
   });
   chart.addEventListener("pointerleave", () => {
     cursor.setAttribute("visibility", "hidden");
-    told.textContent = unit;
+    caption.textContent = unit;
   });
-  return made("article", { class: "card" }, made("h3", {}, title), chart, told, series.length > 1 ? lineLegend(series) : null);
+  return element("article", { class: "card" }, element("h3", {}, title), chart, caption, series.length > 1 ? lineLegend(series) : null);
 }
 
 function lineLegend(series) {
   const items = series.map((each, number) => {
     const dash = DASHES[Math.floor(number / 2) % 4] || null;
-    const line = drawn("svg", { width: 28, height: 10, "aria-hidden": "true" }, drawn("line", { x1: 1, x2: 27, y1: 5, y2: 5, class: `s${number % 8}`, "stroke-width": 3, "stroke-dasharray": dash }));
-    return made("li", {}, made("span", {}, line, each.name));
+    const line = svgElement("svg", { width: 28, height: 10, "aria-hidden": "true" }, svgElement("line", { x1: 1, x2: 27, y1: 5, y2: 5, class: `s${number % 8}`, "stroke-width": 3, "stroke-dasharray": dash }));
+    return element("li", {}, element("span", {}, line, each.name));
   });
-  return made("ul", { class: "legend" }, ...items);
+  return element("ul", { class: "legend" }, ...items);
 }
 
 function startCurves() {
   const holder = byId("training-charts");
   const trained = report.runs.filter((run) => run.epochs.length);
-  if (!trained.length) return holder.append(made("article", { class: "card" }, note("No epoch has been recorded.")));
+  if (!trained.length) return holder.append(element("article", { class: "card" }, note("No epoch has finished yet.")));
   const of = (key, runs) => runs.map((run) => ({ name: run.name, x: run.epochs, y: run[key] }));
-  holder.append(lineChart("Loss", "Mean over the graphs of each epoch.", of("loss", trained)));
+  holder.append(lineChart("Loss", "Mean loss over the graphs of each epoch.", of("loss", trained)));
   const choosing = trained.filter((run) => run.pool.length > 1);
   if (choosing.length) {
     const most = Math.max(...choosing.map((run) => run.pool.length ** 2));
-    holder.append(lineChart("Pairs in effect", `exp(entropy) of the probabilities: ${most} is the uniform law${choosing.length > 1 ? " of the largest pool" : ""}, 1 a single pair.`, of("pairs", choosing)));
+    holder.append(lineChart("Effective number of pairs", `exp(entropy) of the probabilities: ${most} if uniform${choosing.length > 1 ? " over the largest pool" : ""}, 1 if all on one pair.`, of("pairs", choosing)));
   }
   return undefined;
 }

@@ -1,4 +1,4 @@
-// Embeddings as points, with the graph under the pointer.
+// The map of the embeddings; shows the graph under the pointer.
 const SHAPES = [
   (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
   (x, y, r) => `M${x - r * 0.9} ${y - r * 0.9}h${r * 1.8}v${r * 1.8}h${-r * 1.8}z`,
@@ -24,37 +24,37 @@ function graphName(set, point) {
 
 function labelOf(colouring, point) {
   if (!colouring) return "";
-  if (colouring.values) return `${colouring.name}: ${colouring.values[point] ?? "none"}`;
-  return `${colouring.name}: ${colouring.codes[point] < 0 ? "none" : colouring.classes[colouring.codes[point]]}`;
+  if (colouring.values) return `${colouring.name}: ${colouring.values[point] ?? "no label"}`;
+  return `${colouring.name}: ${colouring.codes[point] < 0 ? "no label" : colouring.classes[colouring.codes[point]]}`;
 }
 
-function tipOf(set, fingerprint, colouring, point) {
-  const lines = [made("p", {}, made("strong", {}, graphName(set, point)))];
-  if (colouring) lines.push(made("p", {}, labelOf(colouring, point)));
-  lines.push(made("p", { class: "quiet" }, `${set.nodes[point]} nodes, ${set.edges[point]} edges`));
-  if (set.smiles && set.smiles[point]) lines.push(made("p", { class: "quiet" }, set.smiles[point].slice(0, 90)));
+function tipContent(set, fingerprint, colouring, point) {
+  const lines = [element("p", {}, element("strong", {}, graphName(set, point)))];
+  if (colouring) lines.push(element("p", {}, labelOf(colouring, point)));
+  lines.push(element("p", { class: "quiet" }, `${set.nodes[point]} nodes, ${set.edges[point]} edges`));
+  if (set.smiles && set.smiles[point]) lines.push(element("p", { class: "quiet" }, set.smiles[point].slice(0, 90)));
   const texts = set.drawings[point];
-  if (!texts) return [...lines, made("p", { class: "quiet" }, "not drawn: see below the map")];
+  if (!texts) return [...lines, element("p", { class: "quiet" }, "not drawn (see the note below the map)")];
   const graph = readGraph(set.nodes[point], texts), key = `${fingerprint} ${point}`;
   if (!layouts.has(key)) layouts.set(key, layout(graph));
   return [graphPicture(graph, layouts.get(key), set), ...lines];
 }
 
-function mapOf(run) {
-  if (!run.map) return { element: card(run, note(run.why.map || "There is no map.")), colour: () => {} };
+function buildMap(run) {
+  if (!run.map) return { element: card(run, note(run.why.map || "No map.")), colour: () => {} };
   const set = report.sets[run.set], xs = run.map.x, ys = run.map.y, margin = 26, count = xs.length;
   const tall = Math.max(300, Math.min(1000, Math.max(...ys)));
   const rise = (tall - Math.max(...ys)) / 2;
   const px = xs.map((x) => x + margin), py = ys.map((y) => tall - rise - y + margin);
   const radius = (count > 2500 ? 4.5 : count > 600 ? 6 : 8) * (innerWidth < 560 ? 2 : 1);
-  const svg = drawn("svg", { viewBox: `0 0 ${1000 + 2 * margin} ${tall + 2 * margin}`, class: "points", tabindex: 0, role: "application", "aria-label": `Map of ${count} embeddings of ${run.name}. Arrow keys go from graph to graph, Escape leaves.` });
-  const points = xs.map(() => drawn("path", {}));
-  const ring = drawn("circle", { r: radius + 5, class: "chosen", visibility: "hidden" });
+  const svg = svgElement("svg", { viewBox: `0 0 ${1000 + 2 * margin} ${tall + 2 * margin}`, class: "points", tabindex: 0, role: "application", "aria-label": `Map of ${count} embeddings of ${run.name}. Use the arrow keys to move between graphs and Escape to leave.` });
+  const points = xs.map(() => svgElement("path", {}));
+  const ring = svgElement("circle", { r: radius + 5, class: "chosen", visibility: "hidden" });
   svg.append(...points, ring);
-  const legend = made("ul", { class: "legend" });
-  const told = [`${run.map.axes}.`];
-  if (set.numbers) told.push(`A sample of ${count.toLocaleString("en")} of ${set.total.toLocaleString("en")} graphs.`);
-  if (set.drawn < count) told.push(`To keep this file small, ${set.drawn.toLocaleString("en")} of them can be drawn.`);
+  const legend = element("ul", { class: "legend" });
+  const notes = [`${run.map.axes}.`];
+  if (set.numbers) notes.push(`A sample of ${count.toLocaleString("en")} of ${set.total.toLocaleString("en")} graphs.`);
+  if (set.drawn < count) notes.push(`To keep this file small, only ${set.drawn.toLocaleString("en")} of them have drawings.`);
   let colouring = null, chosen = -1, kept = -1;
 
   const dim = () => points.forEach((point, i) => point.classList.toggle("dim", kept >= 0 && colouring.codes[i] !== kept));
@@ -82,7 +82,7 @@ function mapOf(run) {
     ring.setAttribute("cx", px[point]);
     ring.setAttribute("cy", py[point]);
     ring.setAttribute("visibility", "visible");
-    showTip(tipOf(set, run.set, colouring, point), left, top);
+    showTip(tipContent(set, run.set, colouring, point), left, top);
   };
   const leave = () => {
     ring.setAttribute("visibility", "hidden");
@@ -127,20 +127,20 @@ function mapOf(run) {
     const [next] = nearest(px[chosen], py[chosen], ahead);
     return next >= 0 ? atPoint(next) : undefined;
   });
-  return { element: card(run, svg, legend, note(told.join(" "))), colour };
+  return { element: card(run, svg, legend, note(notes.join(" "))), colour };
 }
 
 function legendItems(colouring, low, high, keep) {
-  if (!colouring) return [made("li", {}, made("span", {}, "The graphs have no labels."))];
-  if (colouring.values) return [made("li", {}, made("span", {}, `${colouring.name}: dark is ${low}, bright is ${high}, grey is none`))];
+  if (!colouring) return [element("li", {}, element("span", {}, "The graphs have no labels."))];
+  if (colouring.values) return [element("li", {}, element("span", {}, `${colouring.name}: from ${low} (dark) to ${high} (bright); grey: no label`))];
   const codes = colouring.classes.map((_, code) => code).concat(colouring.codes.includes(-1) ? [-1] : []);
   const buttons = [];
   return codes.map((code) => {
-    const mark = drawn("svg", { width: 16, height: 16, "aria-hidden": "true" }, drawn("path", { d: shapeOf(code)(8, 8, 5.5), class: classOf(code) }));
-    const button = made("button", { type: "button", "aria-pressed": "false", title: "Show this class alone" }, mark, code < 0 ? "no label" : colouring.classes[code]);
+    const mark = svgElement("svg", { width: 16, height: 16, "aria-hidden": "true" }, svgElement("path", { d: shapeOf(code)(8, 8, 5.5), class: classOf(code) }));
+    const button = element("button", { type: "button", "aria-pressed": "false", title: "Show only this class" }, mark, code < 0 ? "no label" : colouring.classes[code]);
     buttons.push([code, button]);
     button.addEventListener("click", () => keep(code, buttons));
-    return made("li", {}, button);
+    return element("li", {}, button);
   });
 }
 
@@ -163,11 +163,11 @@ function hideTip() {
 }
 
 function startMaps() {
-  const maps = report.runs.map(mapOf);
+  const maps = report.runs.map(buildMap);
   byId("map-runs").append(...maps.map((map) => map.element));
   const select = byId("colouring");
   const names = [...new Set(Object.values(report.sets).flatMap((set) => set.colourings.map((each) => each.name)))];
-  names.forEach((name, number) => select.append(made("option", { value: number }, name)));
+  names.forEach((name, number) => select.append(element("option", { value: number }, name)));
   byId("map-controls").hidden = Object.values(report.sets).every((set) => set.colourings.length < 2);
   const colour = () => maps.forEach((map, number) => {
     const set = report.sets[report.runs[number].set];

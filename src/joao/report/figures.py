@@ -1,4 +1,4 @@
-"""The pictures of the page, for papers."""
+"""The figures of the report as files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from joao.core.files import make_folder
 from joao.core.pair_table import PairTable
-from joao.report.graphs import Drawer, colourings, examples
+from joao.report.graphs import GraphCodec, colourings, examples
 from joao.report.plots import (
     COLOURS,
     DASHES,
@@ -28,23 +28,23 @@ from joao.report.plots import (
     strengths_panel,
     write_picture,
 )
+from joao.report.reported_run import ReportedRun
 from joao.report.scores import OURS, PAPER, bars, effective_pairs
-from joao.report.subject import Subject
 
-Draw = Callable[[Subject, Path], bool]
+Draw = Callable[[ReportedRun, Path], bool]
 
 
-def write_figures(subjects: Sequence[Subject], folder: Path) -> list[str]:
-    """Writes every picture that the subjects allow, and returns the names; each is there as PDF, SVG and PNG."""
+def write_figures(runs: Sequence[ReportedRun], folder: Path) -> list[str]:
+    """Write every available figure of ``runs`` as PDF, SVG and PNG; returns their names."""
     make_folder(folder)
-    pictures: dict[str, Draw] = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
+    figures: dict[str, Draw] = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
     written = []
-    for subject in subjects:
-        before = f"{_file_name(subject.name)}-" if len(subjects) > 1 else ""
-        for name, draw in pictures.items():
-            if draw(subject, folder / f"{before}{name}"):
-                written.append(f"{before}{name}")
-    if _curves(subjects, folder / "training"):
+    for run in runs:
+        prefix = f"{_file_name(run.name)}-" if len(runs) > 1 else ""
+        for name, draw in figures.items():
+            if draw(run, folder / f"{prefix}{name}"):
+                written.append(f"{prefix}{name}")
+    if _curves(runs, folder / "training"):
         written.append("training")
     return written
 
@@ -53,25 +53,25 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
-def _scores(subject: Subject, stem: Path) -> bool:
-    if subject.score is None:
+def _scores(run: ReportedRun, stem: Path) -> bool:
+    if run.score is None:
         return False
-    found = bars(subject.score, subject.method, subject.run.info.data)
+    found = bars(run.score, run.method, run.run.info.data)
     with new_figure(5.2, 0.5 + 0.32 * len(found)) as figure:
         axes = figure.subplots()
-        for place, bar in enumerate(reversed(found)):
+        for row, bar in enumerate(reversed(found)):
             colour = COLOURS[0] if bar.name == OURS else COLOURS[4] if bar.name == PAPER else COLOURS[7]
-            axes.barh(place, bar.mean, xerr=bar.std, color=colour, height=0.65, error_kw={"capsize": 2, "lw": 1})
-            axes.text(1, place, f"{bar.mean:.1f}", va="center", color="white", fontweight="bold")
+            axes.barh(row, bar.mean, xerr=bar.std, color=colour, height=0.65, error_kw={"capsize": 2, "lw": 1})
+            axes.text(1, row, f"{bar.mean:.1f}", va="center", color="white", fontweight="bold")
         axes.set_yticks(range(len(found)), [bar.name for bar in reversed(found)])
         axes.set_xlim(0, 100)
-        axes.set_xlabel(f"accuracy on {subject.run.info.data} (%)", parse_math=False)
+        axes.set_xlabel(f"accuracy on {run.run.info.data} (%)", parse_math=False)
         write_picture(figure, stem)
     return True
 
 
-def _pairs(subject: Subject, stem: Path) -> bool:
-    pool, metrics = subject.run.info.pool, subject.metrics
+def _pairs(run: ReportedRun, stem: Path) -> bool:
+    pool, metrics = run.run.info.pool, run.metrics
     if len(pool) < 2 or not metrics:
         return False
     last = metrics[-1]
@@ -90,18 +90,18 @@ def _pairs(subject: Subject, stem: Path) -> bool:
     return True
 
 
-def _map(subject: Subject, stem: Path) -> bool:
-    if subject.map is None or subject.dataset is None:
+def _map(run: ReportedRun, stem: Path) -> bool:
+    if run.map is None or run.dataset is None:
         return False
-    places = subject.map.places
-    found = colourings(subject.dataset)
+    points = run.map.points
+    found = colourings(run.dataset)
     with new_figure(5, 4.4) as figure:
         axes = figure.subplots()
-        size = 14 if len(places) < 600 else 5
+        size = 14 if len(points) < 600 else 5
         if found and "codes" in found[0]:
             codes, names = np.array(found[0]["codes"]), found[0]["classes"]
             for code in np.unique(codes).tolist():
-                own = places[codes == code]
+                own = points[codes == code]
                 look = {"color": "#bbbbbb", "marker": "."}
                 if code >= 0:
                     look = {"color": COLOURS[code % len(COLOURS)], "marker": MARKS[code % len(MARKS)]}
@@ -112,26 +112,26 @@ def _map(subject: Subject, stem: Path) -> bool:
                 text.set_parse_math(False)
         else:
             values = [np.nan if each is None else each for each in found[0]["values"]] if found else COLOURS[0]
-            points = axes.scatter(*places.T, s=size, c=values, cmap="cividis" if found else None, linewidths=0)
+            dots = axes.scatter(*points.T, s=size, c=values, cmap="cividis" if found else None, linewidths=0)
             if found:
-                figure.colorbar(points, ax=axes, shrink=0.8).set_label(found[0]["name"])
+                figure.colorbar(dots, ax=axes, shrink=0.8).set_label(found[0]["name"])
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_xlabel(subject.map.axes)
+        axes.set_xlabel(run.map.axes)
         write_picture(figure, stem)
     return True
 
 
-def _changes(subject: Subject, stem: Path) -> bool:
-    found = examples(subject)
-    if not found or subject.dataset is None:
+def _changes(run: ReportedRun, stem: Path) -> bool:
+    found = examples(run)
+    if not found or run.dataset is None:
         return False
-    example, drawer = found[0], Drawer.of(subject.dataset)
-    edges = drawer.edges(example["graph"])
-    places = graph_layout(example["nodes"], edges)
-    first = int(subject.dataset.first_node[example["graph"]])
-    codes = drawer.codes[first : first + example["nodes"]]
+    example, codec = found[0], GraphCodec.of(run.dataset)
+    edges = codec.edges(example["graph"])
+    points = graph_layout(example["nodes"], edges)
+    first = int(run.dataset.first_node[example["graph"]])
+    codes = codec.codes[first : first + example["nodes"]]
     panels = {"before": {"lost": (), "masked": (), "cut": (), "added": ()}}
     panels |= {member["name"]: member["draws"][0] for member in example["members"]}
     columns = min(len(panels), 6)
@@ -142,7 +142,7 @@ def _changes(subject: Subject, stem: Path) -> bool:
             axes.set_axis_off()
             axes.set_aspect("equal")
         for axes, (name, change) in zip(grid, panels.items(), strict=False):
-            _draw_graph(axes, places, edges, change, codes, drawer.labels)
+            _draw_graph(axes, points, edges, change, codes, codec.labels)
             axes.set_title(name.replace("_", " ").replace("(strength=", " ").replace(")", ""), fontsize=9)
         write_picture(figure, stem)
     return True
@@ -150,7 +150,7 @@ def _changes(subject: Subject, stem: Path) -> bool:
 
 def _draw_graph(
     axes: Any,
-    places: NDArray[np.float64],
+    points: NDArray[np.float64],
     edges: Sequence[tuple[int, int]],
     change: Mapping[str, Any],
     codes: NDArray[np.int64],
@@ -166,36 +166,36 @@ def _draw_graph(
         (kept, {"colors": "#666666", "linewidths": 1.2}),
         (change["added"], {"colors": COLOURS[1], "linewidths": 1.8}),
     ):
-        axes.add_collection(LineCollection([places[list(pair)] for pair in pairs], zorder=1, **look))
+        axes.add_collection(LineCollection([points[list(pair)] for pair in pairs], zorder=1, **look))
     faces = [COLOURS[(code - 1) % 6] if len(labels) and code else "#777777" for code in codes]
     faces = ["white" if node in lost else "black" if node in masked else face for node, face in enumerate(faces)]
     borders = ["#999999" if node in lost else face for node, face in enumerate(faces)]
-    styles = [":" if node in lost else "-" for node in range(len(places))]
-    axes.scatter(*places.T, s=60, c=faces, edgecolors=borders, linestyles=styles, zorder=2)
-    for node, (x, y) in enumerate(places):
+    styles = [":" if node in lost else "-" for node in range(len(points))]
+    axes.scatter(*points.T, s=60, c=faces, edgecolors=borders, linestyles=styles, zorder=2)
+    for node, (x, y) in enumerate(points):
         text = "?" if node in masked else labels[codes[node]] if len(labels) else ""
-        if text and len(text) < 3 and node not in lost and len(places) <= 60:
+        if text and len(text) < 3 and node not in lost and len(points) <= 60:
             axes.text(x, y, text, ha="center", va="center_baseline", color="white", fontsize=5.5, zorder=3)
 
 
 def graph_layout(num_nodes: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
-    """``(n, 2)`` places whose distances are, as nearly as they can be, those in the graph (Kamada and Kawai)."""
+    """``(n, 2)`` positions whose distances approximate those in the graph (Kamada and Kawai)."""
     if num_nodes == 1:
         return np.zeros((1, 2))
     ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
     steps = shortest_path(csr_array((np.ones(len(ends)), ends.T), shape=(num_nodes, num_nodes)), directed=False)
-    steps[np.isinf(steps)] = max(2.0, 0.9 * num_nodes**0.5)  # so that unconnected parts stand side by side
+    steps[np.isinf(steps)] = max(2.0, 0.9 * num_nodes**0.5)  # so that unconnected parts are placed side by side
     graph = nx.empty_graph(num_nodes)
     graph.add_edges_from(edges)
     found = nx.kamada_kawai_layout(graph, dist={i: dict(enumerate(row)) for i, row in enumerate(steps.tolist())})
-    places = np.array([found[node] for node in range(num_nodes)])
-    centred = places - places.mean(axis=0)
-    turned: NDArray[np.float64] = centred @ np.linalg.svd(centred)[2].T  # the longest extent lies across
+    points = np.array([found[node] for node in range(num_nodes)])
+    centred = points - points.mean(axis=0)
+    turned: NDArray[np.float64] = centred @ np.linalg.svd(centred)[2].T  # the longest extent is horizontal
     return turned
 
 
-def _curves(subjects: Sequence[Subject], stem: Path) -> bool:
-    trained = [each for each in subjects if each.metrics]
+def _curves(runs: Sequence[ReportedRun], stem: Path) -> bool:
+    trained = [each for each in runs if each.metrics]
     if not trained:
         return False
     choosing = [each for each in trained if len(each.run.info.pool) > 1]
@@ -204,19 +204,19 @@ def _curves(subjects: Sequence[Subject], stem: Path) -> bool:
         _lines(panels[0], "loss", trained, [[epoch.loss for epoch in each.metrics] for each in trained])
         if choosing:
             pairs = [[effective_pairs(epoch.probabilities) for epoch in each.metrics] for each in choosing]
-            _lines(panels[1], "pairs in effect", choosing, pairs)
+            _lines(panels[1], "effective number of pairs", choosing, pairs)
         write_picture(figure, stem)
     return True
 
 
-def _lines(axes: Any, label: str, subjects: Sequence[Subject], series: Sequence[Sequence[float]]) -> None:
-    for number, (subject, values) in enumerate(zip(subjects, series, strict=True)):
+def _lines(axes: Any, label: str, runs: Sequence[ReportedRun], series: Sequence[Sequence[float]]) -> None:
+    for number, (run, values) in enumerate(zip(runs, series, strict=True)):
         look = {"color": COLOURS[number % len(COLOURS)], "ls": DASHES[number % len(DASHES)]}
-        epochs = [epoch.epoch for epoch in subject.metrics]
-        axes.plot(epochs, values, label=subject.name, marker="o" if len(epochs) == 1 else None, **look)
+        epochs = [epoch.epoch for epoch in run.metrics]
+        axes.plot(epochs, values, label=run.name, marker="o" if len(epochs) == 1 else None, **look)
     axes.set_xlabel("epoch")
     axes.set_ylabel(label)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    if len(subjects) > 1:
+    if len(runs) > 1:
         for text in axes.legend().get_texts():
             text.set_parse_math(False)

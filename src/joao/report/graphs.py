@@ -1,9 +1,8 @@
-"""Graphs as short texts, from which the page draws them.
+"""Graphs for the page: encoded as short texts, and compared before and after each augmentation.
 
-A number below 64 is one character of :data:`ALPHABET`; in a graph of more than 64 nodes the number of a node is two.
-
-
-What each augmentation does to a graph: the same nodes before and after, told apart by their numbers."""
+A number below 64 is one character of :data:`ALPHABET`. In graphs with more than 64 nodes, node numbers have two
+characters.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +23,23 @@ from joao.core.graphs import GraphBatch
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import make_store
-from joao.report.subject import Subject
+from joao.report.reported_run import ReportedRun
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase + "-_"
 MOST_NODES = 300
 MOST_CLASSES = 48
-_MOST_NAME = 32
+_NAME_LENGTH = 32
 _MOST_TASKS = 8
 _OTHER = "other"
 
 
 @dataclass(frozen=True, eq=False)
-class Drawer:
-    """Makes texts of the graphs of a data set.
+class GraphCodec:
+    """Encode the graphs of a data set as short texts.
 
     Attributes:
-        labels: what the codes of nodes stand for, the most frequent first; empty where nodes have no labels.
-        codes: ``(N,)`` of the nodes.
+        labels: the node labels by code, the most frequent first; empty if nodes have no labels.
+        codes: ``(N,)`` codes of the nodes.
     """
 
     dataset: Dataset
@@ -48,7 +47,7 @@ class Drawer:
     codes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Drawer:
+    def of(cls, dataset: Dataset) -> GraphCodec:
         names = _node_names(dataset)
         if names is None:
             return cls(dataset, (), np.zeros(dataset.num_nodes, dtype=np.int64))
@@ -57,17 +56,17 @@ class Drawer:
         known = by_count[: len(ALPHABET) - 1] if len(by_count) > len(ALPHABET) else by_count
         code_of = np.full(len(texts), len(known))
         code_of[known] = np.arange(len(known))
-        labels = [str(texts[code])[:_MOST_NAME] for code in known]
+        labels = [str(texts[code])[:_NAME_LENGTH] for code in known]
         return cls(dataset, tuple(labels + [_OTHER] * (len(known) < len(by_count))), code_of[first])
 
     def edges(self, graph: int) -> list[tuple[int, int]]:
-        """The undirected edges of a graph, the smaller number first."""
+        """The undirected edges of a graph, each with the smaller node first."""
         own = slice(*self.dataset.first_edge[graph : graph + 2])
         ends = zip(self.dataset.source[own].tolist(), self.dataset.target[own].tolist(), strict=True)
         return [(u, v) for u, v in ends if u < v]
 
-    def text(self, graph: int) -> list[str]:
-        """Labels of nodes, ends of edges and, of a molecule, types of bonds."""
+    def encode(self, graph: int) -> list[str]:
+        """Encode a graph: node labels, ends of edges and, for molecules, bond types."""
         first, last = self.dataset.first_node[graph : graph + 2].tolist()
         labels = "".join(ALPHABET[code] for code in self.codes[first:last]) if self.labels else ""
         edges = self.edges(graph)
@@ -81,17 +80,17 @@ class Drawer:
 
 
 def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_characters: int) -> dict[str, Any]:
-    """What the page knows of the graphs on a map.
+    """The data of the graphs on a map.
 
     Args:
-        dataset: the graphs.
-        numbers: of these among ``total``.
-        total: of graphs, of which these may be a sample.
-        most_characters: for names and drawings; graphs beyond are not drawn, nor are those of more than
-            :data:`MOST_NODES` nodes.
+        dataset: the graphs, possibly a sample.
+        numbers: their indices in the whole data set.
+        total: size of the whole data set.
+        most_characters: size limit of names and drawings. Graphs beyond it are not drawn, nor are graphs with more
+            than :data:`MOST_NODES` nodes.
     """
-    drawer = Drawer.of(dataset)
-    names = [name[:_MOST_NAME] for name in dataset.graph_names]
+    codec = GraphCodec.of(dataset)
+    names = [name[:_NAME_LENGTH] for name in dataset.graph_names]
     left = most_characters - sum(len(name) + 3 for name in names)
     drawings: list[list[str] | None] = [None] * len(dataset)
     smiles: list[str] | None = [""] * len(dataset) if dataset.smiles else None
@@ -99,7 +98,7 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
     for graph in numpy_generator(0, "drawings").permutation(len(dataset)).tolist():
         if sizes[graph] > MOST_NODES:
             continue
-        text = drawer.text(graph)
+        text = codec.encode(graph)
         own = dataset.smiles[graph] if smiles is not None else ""
         left -= sum(len(part) + 3 for part in text) + len(own) + 3
         if left < 0:
@@ -116,7 +115,7 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
         "smiles": smiles,
         "nodes": sizes.tolist(),
         "edges": (np.diff(dataset.first_edge) // 2).tolist(),
-        "labels": list(drawer.labels),
+        "labels": list(codec.labels),
         "colourings": colourings(dataset),
         "drawings": drawings,
         "drawn": sum(each is not None for each in drawings),
@@ -124,9 +123,10 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
 
 
 def colourings(dataset: Dataset) -> list[dict[str, Any]]:
-    """By what the points of a map can be coloured: classes or, of tables, tasks.
+    """The ways to colour the points of a map: by class or, for tables, by task.
 
-    Each has a ``name`` and either ``classes``, their names, with ``codes`` (-1 is none), or ``values`` (None is none).
+    Each has a ``name`` and either ``classes`` (their names) with ``codes`` (-1: no label), or ``values`` (None: no
+    label).
     """
     if dataset.classes is not None:
         names = [str(name) for name in dataset.class_names]
@@ -165,18 +165,18 @@ def _two_characters(number: int) -> str:
 
 MOST_EXAMPLES = 4
 DRAWS = 3
-_FIT_TO_SEE = 40
+_MOST_NODES_SHOWN = 40
 
 
 @dataclass(frozen=True)
 class Change:
-    """How a graph differs from what it was.
+    """What an augmentation changed in a graph.
 
     Attributes:
-        lost: nodes that left.
-        masked: nodes with other features.
-        cut: edges that left, among nodes that stayed.
-        added: edges that came.
+        lost: removed nodes.
+        masked: nodes with changed features.
+        cut: removed edges between remaining nodes.
+        added: new edges.
     """
 
     lost: tuple[int, ...]
@@ -185,25 +185,26 @@ class Change:
     added: tuple[tuple[int, int], ...]
 
 
-def change(graph: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> Change:
-    """What ``augmentation`` does to the one graph of a batch.
+def find_change(graph: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> Change:
+    """Apply ``augmentation`` to a batch of one graph, and find what it changed.
 
-    Two further columns of ``x`` number the nodes and mark the first. Where none has left, the order tells which is
-    which, and a row that is not what it was has been masked: noise, the mean and a token all change the mark.
+    Two columns are added to ``x``: the number of each node, which identifies the remaining nodes, and a mark on the
+    first node. If no node was removed, the order of nodes is the same, and changed rows of ``x`` were masked; the mark
+    makes sure that replacing features by noise, the mean or a token changes every masked row.
     """
     number = torch.arange(graph.num_nodes, dtype=graph.x.dtype)[:, None]
     before = replace(graph, x=torch.cat([graph.x, number, (number == 0).to(graph.x.dtype)], dim=1))
     after = augmentation(before, generator)
-    stayed = after.num_nodes == graph.num_nodes
-    kept = list(range(graph.num_nodes)) if stayed else after.x[:, -2].round().long().tolist()
-    masked = (after.x != before.x).any(dim=1).nonzero().flatten().tolist() if stayed else []
+    all_kept = after.num_nodes == graph.num_nodes
+    kept = list(range(graph.num_nodes)) if all_kept else after.x[:, -2].round().long().tolist()
+    masked = (after.x != before.x).any(dim=1).nonzero().flatten().tolist() if all_kept else []
     old = _edges(graph, list(range(graph.num_nodes)))
     new = _edges(after, kept)
-    here = set(kept)
+    remaining = set(kept)
     return Change(
-        lost=tuple(node for node in range(graph.num_nodes) if node not in here),
+        lost=tuple(node for node in range(graph.num_nodes) if node not in remaining),
         masked=tuple(masked),
-        cut=tuple(sorted(edge for edge in old - new if here.issuperset(edge))),
+        cut=tuple(sorted(edge for edge in old - new if remaining.issuperset(edge))),
         added=tuple(sorted(new - old)),
     )
 
@@ -214,55 +215,56 @@ def _edges(batch: GraphBatch, number: list[int]) -> set[tuple[int, int]]:
     return {(min(pair), max(pair)) for pair in pairs}
 
 
-def examples(subject: Subject) -> list[dict[str, Any]]:
-    """Some graphs of a run, each with what every augmentation of the pool makes of it, in several draws.
+def examples(run: ReportedRun) -> list[dict[str, Any]]:
+    """Some graphs of a run, each with several draws of every augmentation in the pool.
 
-    None where the augmentations are their owner's, or the pool shows graphs as they are.
+    Empty for custom augmentations, which cannot be loaded, and for methods without augmentation.
     """
-    if subject.dataset is None or "augmentations" in subject.run.info.own or subject.run.info.pool == ("identity",):
+    info = run.run.info
+    if run.dataset is None or "augmentations" in info.own or info.pool == ("identity",):
         return []
-    pool = build_pool(subject.run.recipe)
-    drawer = Drawer.of(subject.dataset)
+    pool = build_pool(run.run.recipe)
+    codec = GraphCodec.of(run.dataset)
     found = []
-    for graph in chosen(subject.dataset):
-        store = make_store(subject.dataset.subset(np.array([graph])), subject.run.info.features)
+    for graph in choose_examples(run.dataset):
+        store = make_store(run.dataset.subset(np.array([graph])), info.features)
         batch = store.batch(torch.arange(1))
         found.append(
             {
                 "graph": graph,
-                "number": int(subject.numbers[graph]),
+                "number": int(run.numbers[graph]),
                 "nodes": batch.num_nodes,
-                "drawing": drawer.text(graph),
-                "members": _members(batch, pool, graph),
+                "drawing": codec.encode(graph),
+                "members": _draws(batch, pool, graph),
             }
         )
     return found
 
 
-def _members(batch: GraphBatch, pool: Mapping[str, Augmentation], graph: int) -> list[dict[str, Any]]:
+def _draws(batch: GraphBatch, pool: Mapping[str, Augmentation], graph: int) -> list[dict[str, Any]]:
     members = []
     for name, augmentation in pool.items():
         generator = torch_generator(graph, f"report {name}")
-        draws = [change(batch, augmentation, generator) for _ in range(DRAWS)]
+        draws = [find_change(batch, augmentation, generator) for _ in range(DRAWS)]
         members.append({"name": name, "draws": [vars(draw) for draw in draws]})
     return members
 
 
-def chosen(dataset: Dataset) -> list[int]:
-    """Graphs to draw large: of each of the first classes the one nearest to its median size, of those fit to see."""
+def choose_examples(dataset: Dataset) -> list[int]:
+    """Choose graphs to draw large: for each of the first classes, a small graph of about median size."""
     sizes = np.diff(dataset.first_node)
-    fit = (sizes >= 4) & (sizes <= _FIT_TO_SEE) & (np.diff(dataset.first_edge) > 0)
-    if not fit.any():
-        fit = sizes <= MOST_NODES
+    suitable = (sizes >= 4) & (sizes <= _MOST_NODES_SHOWN) & (np.diff(dataset.first_edge) > 0)
+    if not suitable.any():
+        suitable = sizes <= MOST_NODES
     classes: NDArray[np.int64] = np.zeros(len(dataset), dtype=np.int64)
     if dataset.classes is not None:
         classes = np.asarray(dataset.classes)
     found = []
-    for each in np.unique(classes[fit]).tolist()[:MOST_EXAMPLES]:
-        own = np.flatnonzero(fit & (classes == each))
+    for each in np.unique(classes[suitable]).tolist()[:MOST_EXAMPLES]:
+        own = np.flatnonzero(suitable & (classes == each))
         found.append(int(own[np.abs(sizes[own] - np.median(sizes[own])).argmin()]))
-    if len(found) == 1 and fit.sum() > 2:  # of one class, or of none: a smaller one and a larger one beside it
-        own = np.flatnonzero(fit)
+    if len(found) == 1 and suitable.sum() > 2:  # one class or none: add a smaller and a larger graph
+        own = np.flatnonzero(suitable)
         by_size = own[np.argsort(sizes[own], kind="stable")]
         found += [int(by_size[len(by_size) // 10]), int(by_size[-1 - len(by_size) // 10])]
     return list(dict.fromkeys(found))

@@ -1,12 +1,12 @@
-// Tables over pairs of augmentations, with a slider over epochs.
+// Heat maps over pairs of augmentations, with a slider over epochs.
 const SCALE = 1000;
 
-// The sums, or the means, over all members of each augmentation.
+// Sum (or average) over the strengths of each augmentation.
 function overStrengths(run, values, mean) {
   const size = run.pool.length, groups = run.groups.length;
   const sums = new Array(groups * groups).fill(0), counts = new Array(groups * groups).fill(0);
-  values.forEach((value, place) => {
-    const cell = run.group[Math.floor(place / size)] * groups + run.group[place % size];
+  values.forEach((value, index) => {
+    const cell = run.group[Math.floor(index / size)] * groups + run.group[index % size];
     sums[cell] += value;
     counts[cell] += 1;
   });
@@ -18,27 +18,27 @@ function shares(counts) {
   return counts.map((each) => each / total);
 }
 
-function summed(tables) {
-  return tables.reduce((sum, table) => sum.map((each, place) => each + table[place]), new Array(tables[0].length).fill(0));
+function sumTables(tables) {
+  return tables.reduce((sum, table) => sum.map((each, index) => each + table[index]), new Array(tables[0].length).fill(0));
 }
 
-// The three kinds of table: what they are called, their numbers at a shown epoch, and how a number is written.
+// The kinds of heat map: title, values at a shown epoch, and number format.
 function kindsOf(run, wholePool, alone) {
   const tables = run.tables;
   const view = (values, mean = false) => (wholePool ? values : overStrengths(run, values, mean));
   const kinds = [
     { title: "Probability", under: "of the next pair", at: (i) => view(tables.probabilities[i]).map((each) => each / SCALE), fromZero: true },
     {
-      title: "Share drawn", under: alone ? "since the table before" : "of all graphs shown so far",
-      at: (i) => shares(view(summed(tables.drawn.slice(alone ? i : 0, i + 1)))), fromZero: true,
+      title: "Share drawn", under: alone ? "since the previous table" : "of all graphs so far",
+      at: (i) => shares(view(sumTables(tables.drawn.slice(alone ? i : 0, i + 1)))), fromZero: true,
     },
   ];
   if (tables.losses) {
-    const under = wholePool || run.pool.length === run.groups.length ? "as last measured; the hardest pairs gain probability" : "means over strengths";
+    const under = wholePool || run.pool.length === run.groups.length ? "last measured; pairs with higher loss gain probability" : "mean over strengths";
     kinds.splice(1, 0, { title: "Pair loss", under, at: (i) => view(tables.losses[i], true).map((each) => each / SCALE), fromZero: false });
   }
   for (const kind of kinds) {
-    // One scale for all epochs, so that the slider shows change.
+    // One colour scale for all epochs, so that the slider shows changes.
     const all = tables.epochs.flatMap((_, i) => kind.at(i));
     kind.low = kind.fromZero ? 0 : all.reduce((a, b) => Math.min(a, b), Infinity);
     kind.high = all.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -51,58 +51,58 @@ function heatMap(kind, names) {
   const dense = names.length > 8;
   const cells = [];
   const body = names.map((name) => {
-    const row = made("tr", {}, made("th", { scope: "row" }, words(name)));
+    const row = element("tr", {}, element("th", { scope: "row" }, displayName(name)));
     for (const second of names) {
-      const cell = made("td", {});
-      cell.pair = `${words(name)} + ${words(second)}`;
+      const cell = element("td", {});
+      cell.pair = `${displayName(name)} + ${displayName(second)}`;
       cells.push(cell);
       row.append(cell);
     }
     return row;
   });
-  const head = made("tr", {}, made("th", {}, "first \\ second"), ...names.map((name) => made("th", { scope: "col" }, words(name))));
-  const table = made("table", { class: dense ? "heat dense" : "heat" },
-    made("caption", {}, kind.title, made("span", { class: "quiet" }, kind.under)), made("thead", {}, head), made("tbody", {}, ...body));
-  const bar = made("span", { style: `background: linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map((each) => rgb(colourAt(each))).join(",")})` });
-  const holder = made("div", {}, made("div", { class: "scroll" }, table), made("div", { class: "scale", "aria-hidden": "true" }, kind.low.toFixed(kind.digits), bar, kind.high.toFixed(kind.digits)));
-  const show = (values) => cells.forEach((cell, place) => {
-    const share = kind.high > kind.low ? (values[place] - kind.low) / (kind.high - kind.low) : 0;
+  const head = element("tr", {}, element("th", {}, "first \\ second"), ...names.map((name) => element("th", { scope: "col" }, displayName(name))));
+  const table = element("table", { class: dense ? "heat dense" : "heat" },
+    element("caption", {}, kind.title, element("span", { class: "quiet" }, kind.under)), element("thead", {}, head), element("tbody", {}, ...body));
+  const bar = element("span", { style: `background: linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map((each) => rgb(colourAt(each))).join(",")})` });
+  const holder = element("div", {}, element("div", { class: "scroll" }, table), element("div", { class: "scale", "aria-hidden": "true" }, kind.low.toFixed(kind.digits), bar, kind.high.toFixed(kind.digits)));
+  const show = (values) => cells.forEach((cell, index) => {
+    const share = kind.high > kind.low ? (values[index] - kind.low) / (kind.high - kind.low) : 0;
     const colour = colourAt(share);
     cell.style.backgroundColor = rgb(colour);
     cell.style.color = isLight(colour) ? "#000" : "#fff";
-    cell.textContent = values[place] === 0 ? "0" : values[place].toFixed(kind.digits);
-    cell.title = `${cell.pair}: ${values[place].toFixed(3)}`;
+    cell.textContent = values[index] === 0 ? "0" : values[index].toFixed(kind.digits);
+    cell.title = `${cell.pair}: ${values[index].toFixed(3)}`;
   });
   return { holder, show };
 }
 
-function pairsOf(run) {
-  const place = made("div", { class: "heats" });
-  const told = made("p", { class: "note" });
+function buildPairs(run) {
+  const heats = element("div", { class: "heats" });
+  const caption = element("p", { class: "note" });
   let kinds = [], maps = [];
   const rebuild = (wholePool, alone) => {
     kinds = kindsOf(run, wholePool, alone);
     maps = kinds.map((kind) => heatMap(kind, wholePool ? run.pool : run.groups));
-    place.className = wholePool && run.pool.length > 8 ? "heats large" : "heats";
-    place.replaceChildren(...maps.map((map) => map.holder));
+    heats.className = wholePool && run.pool.length > 8 ? "heats large" : "heats";
+    heats.replaceChildren(...maps.map((map) => map.holder));
   };
   const show = (epoch) => {
     const epochs = run.tables.epochs;
     let i = epochs.length - 1;
     while (i > 0 && epochs[i] > epoch) i--;
     kinds.forEach((kind, number) => maps[number].show(kind.at(i)));
-    const few = epochs.length < epochs[epochs.length - 1] ? ` Tables of ${epochs.length} of ${epochs[epochs.length - 1]} epochs are in this page.` : "";
-    told.textContent = `After epoch ${epochs[i]}. Rows: first view, columns: second view.${few}`;
+    const few = epochs.length < epochs[epochs.length - 1] ? ` This page contains the tables of ${epochs.length} of ${epochs[epochs.length - 1]} epochs.` : "";
+    caption.textContent = `After epoch ${epochs[i]}. Rows: first view; columns: second view.${few}`;
   };
-  return { element: card(run, place, told), rebuild, show };
+  return { element: card(run, heats, caption), rebuild, show };
 }
 
 function startPairs() {
   const holder = byId("pairs-runs"), slider = byId("epoch"), play = byId("play");
-  const shown = report.runs.filter((run) => run.pool.length > 1 && run.tables.epochs.length).map(pairsOf);
+  const shown = report.runs.filter((run) => run.pool.length > 1 && run.tables.epochs.length).map(buildPairs);
   for (const run of report.runs) {
-    if (run.pool.length < 2) holder.append(card(run, note("Graphs were shown as they are: there are no pairs of augmentations to choose from.")));
-    else if (!run.tables.epochs.length) holder.append(card(run, note("No epoch has been recorded.")));
+    if (run.pool.length < 2) holder.append(card(run, note("The method uses graphs without augmentation; there are no pairs to choose from.")));
+    else if (!run.tables.epochs.length) holder.append(card(run, note("No epoch has finished yet.")));
   }
   holder.prepend(...shown.map((each) => each.element));
   if (!shown.length) return;

@@ -1,4 +1,4 @@
-// Tabs and colour scheme; then every part begins.
+// Tabs and colour scheme; then start all parts.
 function startTabs() {
   const tabs = [...byId("tabs").children];
   const choose = (tab) => {
@@ -14,10 +14,10 @@ function startTabs() {
   tabs.forEach((tab, number) => {
     tab.addEventListener("click", () => choose(tab));
     tab.addEventListener("keydown", (event) => {
-      const place = { ArrowLeft: number - 1, ArrowRight: number + 1, Home: 0, End: tabs.length - 1 }[event.key];
-      if (place === undefined) return;
+      const target = { ArrowLeft: number - 1, ArrowRight: number + 1, Home: 0, End: tabs.length - 1 }[event.key];
+      if (target === undefined) return;
       event.preventDefault();
-      const next = tabs[(place + tabs.length) % tabs.length];
+      const next = tabs[(target + tabs.length) % tabs.length];
       next.focus();
       choose(next);
     });

@@ -1,4 +1,4 @@
-"""The figures of the paper's tables."""
+"""The accuracies published in the paper, for the report. ``repro.tables.paper`` has the other tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# How the paper's tables call data sets and methods.
+# The names of data sets and methods in the paper's tables.
 COLUMNS = {
     "NCI1": "NCI1",
     "PROTEINS": "PROTEINS",
@@ -61,79 +61,21 @@ class Published:
 
 
 @cache
-def _results() -> dict[str, Any]:
+def published_results() -> dict[str, Any]:
+    """All tables, as stored in ``paper_results.toml``."""
     return tomllib.loads((files("joao.report") / "paper_results.toml").read_text(encoding="utf-8"))
 
 
 def unsupervised(method: str, dataset: str) -> Published | None:
-    """The cell of the unsupervised table, or None where the paper has none.
+    """A result of the unsupervised table, or None if it has none.
 
     >>> unsupervised("joao", "NCI1")
     Published(mean=78.07, std=0.47)
     """
-    return _cell(_results()["unsupervised"], method, dataset)
+    return find_cell(published_results()["unsupervised"], method, dataset)
 
 
-def unsupervised_rank(method: str) -> float | None:
-    """The average rank that the paper's unsupervised table prints for a method, or None where it has none.
-
-    >>> unsupervised_rank("infograph")
-    3.0
-    """
-    return _rank(_results()["unsupervised"], method)
-
-
-def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:
-    """The cell of the semi-supervised table, or None where the paper has none.
-
-    >>> semi_supervised("joaov2", "COLLAB", 10)
-    Published(mean=75.53, std=0.18)
-    """
-    return _cell(_results()["semi_supervised"].get(str(label_rate), {}), method, dataset)
-
-
-def semi_supervised_rank(method: str, label_rate: int) -> float | None:
-    """The average rank that the paper's semi-supervised table prints for a method, or None where it has none.
-
-    >>> semi_supervised_rank("joaov2", 10)
-    1.8
-    """
-    return _rank(_results()["semi_supervised"].get(str(label_rate), {}), method)
-
-
-def transfer(method: str, dataset: str) -> Published | None:
-    """The cell of the transfer table, or None where the paper has none.
-
-    >>> transfer("joao", "bbbp")
-    Published(mean=70.22, std=0.98)
-    """
-    return _cell(_results()["transfer"], method, dataset)
-
-
-def ogb(method: str, dataset: str, label_rate: int) -> Published | None:
-    """The cell of the large-scale table, or None where the paper has none; ogbg-code2 has that of ogbg-code.
-
-    >>> ogb("joaov2", "ogbg-ppa", 10)
-    Published(mean=59.32, std=1.11)
-    """
-    return _cell(_results()["ogb"].get(str(label_rate), {}), method, dataset)
-
-
-def strength(method: str, dataset: str, strength: float) -> Published | None:
-    """The cell of the ablation of strength, or None where the paper has none.
-
-    >>> strength("joao", "NCI1", 0.25)
-    Published(mean=60.95, std=0.55)
-    """
-    cell = _results()["strength"].get(dataset, {}).get(str(strength), {}).get(ROWS.get(method, ""))
-    return None if cell is None else Published(**cell)
-
-
-def _rank(table: dict[str, Any], method: str) -> float | None:
-    rank: float | None = table.get(ROWS.get(method, ""), {}).get("rank")
-    return rank
-
-
-def _cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:
+def find_cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:
+    """The cell of a table, or None if the paper has none."""
     cell = table.get(ROWS.get(method, ""), {}).get(COLUMNS.get(dataset, ""))
     return None if cell is None else Published(**cell)

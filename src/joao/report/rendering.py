@@ -1,4 +1,4 @@
-"""Subjects to the text of the page."""
+"""Render runs to the HTML page."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from joao.core.errors import UserError
 from joao.core.files import check_writable
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
 from joao.evaluation.statistics import Gain
-from joao.report.embedding_map import whole_places
 from joao.report.graphs import examples, graph_set
-from joao.report.scores import Bar, bars, differences, gain_over_untrained, history
-from joao.report.subject import Subject
+from joao.report.reported_run import ReportedRun
+from joao.report.scores import OURS, PAPER, Bar, bars, differences, gain_over_untrained, history
 
 SCRIPTS = ("base", "graph_drawing", "heat_maps", "curves", "embedding_map", "changes", "page")
-# So that a page stays below a megabyte, with one run or several.
+# Limits that keep a page below one megabyte, for all runs together.
 MOST_CHARACTERS = 560_000
 MOST_NUMBERS = 60_000
+MAP_SIZE = 1000
 _MARK = b'<meta name="generator" content="joao '
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the page says of a run in words, before any script runs."""
+class RunText:
+    """What the page says about a run in words, without any script."""
 
     name: str
     data: str
@@ -47,181 +49,190 @@ class Told:
 
     @property
     def score(self) -> Bar | None:
-        return next((bar for bar in self.bars if bar.name == "this run"), None)
+        return next((bar for bar in self.bars if bar.name == OURS), None)
 
 
-def render(subjects: Sequence[Subject]) -> str:
-    """The page about ``subjects``."""
-    told = [tell(subject) for subject in subjects]
-    gaps = differences({subject.name: subject.score for subject in subjects})
-    data = {"runs": page_data(subjects), "sets": _sets(subjects)}
-    styles = Markup(_file("page.css"))
-    script = Markup("\n".join(_file(f"{name}.js") for name in SCRIPTS))
-    title = ", ".join(f"{each.name}: {each.data}, {each.method}" for each in told)
-    parts = {"data": as_script(data), "styles": styles, "script": script}
-    return str(_template().render(title=title, runs=told, differences=gaps, version=versions()["joao"], **parts))
+def render(runs: Sequence[ReportedRun]) -> str:
+    """Render the page about ``runs``."""
+    texts = [describe(run) for run in runs]
+    return str(
+        _template().render(
+            title=", ".join(f"{each.name}: {each.data}, {each.method}" for each in texts),
+            runs=texts,
+            differences=differences({run.name: run.score for run in runs}),
+            ours=OURS,
+            paper=PAPER,
+            version=versions()["joao"],
+            data=json_for_script({"runs": page_data(runs), "sets": _graph_sets(runs)}),
+            styles=Markup(_read("page.css")),
+            script=Markup("\n".join(_read(f"{name}.js") for name in SCRIPTS)),
+        )
+    )
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuses a file that is there and not such a page: a page can be made again, and nothing else is replaced."""
+    """Raise an error if ``path`` exists and is not a report: only reports are overwritten."""
     check_writable(path)
-    if path.exists() and _MARK not in _beginning(path):
-        raise UserError(
-            f"{path}: exists already and is no page of 'joao report'. Choose another name or remove it first."
-        )
-
-
-def _beginning(path: Path) -> bytes:
+    if not path.exists():
+        return
     try:
         with path.open("rb") as file:
-            return file.read(1000)
+            start = file.read(1000)
     except OSError as error:
         raise UserError(f"{path}: exists already and cannot be read ({error.strerror}).") from error
+    if _MARK not in start:
+        raise UserError(f"{path}: exists and is not a report of 'joao report'. Remove it or choose another name.")
 
 
-def as_script(value: Any) -> Markup:
-    r"""A value as JSON that may stand inside a script element: no text in it can end the element.
+def json_for_script(value: Any) -> Markup:
+    r"""Encode a value as JSON inside a script element, such that no text in it can end the element.
 
-    >>> print(as_script({"name": "</script>"}))
+    >>> print(json_for_script({"name": "</script>"}))
     {"name":"\u003c/script\u003e"}
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def page_data(subjects: Sequence[Subject]) -> list[dict[str, Any]]:
-    """What the scripts draw, a dictionary a run."""
-    runs = []
-    for subject in subjects:
-        pool = subject.run.info.pool
-        runs.append(
-            {
-                "name": subject.name,
-                "set": subject.run.info.fingerprint if subject.dataset is not None else None,
-                **history(subject.metrics, pool, MOST_NUMBERS // len(subjects)),
-                "map": _map(subject),
-                "examples": examples(subject),
-                "why": _why_not(subject),
-            }
-        )
-    return runs
+def page_data(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
+    """The data that the scripts draw, one dictionary per run."""
+    return [
+        {
+            "name": run.name,
+            "set": run.run.info.fingerprint if run.dataset is not None else None,
+            **history(run.metrics, run.run.info.pool, MOST_NUMBERS // len(runs)),
+            "map": _map_data(run),
+            "examples": examples(run),
+            "why": _reasons(run),
+        }
+        for run in runs
+    ]
 
 
-def _map(subject: Subject) -> dict[str, Any] | None:
-    if subject.map is None:
+def _map_data(run: ReportedRun) -> dict[str, Any] | None:
+    if run.map is None:
         return None
-    whole = whole_places(subject.map.places)
-    return {"axes": subject.map.axes, "x": whole[:, 0].tolist(), "y": whole[:, 1].tolist()}
+    points = to_integers(run.map.points)
+    return {"axes": run.map.axes, "x": points[:, 0].tolist(), "y": points[:, 1].tolist()}
 
 
-def _why_not(subject: Subject) -> dict[str, str]:
-    """Why parts of the page are empty, in words."""
-    own = "The augmentations are their owner's, and the run cannot make them again."
-    shown = "Graphs were shown as they are: there is nothing to draw."
-    info = subject.run.info
-    changes = own if "augmentations" in info.own else shown if info.pool == ("identity",) else subject.why_not_dataset
-    return {"map": subject.why_not_dataset or subject.why_not_trained, "changes": changes}
+def to_integers(points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Scale ``(G, 2)`` points to integers from 0 to :data:`MAP_SIZE`, with one scale for both axes."""
+    moved = points - points.min(axis=0)
+    extent = float(moved.max()) or 1.0
+    integers: NDArray[np.int64] = np.round(moved / extent * MAP_SIZE).astype(np.int64)
+    return integers
 
 
-def _sets(subjects: Sequence[Subject]) -> dict[str, Any]:
-    """The graphs on the maps, those of one data set once."""
-    found = {each.run.info.fingerprint: (each, each.dataset) for each in subjects if each.dataset is not None}
+def _reasons(run: ReportedRun) -> dict[str, str]:
+    """Why the map and the drawings of augmented graphs are empty; empty texts if they are not."""
+    info, changes = run.run.info, run.why_not_dataset
+    if "augmentations" in info.own:
+        changes = "The run used custom augmentations, which cannot be loaded."
+    elif info.pool == ("identity",):
+        changes = "The method uses graphs without augmentation: there is nothing to draw."
+    return {"map": run.why_not_dataset or run.why_not_trained, "changes": changes}
+
+
+def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
+    """The graphs on the maps by fingerprint; runs on the same data share them."""
+    found = {each.run.info.fingerprint: (each, each.dataset) for each in runs if each.dataset is not None}
     sets, left = {}, MOST_CHARACTERS
     by_size = sorted(found.items(), key=lambda item: item[1][1].num_edges)
-    for before, (fingerprint, (subject, dataset)) in enumerate(by_size):
-        # Equal parts of what is left: small sets come first and leave theirs to the others.
+    for before, (fingerprint, (run, dataset)) in enumerate(by_size):
+        # Each set gets an equal part of the remaining space; small sets come first and leave space to the others.
         most = left // (len(found) - before)
-        sets[fingerprint] = graph_set(dataset, subject.numbers.tolist(), subject.run.info.num_graphs, most)
+        sets[fingerprint] = graph_set(dataset, run.numbers.tolist(), run.run.info.num_graphs, most)
         left -= len(json.dumps([sets[fingerprint][key] for key in ("names", "smiles", "drawings")]))
     return sets
 
 
-def tell(subject: Subject) -> Told:
-    """The words about a run."""
-    info, recipe = subject.run.info, subject.run.recipe
-    found = () if subject.score is None else tuple(bars(subject.score, subject.method, info.data))
-    return Told(
-        name=subject.name,
+def describe(run: ReportedRun) -> RunText:
+    """Describe a run in words."""
+    info, score = run.run.info, run.score
+    return RunText(
+        name=run.name,
         data=info.data,
-        method=subject.title,
-        status=_status(subject),
-        bars=found,
-        gain=None if subject.score is None else gain_over_untrained(subject.score),
-        hint=_hint(subject),
-        pairs=_pairs(subject),
-        facts=tuple(_facts(subject)),
-        recipe=recipe.toml(),
+        method=run.title,
+        status=_status(run),
+        bars=() if score is None else tuple(bars(score, run.method, info.data)),
+        gain=None if score is None else gain_over_untrained(score),
+        hint=_hint(run),
+        pairs=_top_pairs(run),
+        facts=tuple(_facts(run)),
+        recipe=run.run.recipe.toml(),
     )
 
 
-def _status(subject: Subject) -> str:
-    info, epochs = subject.run.info, subject.run.recipe.training.epochs
+def _status(run: ReportedRun) -> str:
+    info, epochs = run.run.info, run.run.recipe.training.epochs
     graphs = f"{info.num_graphs:,} {'molecules' if info.codes else 'graphs'}"
     if not info.pretrained:
         return f"{graphs}, not pre-trained"
     if not info.finished:
-        return f"{graphs}, not finished: {len(subject.metrics)} of {epochs} epochs so far"
-    return f"{graphs}, {epochs} epochs without labels"
+        return f"{graphs}, not finished: {len(run.metrics)} of {epochs} epochs so far"
+    return f"{graphs}, {epochs} epoch{'s' if epochs > 1 else ''} without labels"
 
 
-def _hint(subject: Subject) -> str:
-    """What to read a score with, or how to get one."""
-    name = subject.run.folder.name
-    if subject.score is not None:
-        same = subject.score["data"]["fingerprint"] == subject.run.info.fingerprint
-        graphs = "" if same else f" Scored on other graphs than it was trained on: {subject.score['data']['name']}."
-        return "One encoder, scored by an SVM on shared folds; ± is the deviation over partitions." + graphs
-    if subject.finetuned is not None:
-        scores = {part: _figures(figures) for part, figures in subject.finetuned.get("scores", {}).items() if figures}
-        said = "; ".join(f"{part}: {figures}" for part, figures in scores.items())
-        return f"Fine-tuned with labels. {said or 'It has no scores'}. The validation graphs chose the epoch."
-    if not subject.run.info.finished:
+def _hint(run: ReportedRun) -> str:
+    """How the score was computed, or how to get one."""
+    if run.score is not None:
+        same = run.score["data"]["fingerprint"] == run.run.info.fingerprint
+        graphs = "" if same else f" Scored on other graphs than it was trained on: {run.score['data']['name']}."
+        return "One encoder, scored with an SVM on shared folds; ± is the standard deviation over partitions." + graphs
+    if run.finetuned is not None:
+        scores = {part: _score_text(score) for part, score in run.finetuned.get("scores", {}).items() if score}
+        text = "; ".join(f"{part}: {score}" for part, score in scores.items())
+        return f"Fine-tuned with labels. {text or 'No scores'}. The epoch was chosen on the validation graphs."
+    if not run.run.info.finished:
         return "No score yet: the run is not finished."
-    if subject.dataset is not None and subject.dataset.classes is None:
-        fix = "'joao finetune' scores tasks." if subject.dataset.targets is not None else "Look at the map instead."
+    if run.dataset is not None and run.dataset.classes is None:
+        fix = "'joao finetune' scores tasks." if run.dataset.targets is not None else "See the map instead."
         return f"No score: the graphs have no classes. {fix}"
-    return f"No score yet. Get it with: joao evaluate {name}"
+    return f"No score yet. Run: joao evaluate {run.run.folder.name}"
 
 
-def _figures(figures: Any) -> str:
-    shown = figures if isinstance(figures, dict) else {"score": figures}
+def _score_text(score: Any) -> str:
+    shown = score if isinstance(score, dict) else {"score": score}
     return ", ".join(f"{name} {value:.4g}" for name, value in shown.items() if isinstance(value, float))
 
 
-def _pairs(subject: Subject) -> str:
-    """What was chosen, in a sentence."""
-    pool, metrics = subject.run.info.pool, subject.metrics
-    if len(pool) < 2 or not metrics:
-        return "Graphs were shown as they are; there are no pairs of augmentations to choose from." if metrics else ""
+def _top_pairs(run: ReportedRun) -> str:
+    """The most probable augmentation pairs, in a sentence."""
+    pool, metrics = run.run.info.pool, run.metrics
+    if not metrics:
+        return ""
+    if len(pool) < 2:
+        return "The method uses graphs without augmentation; there are no pairs to choose from."
     if metrics[-1].pair_losses is None:
-        return f"The policy ({subject.run.recipe.policy.name}) is fixed and learns nothing."
+        return f"The policy ({run.run.recipe.policy.name}) is fixed; it does not learn."
     leading = PairTable.of(pool, metrics[-1].probabilities).over_strengths().top(3)
-    said = ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading)
-    return f"Chosen most at the end: {said}.".replace("_", " ")
+    pairs = ", ".join(f"{one} + {two} ({share:.2f})" for one, two, share in leading)
+    return f"Most probable pairs at the end: {pairs}.".replace("_", " ")
 
 
-def _facts(subject: Subject) -> list[tuple[str, str]]:
-    info, schedule = subject.run.info, subject.run.recipe.training
-    seconds = sum(each.seconds for each in subject.metrics)
+def _facts(run: ReportedRun) -> list[tuple[str, str]]:
+    info, epochs = run.run.info, len(run.metrics)
+    seconds = sum(each.seconds for each in run.metrics)
     facts = [
-        ("data", f"{info.data}, {info.num_graphs:,} graphs, hash {info.fingerprint}"),
-        ("features", f"{info.features.rule}, {info.num_features} columns; {info.num_edge_features} of edges"),
-        ("seed", str(schedule.seed)),
-        ("time", f"{seconds:,.1f} s for {len(subject.metrics)} epochs of pre-training"),
+        ("data", f"{info.data}, {info.num_graphs:,} graphs, fingerprint {info.fingerprint}"),
+        ("features", f"{info.features.rule}, {info.num_features} per node, {info.num_edge_features} per edge"),
+        ("seed", str(run.run.recipe.training.seed)),
+        ("time", f"{seconds:,.1f} s for {epochs} epoch{'s' if epochs != 1 else ''} of pre-training"),
         ("precision", f"{info.precision}, {'fast' if info.fast else 'plain'} path"),
         ("command", info.command),
         ("versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
         ("machine", ", ".join(f"{name}: {value}" for name, value in info.machine.items())),
     ]
-    facts += [(f"own {part}", words) for part, words in info.own.items()]
+    facts += [(f"custom {part}", words) for part, words in info.own.items()]
     return [(name, text) for name, text in facts if text]
 
 
 @cache
 def _template() -> Any:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_file("page.html"))
+    return environment.from_string(_read("page.html"))
 
 
-def _file(name: str) -> str:
+def _read(name: str) -> str:
     return (files("joao.report") / name).read_text(encoding="utf-8")

@@ -1,6 +1,4 @@
-"""Scores of runs: read from the records of ``joao evaluate``, beside what they must beat, and against one another.
-
-What the epochs of a run showed, in as few characters as a slider and curves need."""
+"""Scores of runs (the records of ``joao evaluate``), and the history of their epochs for the page."""
 
 from __future__ import annotations
 
@@ -15,23 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from joao.config.titles import TITLES
 from joao.core.errors import UserError
 from joao.core.pair_table import augmentation_name
 from joao.evaluation.statistics import Gain, paired_gain
-from joao.evaluation.tables import NAMES
 from joao.report import paper
 from joao.runs.folder import Run
 from joao.runs.scoring import REFERENCES
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 CHANCE = "chance (largest class)"
 OURS = "this run"
-PAPER = "the paper's figure"
+PAPER = "published in the paper"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An accuracy in percent, with its deviation if that is known."""
+    """An accuracy in percent, with its standard deviation if known."""
 
     name: str
     mean: float
@@ -40,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more accurate one run is than another, in points; without ``gain``, why that cannot be said."""
+    """The difference in accuracy between two runs, in points; if ``gain`` is None, ``why_not`` has the reason."""
 
     one: str
     other: str
@@ -49,49 +47,51 @@ class Difference:
 
 
 def find_score(run: Run) -> dict[str, Any] | None:
-    """The last record of ``joao evaluate`` beside a run, with true labels; one on the run's own graphs comes first."""
+    """The latest record of ``joao evaluate`` for a run, without shuffled labels; the run's own graphs are preferred."""
     folder = run.folder if run.folder.is_dir() else run.folder.parent
     stem = "evaluation" if run.folder.is_dir() else f"{run.folder.stem}-evaluation"
     pattern = re.compile(rf"{re.escape(stem)}(-\d+)?\.json")
     paths = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
-    found = [_read(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
-    true = [record for record in found if record["protocol"]["labels"] == "true"]
+    records = [_read_record(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
+    true = [record for record in records if record["protocol"]["labels"] == "true"]
     own = [record for record in true if record["data"]["fingerprint"] == run.info.fingerprint]
     best = own or true
     return best[-1] if best else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for key in ("run", *REFERENCES):
-            _refuse_text(record[key]["mean"], record[key]["std"] or 0)
+            _check_numbers(record[key]["mean"], record[key]["std"] or 0)
             for part in record[key]["partitions"]:
                 _ = part["fold_hash"]
-                _refuse_text(*part["accuracies"])
-        _refuse_text(record["chance"])
+                _check_numbers(*part["accuracies"])
+        _check_numbers(record["chance"])
         _ = record["protocol"]["labels"], record["data"]["fingerprint"]
         for name in REFERENCES:
-            _refuse_text(*(record[f"gain over {name}"][key] for key in ("mean", "low", "high")))
+            _check_numbers(*(record[f"gain over {name}"][key] for key in ("mean", "low", "high")))
         return record
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: is not a record of 'joao evaluate' ({error}). Remove it or score again.") from error
+        raise UserError(
+            f"{path}: is not a record of 'joao evaluate' ({error}). Remove it or run joao evaluate again."
+        ) from error
 
 
-def _refuse_text(*numbers: Any) -> None:
-    """A TypeError for what cannot be calculated with: ``float`` would take "0.5", too."""
+def _check_numbers(*numbers: Any) -> None:
+    """Raise TypeError for values that are not numbers; ``float`` would accept the text "0.5"."""
     for number in numbers:
         _ = number + 0.0
 
 
 def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
-    """What a run scored, after what it must beat; at the end the paper's figure for its method, where there is one."""
+    """The accuracies of chance, the baselines, the run and, if the paper has one for its method, the published one."""
     lines = [Bar(CHANCE, 100 * record["chance"])]
     for name in (*REFERENCES, "run"):
         std = record[name]["std"]
-        lines.append(Bar(NAMES.get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
+        lines.append(Bar(TITLES.get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
     published = paper.unsupervised(method, dataset)
     if published:
         lines.append(Bar(PAPER, published.mean, published.std))
@@ -99,23 +99,23 @@ def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
 
 
 def gain_over_untrained(record: Mapping[str, Any]) -> Gain:
-    """Over the same encoder untrained and calibrated, in points."""
+    """The gain over the same encoder untrained and calibrated, in points."""
     gain = record["gain over untrained"]
     return Gain(*(100 * float(gain[key]) for key in ("mean", "low", "high")))
 
 
 def differences(records: Mapping[str, Mapping[str, Any] | None]) -> list[Difference]:
-    """Of every two runs that have a record, by name."""
+    """The difference between every two runs that have a record."""
     scored = {name: record for name, record in records.items() if record is not None}
     return [_difference(one, scored[one], other, scored[other]) for one, other in combinations(scored, 2)]
 
 
 def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mapping[str, Any]) -> Difference:
     if record["data"]["fingerprint"] != baseline["data"]["fingerprint"]:
-        return Difference(one, other, None, "scored on other graphs")
+        return Difference(one, other, None, "scored on different graphs")
     ours, theirs = record["run"]["partitions"], baseline["run"]["partitions"]
     if [part["fold_hash"] for part in ours] != [part["fold_hash"] for part in theirs]:
-        return Difference(one, other, None, "scored on other folds")
+        return Difference(one, other, None, "scored on different folds")
     num_folds = len(ours[0]["accuracies"])
     gain = paired_gain(_percent(ours), _percent(theirs), num_train_per_test=num_folds - 1)
     return Difference(one, other, gain)
@@ -125,28 +125,27 @@ def _percent(partitions: Sequence[Mapping[str, Any]]) -> list[list[float]]:
     return [[100 * share for share in part["accuracies"]] for part in partitions]
 
 
-# Numbers in tables are whole: probabilities and losses times this.
+# Probabilities and losses are stored as integers, multiplied by this.
 SCALE = 1000
 MOST_POINTS = 500
 
 
 def history(metrics: Sequence[EpochMetrics], pool: Sequence[str], most_numbers: int) -> dict[str, Any]:
-    """Curves and tables by epoch.
+    """Curves and pair tables by epoch.
 
     Args:
         metrics: of the epochs.
-        pool: the names of the augmentations.
-        most_numbers: that the tables may have together; if there are more, only some epochs have tables.
+        pool: the names of the K augmentations.
+        most_numbers: size limit of all tables together; beyond it, only some epochs have tables.
 
     Returns:
-        ``epochs``, ``loss``, ``pairs`` (see :func:`effective_pairs`) and ``seconds``, of every epoch or, of very many,
-        of some; ``tables`` with its own ``epochs``, and ``probabilities``, ``losses`` (None for a policy that does not
-        learn) and ``drawn``, a flat list of K x K whole numbers for each; ``drawn`` counts from the epoch of the table
-        before.
+        ``epochs``, ``loss``, ``pairs`` (see :func:`effective_pairs`) for at most :data:`MOST_POINTS` epochs and
+        ``seconds``; ``tables`` with its own ``epochs`` and, for each, flat lists of K x K integers: ``probabilities``,
+        ``losses`` (None if the policy does not learn) and ``drawn``, counted since the previous table.
     """
-    curve = _some(len(metrics), MOST_POINTS)
+    curve = _spread(len(metrics), MOST_POINTS)
     members = len(pool) ** 2
-    shown = _some(len(metrics), max(2, most_numbers // (3 * members)))
+    shown = _spread(len(metrics), max(2, most_numbers // (3 * members)))
     learns = bool(metrics) and all(each.pair_losses is not None for each in metrics)
     total = np.cumsum([np.ravel(each.drawn) for each in metrics], axis=0) if metrics else np.zeros((0, members))
     counts = np.diff(total[shown], axis=0, prepend=np.zeros((1, members))) if len(shown) else total
@@ -161,15 +160,15 @@ def history(metrics: Sequence[EpochMetrics], pool: Sequence[str], most_numbers: 
         "seconds": round(sum(each.seconds for each in metrics), 2),
         "tables": {
             "epochs": [metrics[i].epoch for i in shown],
-            "probabilities": [_whole(metrics[i].probabilities) for i in shown],
-            "losses": [_whole(metrics[i].pair_losses) for i in shown] if learns else None,
+            "probabilities": [_to_integers(metrics[i].probabilities) for i in shown],
+            "losses": [_to_integers(metrics[i].pair_losses) for i in shown] if learns else None,
             "drawn": counts.astype(np.int64).tolist(),
         },
     }
 
 
 def effective_pairs(probabilities: ArrayLike) -> float:
-    r"""How many pairs a law has in effect: :math:`\exp(-\sum_{ij} p_{ij} \log p_{ij})`.
+    r"""The effective number of pairs of a distribution: :math:`\exp(-\sum_{ij} p_{ij} \log p_{ij})`.
 
     >>> effective_pairs([[0.5, 0.5], [0.0, 0.0]])
     2.0
@@ -179,12 +178,12 @@ def effective_pairs(probabilities: ArrayLike) -> float:
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def _some(total: int, most: int) -> list[int]:
-    """At most ``most`` places among ``total``, evenly, with the first and the last."""
-    places: NDArray[np.int64] = np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
-    return [int(place) for place in places]
+def _spread(total: int, most: int) -> list[int]:
+    """At most ``most`` evenly spaced indices below ``total``, including the first and the last."""
+    indices: NDArray[np.int64] = np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
+    return [int(index) for index in indices]
 
 
-def _whole(table: ArrayLike | None) -> list[int]:
+def _to_integers(table: ArrayLike | None) -> list[int]:
     numbers: list[int] = np.round(np.ravel(np.asarray(table, dtype=np.float64)) * SCALE).astype(np.int64).tolist()
     return numbers

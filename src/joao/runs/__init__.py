@@ -1,1 +1,1 @@
-"""Run folders: pre-training and fine-tuning into a folder, loading, scoring, logs and model cards."""
+"""Run folders: pre-train and fine-tune into a folder, load, score, log and export."""

@@ -1,25 +1,208 @@
-"""From a pre-trained encoder and some labels to what predicts them."""
+"""Fine-tune a pre-trained encoder on labels, and store the result.
+
+The folder of a fine-tuned model is a run (:mod:`joao.runs.folder`) whose weights are the fine-tuned encoder and a
+linear layer. Its ``finetune.json`` contains:
+
+============  ======================================================================================================
+``kind``      ``classes``, ``binary`` (tasks with 0 and 1) or ``numbers``; missing in older folders: ``classes``
+``classes``   class labels in the order of the outputs; empty for tasks
+``tasks``     names of the tasks in the order of the outputs; empty for classes
+``settings``  see :class:`joao.training.finetune.Finetune`
+``fit``       the epochs and the number of the ``chosen`` one
+``scores``    scores of the chosen epoch on the ``validation`` graphs and, if there are any, on the ``test`` graphs
+``info``      see :class:`FinetuneInfo`
+============  ======================================================================================================
+"""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, suggest, user_error_on_failure
 from joao.core.provenance import command, machine, versions
+from joao.core.randomness import temporary_seed
+from joao.core.registry import check_options
 from joao.data.dataset import Dataset
 from joao.evaluation.splits import SHARES, default_split, split_graphs, split_notice
-from joao.evaluation.targets import BinaryTargets, ClassTargets, NumberTargets, Targets
-from joao.evaluation.tasks import check_learnable, infer_label_kind, integer_labels_notice, select_tasks
-from joao.runs.finetuned import FinetunedModel, FinetuneInfo
-from joao.runs.trained import TrainedEncoder, make_untrained
+from joao.evaluation.targets import (
+    KINDS,
+    BinaryTargets,
+    ClassTargets,
+    NumberTargets,
+    Targets,
+    check_learnable,
+    infer_label_kind,
+    integer_labels_notice,
+    select_tasks,
+    task_figures,
+)
+from joao.runs.folder import read_text
+from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
 from joao.training.device import limit_threads, make_fabric
-from joao.training.finetune import Classifier, Finetune, Finetuning, FitEpoch
+from joao.training.finetune import Classifier, Finetune, Finetuning
+from joao.training.metrics import Fit, FitEpoch
+
+FILE = "finetune.json"
+FORMAT = 1
+_DAMAGED = "{}: is damaged or not the finetune.json of a run"
+
+
+@dataclass(frozen=True)
+class FinetuneInfo:
+    """What a fine-tuned model records in addition to its settings.
+
+    Attributes:
+        data: name of the labelled data set.
+        fingerprint: fingerprint of its graphs.
+        graphs_per_class: number of labelled graphs of each class.
+        num_train, num_validation, num_test: numbers of graphs; the test graphs were evaluated once, at the end.
+        split, validation_share, test_share: how the graphs were split.
+        seed: random seed.
+        from_scratch: whether the encoder started from initial instead of pre-trained weights.
+        precision, fast: precision and path of the training.
+        seconds: duration.
+        versions, machine: see :mod:`joao.core.provenance`.
+        command: command that started it.
+        labels_per_task: number of labels of each task; for ``binary`` tasks, numbers of 0 and of 1.
+        learned_per_task: for ``numbers``, mean and standard deviation of the training labels.
+    """
+
+    data: str
+    fingerprint: str
+    graphs_per_class: Mapping[str, int]
+    num_train: int
+    num_validation: int
+    validation_share: float
+    seed: int
+    from_scratch: bool
+    precision: str
+    fast: bool
+    seconds: float
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    command: str = ""
+    split: str = "random"
+    test_share: float = 0.0
+    num_test: int = 0
+    labels_per_task: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    learned_per_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class FinetunedModel:
+    """A fine-tuned encoder with a linear output layer.
+
+    Attributes:
+        trained: the fine-tuned encoder, with the recipe and information of the original run.
+        classifier: the same encoder with the output layer.
+        classes: class labels in the order of the outputs; empty for tasks.
+        settings: settings of the fine-tuning.
+        fit: metrics of all epochs, and the chosen epoch.
+        info: see :class:`FinetuneInfo`.
+        kind: ``classes``, ``binary`` or ``numbers``.
+        tasks: names of the tasks in the order of the outputs; empty for classes.
+        scores: scores of the chosen epoch on the ``validation`` and ``test`` parts; see :meth:`score`.
+    """
+
+    trained: TrainedEncoder
+    classifier: Classifier = field(repr=False)
+    classes: tuple[int | str, ...]
+    settings: Finetune
+    fit: Fit
+    info: FinetuneInfo
+    kind: str = "classes"
+    tasks: tuple[str, ...] = ()
+    scores: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Class labels as text."""
+        return tuple(str(each) for each in self.classes)
+
+    @property
+    def chosen_epoch(self) -> FitEpoch:
+        """Metrics of the chosen epoch."""
+        return self.fit.epochs[self.fit.chosen - 1]
+
+    @limit_threads()
+    @torch.no_grad()
+    def predict_logits(self, dataset: Dataset) -> Tensor:
+        """Compute ``(G, C)`` outputs for any graphs with the same kind of features, on the CPU."""
+        embeddings = self.trained.embed(dataset)
+        logits = self.classifier.classify(embeddings.to(self.classifier.shift.device)).cpu()
+        if not bool(logits.isfinite().all()):
+            raise UserError(
+                f"{dataset.name}: predictions have NaN or infinite values. The weights of the classifier are damaged."
+            )
+        return logits
+
+    def predict(self, dataset: Dataset) -> Tensor:
+        """Predict ``(G, C)`` class probabilities, probabilities of a 1 in each task, or numbers in their units."""
+        return self.to_predictions(self.predict_logits(dataset))
+
+    def to_predictions(self, outputs: Tensor) -> Tensor:
+        """Convert outputs ``(G, C)`` to the predictions of :meth:`predict`."""
+        if self.kind == "numbers":
+            return outputs
+        return outputs.softmax(dim=1) if self.kind == "classes" else outputs.sigmoid()
+
+    def score(self, outputs: Tensor, dataset: Dataset) -> dict[str, Any] | None:
+        """Score outputs ``(G, C)`` against the labels of ``dataset``; None if it has no such labels.
+
+        The score is the ``accuracy`` for classes; for tasks see :func:`joao.evaluation.targets.task_figures`.
+
+        Args:
+            outputs: outputs of :meth:`predict_logits`. Probabilities give the same ranking except for ties by rounding.
+            dataset: the graphs.
+        """
+        if self.kind == "classes":
+            accuracy = self.accuracy(outputs, dataset)
+            return None if accuracy is None else {"accuracy": accuracy}
+        columns = [column for column, name in enumerate(self.tasks) if name in dataset.target_names]
+        if dataset.targets is None or not columns:
+            return None
+        names = [self.tasks[column] for column in columns]
+        labels = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
+        if np.isnan(labels).all():
+            return None
+        known = self.info.learned_per_task  # empty in older folders
+        learned = [known[name] for name in names] if known else None
+        return task_figures(self.kind, outputs.numpy()[:, columns], labels, names, learned)
+
+    def accuracy(self, outputs: Tensor, dataset: Dataset) -> float | None:
+        """Compute the accuracy of outputs or probabilities ``(G, C)`` on the labelled graphs.
+
+        None if the data set has no labels, or classes that were not learned.
+        """
+        if dataset.classes is None or not set(dataset.class_names) <= set(self.class_names):
+            return None
+        predicted = np.array(self.class_names)[outputs.argmax(dim=1).numpy()]
+        return float((predicted == dataset.labels)[dataset.classes >= 0].mean())
+
+    def save(self, folder: Path) -> None:
+        """Write the model to a new folder."""
+        fields = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "classes": list(self.classes),
+            "tasks": list(self.tasks),
+            "settings": dataclasses.asdict(self.settings),
+            "fit": dataclasses.asdict(self.fit),
+            "scores": dict(self.scores),
+            "info": dataclasses.asdict(self.info),
+        }
+        self.trained.save(folder, {FILE: fields})
 
 
 @limit_threads()
@@ -41,26 +224,26 @@ def finetune(
     on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> FinetunedModel:
-    """Fine-tunes a copy of the encoder of ``trained`` on the labels of ``dataset``.
+    """Fine-tune a copy of the encoder of ``trained`` on the labels of ``dataset``.
 
     Args:
-        trained: where to start; left as it is.
-        dataset: graphs, of which those with a label count; a share of them is held out and chooses the epoch.
+        trained: the encoder to start from; it is not changed.
+        dataset: the graphs. Graphs without a label are ignored.
         settings: see :class:`joao.training.finetune.Finetune`.
-        kind: of the labels, ``classes``, ``binary`` or ``numbers``; None: classes or, where there are none or ``tasks``
-            are named, what the labels of the tasks are, ``binary`` where all are 0 or 1.
-        tasks: the columns of labels to learn; none named: all.
-        split: ``random`` or ``scaffold``, see :func:`joao.evaluation.splits.split_graphs`; None: ``scaffold`` for
-            molecules with tasks.
-        validation_share: of the graphs, held out to choose the epoch; None: 0.2, or 0.1 of a scaffold split.
-        test_share: of the graphs, looked at once, at the end; None: nothing, or 0.1 of a scaffold split.
-        seed: of the held-out graphs, the linear layer's first weights and the batches.
-        from_scratch: whether to start with the initial weights of the encoder instead.
+        kind: ``classes``, ``binary`` or ``numbers``; None: classes if there are any and no ``tasks`` are given,
+            otherwise ``binary`` if all labels are 0 or 1, else ``numbers``.
+        tasks: columns of labels to learn; empty: all.
+        split: a key of :data:`joao.evaluation.splits.SHARES`; None: ``scaffold`` for molecules with tasks, otherwise
+            ``random``.
+        validation_share: share of the graphs that choose the epoch; None: default of the split.
+        test_share: share of the graphs that are evaluated once, at the end; None: default of the split.
+        seed: seed of the split, the initial weights of the linear layer and the batches.
+        from_scratch: whether to start from the initial weights of the encoder instead.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``.
-        fast: whether to train on padded batches; None: on a GPU, where possible.
-        on_epoch: told what each epoch showed.
-        on_notice: told, before the first epoch, what of the labels or the split may not be as it was meant.
+        precision: one of :data:`joao.training.device.PRECISIONS`.
+        fast: whether to train on padded batches; None: on a GPU if the encoder supports it.
+        on_epoch: called with the metrics of each epoch.
+        on_notice: called before the first epoch with notices about labels or split that may be unintended.
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
@@ -82,7 +265,9 @@ def finetune(
     fabric = make_fabric(device, precision)
     if from_scratch:
         if "encoder" in trained.info.own:
-            raise UserError("fine-tuning: the encoder is its owner's, and how it was before training is not known.")
+            raise UserError(
+                "fine-tuning: a custom encoder cannot start from scratch, because its initial weights are not stored."
+            )
         seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
         trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
     fitting = Finetuning(
@@ -131,15 +316,17 @@ def finetune(
         () if kind == "classes" else dataset.target_names,
     )
     held_out = {"validation": parts.validation, "test": parts.test}
-    looked_at = {name: dataset.subset(graphs) for name, graphs in held_out.items() if len(graphs)}
-    scores = {name: finetuned.score(finetuned.predict_logits(graphs), graphs) for name, graphs in looked_at.items()}
+    parts_to_score = {name: dataset.subset(graphs) for name, graphs in held_out.items() if len(graphs)}
+    scores = {
+        name: finetuned.score(finetuned.predict_logits(graphs), graphs) for name, graphs in parts_to_score.items()
+    }
     return replace(finetuned, scores=scores)
 
 
 def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:
-    """The graphs that have a label, with no other classes or tasks than are learned, and of which kind they are."""
+    """Select the graphs with a label and the classes or tasks to learn; return them with their kind and targets."""
     if dataset.classes is None and dataset.targets is None:
-        raise UserError(f"{dataset.name}: no graph has a label. Label some in the file or, in Python, give y.")
+        raise UserError(f"{dataset.name}: no graph has a label. Add labels to the file or, in Python, pass y.")
     if kind in ("binary", "numbers") or dataset.classes is None or tasks:
         dataset = select_tasks(replace(dataset, classes=None, class_names=()), tasks)
         kind, values = infer_label_kind(dataset, kind), torch.from_numpy(dataset.targets)
@@ -147,7 +334,7 @@ def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -
     labelled = np.flatnonzero(dataset.classes >= 0)
     present, labels = np.unique(dataset.classes[labelled], return_inverse=True)
     if len(present) < 2:
-        raise UserError(f"{dataset.name}: one class only among {len(labels)} graphs; a classifier needs two or more.")
+        raise UserError(f"{dataset.name}: expected at least two classes, got one in {len(labels)} labelled graphs.")
     labels, dataset = labels.astype(np.int64), dataset if len(labels) == len(dataset) else dataset.subset(labelled)
     names = tuple(dataset.class_names[number] for number in present)
     dataset = replace(dataset, classes=labels, class_names=names)
@@ -161,7 +348,7 @@ def _graphs_per_class(dataset: Dataset) -> dict[str, int]:
 
 
 def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
-    """How many labels each task has; of ``binary`` ones, how many are 0 and how many 1."""
+    """Count the labels of each task; for ``binary`` tasks, the numbers of 0 and of 1."""
     if dataset.classes is not None or dataset.targets is None:
         return {}
     counted = [dataset.targets == 0, dataset.targets == 1] if kind == "binary" else [~np.isnan(dataset.targets)]
@@ -170,7 +357,7 @@ def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
 
 
 def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
-    """The names of classes as a user had them: as whole numbers, if all of them are."""
+    """Convert class names back to the user's labels: to integers if all names are integers."""
     try:
         numbers = tuple(int(name) for name in names)
     except ValueError:
@@ -179,7 +366,7 @@ def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
 
 
 def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, info: FinetuneInfo) -> TrainedEncoder:
-    """What is known of ``trained``, with the encoder and weights of ``classifier``."""
+    """Replace encoder and weights of ``trained`` by those of ``classifier``."""
     classifier.eval()
     weights = {
         name if name.startswith("encoder.") else f"classifier.{name}": value
@@ -192,3 +379,50 @@ def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, in
         encoder=classifier.encoder,
         weights=weights,
     )
+
+
+def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> FinetunedModel:
+    """Load a fine-tuned model from its folder or exported file."""
+    trained = load_run(folder, device=device, encoder=encoder)
+    path, (kind, fields) = folder / FILE, _read_finetune_json(folder)
+    with user_error_on_failure(_DAMAGED.format(path)):
+        classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
+        tasks = tuple(str(each) for each in fields.get("tasks", ()))
+        settings = Finetune(**check_options(Finetune, fields["settings"], f"{path}: settings"))
+        fit = Fit(tuple(_parse_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
+        if not 1 <= fit.chosen <= len(fit.epochs):
+            raise ValueError(f"fit: chosen epoch {fit.chosen} of {len(fit.epochs)}")
+        known = {each.name for each in dataclasses.fields(FinetuneInfo)}
+        info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
+        scores = dict(fields.get("scores", {}))
+    with temporary_seed(0, "classifier"):
+        classifier = Classifier(trained.encoder, len(classes or tasks))
+    weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
+    set_weights(classifier, weights, folder)
+    classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
+    return FinetunedModel(trained, classifier, classes, settings, fit, info, kind, tasks, scores)
+
+
+def read_label_kind(folder: Path) -> str:
+    """Read whether a fine-tuned run predicts ``classes``, ``binary`` or ``numbers``, without reading its weights."""
+    return _read_finetune_json(folder)[0]
+
+
+def _read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Read the kind of labels and the whole content of ``finetune.json``."""
+    path, text = folder / FILE, read_text(folder, FILE)
+    if text is None:
+        raise UserError(f"{folder}: was not fine-tuned. Run 'joao finetune {folder} DATA --out FOLDER'.")
+    with user_error_on_failure(_DAMAGED.format(path)):
+        fields = json.loads(text)
+        version, kind = fields["format"], str(fields.get("kind", "classes"))
+        if version > FORMAT:
+            raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
+    if kind not in KINDS:
+        raise UserError(f"{path}: unknown kind of labels '{kind}'. {suggest(kind, KINDS)} Update joao.")
+    return kind, fields
+
+
+def _parse_epoch(fields: dict[str, Any]) -> FitEpoch:
+    """Parse an epoch; older folders name its score ``validation_accuracy``."""
+    return FitEpoch(**{("validation_score" if key == "validation_accuracy" else key): fields[key] for key in fields})

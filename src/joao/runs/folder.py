@@ -1,31 +1,29 @@
-"""Epochs as lines of JSON; what is read is believed only where its numbers are numbers.
-
-A run is a folder, or one file.
+"""A run on disk: a folder, or one file written by ``joao export``.
 
 =========================  =========================================================================================
 ``recipe.toml``            the complete recipe
-``run.json``               features, names and shape of the data, versions, machine, and whether it is finished
-``metrics.jsonl``          a line per epoch: loss, table of probabilities, pair losses, pairs drawn, seconds, rate
-``weights.safetensors``    encoder and heads, once it is finished; of a fine-tuned one, encoder and classifier
-``checkpoint-STEP…``       everything needed to go on after that step, until it is finished; the newest are kept
-``finetune.json``          of a fine-tuned one: classes, settings, epochs and facts, see :mod:`joao.runs.finetuned`
-``tensorboard``, ``csv``   logs for other programs, where they were asked for, see :mod:`joao.runs.logs`
+``run.json``               features, name and shape of the data, versions, machine, and whether the run is finished
+``metrics.jsonl``          one line per epoch: loss, probabilities and losses of pairs, pairs drawn, seconds, graphs/s
+``weights.safetensors``    encoder and heads of a finished run; encoder and classifier if it was fine-tuned
+``checkpoint-STEP…``       state of an unfinished run after that step; the newest two are kept
+``finetune.json``          of a fine-tuned run: classes, settings, epochs and facts, see :mod:`joao.runs.finetuning`
+``tensorboard``, ``csv``   optional logs for other programs, see :mod:`joao.runs.logs`
 =========================  =========================================================================================
 
-The file is what ``joao export`` makes of a finished one: its weights without the heads, and the texts of the folder's
-other files, by their names, as metadata. Tensors of files and folders come with a checksum, which weights of older
-versions do not have.
+An exported file holds the weights without the heads, and the text of the other files as metadata under their names.
+Weights have a checksum, except those of older versions.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shlex
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,73 +32,130 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
 from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parse_toml
-from joao.core.errors import JoaoNotice, UserError, WriteError, user_error_on_failure
+from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
 from joao.core.files import make_folder, write_file, write_json
+from joao.data.dataset import as_bytes
 from joao.data.features import Features
-from joao.data.molecules.featurise import FEATURISER
-from joao.runs.tensor_files import read_tensors, write_tensors
-from joao.training.pretrain import EpochMetrics
-
-
-def format_epoch(metrics: EpochMetrics) -> str:
-    """What an epoch showed, with the end of the line."""
-    return json.dumps(dataclasses.asdict(metrics)) + "\n"
-
-
-def parse_epoch(line: str, size: int) -> EpochMetrics:
-    """The reverse of :func:`format_epoch`; the tables must have ``size`` rows and columns.
-
-    Raises:
-        ValueError, TypeError, RecursionError: where the line is none.
-    """
-    metrics = EpochMetrics(**json.loads(line))
-    tables = [metrics.probabilities, metrics.drawn]
-    if metrics.pair_losses is not None:
-        tables.append(metrics.pair_losses)
-    if not all(are_numbers(table, (size, size)) for table in tables):
-        raise ValueError(f"a table is not {size} rows of {size} numbers")
-    if not are_numbers([metrics.epoch, metrics.loss, metrics.seconds, metrics.graphs_per_second], (4,)):
-        raise ValueError("a number is none")
-    return metrics
-
-
-def are_numbers(values: Any, shape: tuple[int, ...]) -> bool:
-    """Whether ``values`` are finite numbers, nested in this shape."""
-    array = np.array(values)
-    return array.shape == shape and array.dtype.kind in "if" and bool(np.isfinite(array).all())
-
+from joao.data.molecules import FEATURISER
+from joao.training.metrics import EpochMetrics
 
 FORMAT = 1
 FILE_FORMAT = 1
 FILE_FORMAT_KEY = "joao.format"
+CHECKSUM_KEY = "joao.checksum"
 CHECKPOINTS_KEPT = 2
 LOG_FOLDERS = ("tensorboard", "csv")
 
 
+def format_epoch(metrics: EpochMetrics) -> str:
+    """Format the metrics of an epoch as one line of JSON."""
+    return json.dumps(dataclasses.asdict(metrics)) + "\n"
+
+
+def parse_epoch(line: str, size: int) -> EpochMetrics:
+    """Parse a line of :func:`format_epoch`; its tables must have ``size`` rows and columns.
+
+    Raises:
+        ValueError, TypeError, RecursionError: if the line is damaged.
+    """
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:  # its own text has a line number, always 1
+        raise ValueError(f"invalid JSON at character {error.pos + 1}: {error.msg}") from error
+    _check_keys(values, EpochMetrics)
+    metrics = EpochMetrics(**values)
+    for name in ("probabilities", "drawn", "pair_losses"):
+        table = getattr(metrics, name)
+        if not (name == "pair_losses" and table is None) and not _are_numbers(table, (size, size)):
+            raise ValueError(f"{name}: expected {size} rows of {size} numbers")
+    for name in ("epoch", "loss", "seconds", "graphs_per_second"):
+        if not _are_numbers(getattr(metrics, name), ()):
+            raise ValueError(f"{name}: expected a number, got {short_repr(getattr(metrics, name))}")
+    return metrics
+
+
+def _are_numbers(values: Any, shape: tuple[int, ...]) -> bool:
+    """Whether ``values`` are finite numbers nested in this shape."""
+    array = np.array(values)
+    return array.shape == shape and array.dtype.kind in "if" and bool(np.isfinite(array).all())
+
+
+def _check_keys(values: Any, kind: type[Any], *, allow_unknown: bool = False) -> None:
+    """Raise a ValueError that names the first key that a dataclass needs or does not have."""
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {short_repr(values)}")
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    for name, each in fields.items():
+        is_required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        if is_required and name not in values:
+            raise ValueError(f"missing key '{name}'")
+    unknown = [] if allow_unknown else [name for name in values if name not in fields]
+    if unknown:
+        raise ValueError(f"unknown key {short_repr(unknown[0])}")
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Hash names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
+        digest.update(as_bytes(value.detach().cpu().numpy()))
+    return digest.hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors with their checksum."""
+    write_file(path, save(dict(tensors), {CHECKSUM_KEY: checksum(tensors)}))
+
+
+def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
+    """Read tensors and verify their checksum.
+
+    Args:
+        path: a safetensors file.
+        checked: whether a file without a checksum is an error.
+    """
+    try:
+        content = path.read_bytes()
+        tensors: dict[str, Tensor] = load(content)
+        # The file starts with the size of its JSON header in 8 bytes.
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        expected = (header.get("__metadata__") or {}).get(CHECKSUM_KEY)
+        is_valid = expected == checksum(tensors) if expected is not None else not checked
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError) as error:  # also for unknown data types
+        raise UserError(f"{path}: is damaged ({one_line(error)}).") from error
+    if not is_valid:
+        raise UserError(f"{path}: is damaged: the checksum does not match. Restore it from a copy.")
+    return tensors
+
+
 @dataclass(frozen=True)
 class RunInfo:
-    """What a run must know beside its recipe.
+    """The content of ``run.json``: what a run needs in addition to its recipe.
 
     Attributes:
         data: name of the data set.
-        fingerprint: of its graphs.
-        num_graphs: it was trained on.
-        pool: the names of the augmentations, in the order of the tables.
+        fingerprint: fingerprint of its graphs.
+        num_graphs: number of training graphs.
+        pool: names of the augmentations, in the order of the tables.
         num_features, num_edge_features: columns of ``x`` and ``edge_attr``.
-        features: how ``x`` was made.
-        codes: of molecules, the version of the numbers of atoms and bonds; 0 for other graphs.
-        featuriser: of molecules, what made graphs of them, in words.
+        features: how ``x`` was computed.
+        codes: for molecules, the version of the codes of atoms and bonds; 0 for other graphs.
+        featuriser: for molecules, a description of the program that converted SMILES to graphs.
         versions, machine: see :mod:`joao.core.provenance`.
-        command: that started it.
-        precision: of the training.
-        fast: whether it was trained on padded batches.
-        devices, num_nodes: processes on each machine, and machines, that it was started with.
-        own: a user's own objects that took the place of the recipe's parts, by kind, as they describe themselves.
-        pretrained: whether the encoder was pre-trained as the recipe says; if not, it began as initialised.
-        finetuned_on: the fingerprints of the graphs whose labels the encoder was fine-tuned with.
+        command: command that started the run.
+        precision: precision of the training.
+        fast: whether the run was trained on padded batches.
+        devices, num_nodes: processes per machine and number of machines.
+        own: custom objects that replaced parts of the recipe: their description by kind.
+        pretrained: whether the encoder was pre-trained with the recipe; otherwise it was only initialised.
+        finetuned_on: fingerprints of the graphs whose labels were used for fine-tuning.
         finished: whether the weights are final.
     """
 
@@ -129,10 +184,10 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has been opened, or made.
+    """A run that was created or opened.
 
     Attributes:
-        folder: of the run; of one that is a file, the file, which cannot be written to.
+        folder: folder of the run, or an exported file, which cannot be written to.
     """
 
     folder: Path
@@ -141,7 +196,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, info: RunInfo, state: Mapping[str, Tensor] | None = None) -> Run:
-        """Makes the folder, with a first checkpoint of ``state``; an existing one must be empty."""
+        """Create the folder with a first checkpoint of ``state``; an existing folder must be empty."""
         check_new_folder(folder)
         make_folder(folder)
         run = cls(folder, recipe, info)
@@ -150,7 +205,7 @@ class Run:
             write_file(folder / "metrics.jsonl", "")
             if state is not None:
                 run.write_checkpoint(state)
-            run._write_info(info)  # last: what has it is a run
+            run._write_info(info)  # last: a folder with run.json is a run
         except BaseException:
             run.discard()
             raise
@@ -158,107 +213,112 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """Reads a run, finished or not, from its folder or its file."""
+        """Open a run, finished or not, from its folder or its exported file."""
         path = folder / "run.json"
         text = read_text(folder, path.name)
         if text is None:
-            raise UserError(f"{folder}: is not a run: it has no run.json. Make one with 'joao pretrain'.")
-        with user_error_on_failure(f"{path}: is damaged or not of a run"):
-            fields = json.loads(text)
-            if fields["format"] > FORMAT:
-                raise UserError(f"{path}: format {fields['format']} is newer than this version of joao knows.")
+            raise UserError(f"{folder}: is not a run: run.json is missing. Create a run with 'joao pretrain'.")
+        with user_error_on_failure(f"{path}: is damaged or not the run.json of a run"):
+            values = json.loads(text)
+            _check_keys(values, RunInfo, allow_unknown=True)
+            if "format" not in values:
+                raise ValueError("missing key 'format'")
+            if values["format"] > FORMAT:
+                raise UserError(f"{path}: format {values['format']} is newer than this joao supports. Update joao.")
             known = {field.name for field in dataclasses.fields(RunInfo)}
-            fields = {key: value for key, value in fields.items() if key in known}
-            features = Features.from_json(fields.pop("features"))
-            lists = {"pool": tuple(fields["pool"]), "finetuned_on": tuple(fields.get("finetuned_on", ()))}
-            info = RunInfo(features=features, **{**fields, **lists})
+            values = {key: value for key, value in values.items() if key in known}
+            features = Features.from_json(values.pop("features"))
+            lists = {"pool": tuple(values["pool"]), "finetuned_on": tuple(values.get("finetuned_on", ()))}
+            info = RunInfo(features=features, **{**values, **lists})
             _check_info(info)
         if info.codes not in (0, FEATURISER):
             raise UserError(
-                f"{folder}: was trained with version {info.codes} of the codes of atoms and bonds; this joao "
-                f"makes version {FEATURISER}. Use joao {info.versions.get('joao', 'of its time')}."
+                f"{folder}: was trained with version {info.codes} of the codes of atoms and bonds, but this joao uses "
+                f"version {FEATURISER}. Use joao {info.versions.get('joao', '(version unknown)')}."
             )
         path = folder / "recipe.toml"
         text = read_text(folder, path.name)
         if text is None:
-            raise UserError(f"{path}: cannot be read (it is not there).")
+            raise UserError(f"{path}: is missing.")
         return cls(folder, make_recipe(parse_toml(text, str(path)), str(path)), info)
 
     def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
-        """What the first ``num_epochs`` epochs showed; of a finished run, all of them."""
+        """Return the metrics of the first ``num_epochs`` epochs; None: of all epochs of a finished run."""
         path = self.folder / "metrics.jsonl"
         trained = self.recipe.training.epochs if self.info.pretrained else 0
         wanted = trained if num_epochs is None else num_epochs
-        with user_error_on_failure(f"{path}: cannot be read"):
-            lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
-            metrics = [parse_epoch(line, len(self.info.pool)) for line in lines]
-        if len(metrics) != wanted or [each.epoch for each in metrics] != list(range(1, wanted + 1)):
-            raise UserError(f"{path}: is damaged: it does not have a line for each of {wanted} epochs.")
+        lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
+        metrics = []
+        for number, line in enumerate(lines, 1):
+            with user_error_on_failure(f"{path} line {number}: is damaged"):
+                metrics.append(parse_epoch(line, len(self.info.pool)))
+        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+            raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
         return metrics
 
     def append(self, metrics: EpochMetrics) -> None:
-        """Adds the line of an epoch."""
+        """Append the metrics of an epoch."""
         path = self.folder / "metrics.jsonl"
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(format_epoch(metrics))
                 file.flush()
-                os.fsync(file.fileno())  # a checkpoint must not be on the disk before the epochs it counts
+                os.fsync(file.fileno())  # the epochs must be on disk before a checkpoint that counts them
         except OSError as error:
             raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
 
     def check_unfinished(self) -> None:
-        """Refuses to go on with what is complete."""
+        """Raise an error if the run is finished."""
         if self.info.finished:
-            raise UserError(f"{self.folder}: is finished; there is nothing to resume.")
+            raise UserError(f"{self.folder}: is already finished; there is nothing to resume.")
 
     def checkpoints(self) -> list[Path]:
-        """The files of its checkpoints, newest first."""
+        """List the checkpoint files, newest first."""
         return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
 
     def write_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
-        """Adds a checkpoint, named after its step, and removes those that are no longer kept."""
+        """Write a checkpoint, named after its step, and remove old ones."""
         step = int(tensors["position"][1])
         write_tensors(self.folder / f"checkpoint-{step:012}.safetensors", tensors)
         for old in self.checkpoints()[CHECKPOINTS_KEPT:]:
             old.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> dict[str, Tensor]:
-        """The state of the run when it was last saved, and ``metrics.jsonl`` cut back to that moment.
+        """Read the newest checkpoint and truncate ``metrics.jsonl`` to it.
 
-        A damaged checkpoint is passed over, with a notice, if there is an older one; it is then removed, as is what
-        a process that was killed left half written.
+        A damaged checkpoint is skipped with a notice if there is an older one. It is then removed, together with
+        temporary files of a killed process.
         """
         self.check_unfinished()
         damaged: dict[Path, str] = {}
         for path in self.checkpoints():
             try:
                 tensors = read_tensors(path, checked=True)
-                kept = self.metrics(int(tensors["position"][0]))  # later lines, perhaps cut off, are not read
+                kept = self.metrics(int(tensors["position"][0]))  # later lines may be incomplete
             except (LookupError, ValueError, RuntimeError) as error:
                 damaged[path] = str(error) if isinstance(error, UserError) else f"{path}: is damaged ({error})."
                 continue
             for fault in damaged.values():
-                warnings.warn(f"{fault} Going on from {path.name}, which is older.", JoaoNotice, stacklevel=2)
+                warnings.warn(f"{fault} Continuing from the older {path.name}.", JoaoNotice, stacklevel=2)
             for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
                 useless.unlink(missing_ok=True)
             write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in kept))
             return tensors
-        none = f"{self.folder}: has no checkpoint yet. Remove the folder and start again."
+        none = f"{self.folder}: has no checkpoint. Remove the folder and start again."
         raise UserError(next(iter(damaged.values()), none))
 
     def discard(self) -> None:
-        """Removes what was written of an unfinished run."""
+        """Remove the files of an unfinished run."""
         assert not self.info.finished
         for path in (*map(self.folder.joinpath, ("recipe.toml", "metrics.jsonl", "run.json")), *self.checkpoints()):
             path.unlink(missing_ok=True)
         for name in LOG_FOLDERS:
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        with suppress(OSError):  # somebody else's file in it
+        with suppress(OSError):  # the folder contains other files
             self.folder.rmdir()
 
     def finish(self, weights: Mapping[str, Tensor]) -> Run:
-        """Writes the final weights, says that they are final, and drops the checkpoints."""
+        """Write the final weights, mark the run as finished and remove the checkpoints."""
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
         write_tensors(self.folder / "weights.safetensors", tensors)
         finished = dataclasses.replace(self.info, finished=True)
@@ -268,29 +328,29 @@ class Run:
         return dataclasses.replace(self, info=finished)
 
     def weights(self) -> dict[str, Tensor]:
-        """The final weights by name: ``encoder.…`` and ``heads.…`` or, fine-tuned, ``classifier.…``."""
+        """Read the final weights: ``encoder.…`` and ``heads.…``, or ``classifier.…`` if fine-tuned."""
         if not self.info.finished:
             raise UserError(f"{self.folder}: is not finished. {self.resume_hint()}")
         if self.folder.is_dir():
             return read_tensors(self.folder / "weights.safetensors")
         weights = read_tensors(self.folder)
-        # What is kept in half precision is used in single.
+        # Weights that were exported in half precision are used in single precision.
         return {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
 
     def resume_hint(self) -> str:
-        """The command that resumes it, in a sentence."""
-        return f"Go on: joao pretrain --resume {shlex.quote(str(self.folder))}"
+        """Return a sentence with the command that resumes the run."""
+        return f"Resume with: joao pretrain --resume {shlex.quote(str(self.folder))}"
 
     def _write_info(self, info: RunInfo) -> None:
         write_json(self.folder / "run.json", dataclasses.asdict(info))
 
 
 def read_text(run: Path, name: str) -> str | None:
-    """The text of one of a run's files, from its folder or its file; None where it has none of that name."""
+    """Read a text file of a run from its folder or exported file; None if there is no such file."""
     if run.is_file():
         return _read_metadata(run).get(name)
     if not run.is_dir():
-        raise UserError(f"{run}: is not a run: there is no such folder. Make one with 'joao pretrain'.")
+        raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain'.")
     path = run / name
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else None
@@ -301,39 +361,51 @@ def read_text(run: Path, name: str) -> str | None:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Refuses a folder with something in it, and a place that cannot be written to, before any work is done."""
+    """Raise an error if a folder is not empty or cannot be created, before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists already. Choose another name or remove it first.{_unfinished_hint(folder)}")
+        raise UserError(
+            f"{folder}: already exists. Choose another folder or remove it first.{_unfinished_hint(folder)}"
+        )
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise UserError(f"{folder}: cannot be made: {parent} cannot be written to.")
+        raise UserError(f"{folder}: cannot be created: no write permission for {parent}.")
 
 
 def _unfinished_hint(folder: Path) -> str:
-    """How to go on with what is in the way, if it is a run that is not finished."""
+    """Return how to resume the run in ``folder``, if it is an unfinished run."""
     try:
         run = Run.open(folder)
     except UserError:
         return ""
-    return "" if run.info.finished else f" It is a run that is not finished. {run.resume_hint()}"
+    return "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
 
 
 def _check_info(info: RunInfo) -> None:
-    """Counts are counts, and texts are texts: everybody relies on it, also pages that show them."""
-    counts = (info.num_graphs, info.num_features, info.num_edge_features, info.codes, info.devices, info.num_nodes)
-    if not all(type(count) is int and 0 <= count < 1 << 31 for count in counts):
-        raise ValueError("a count is none")
-    texts = (info.data, info.fingerprint, info.command, info.precision, info.featuriser, *info.pool, *info.finetuned_on)
-    if not all(isinstance(text, str) for text in (*texts, *info.own.values(), *info.versions.values())):
-        raise ValueError("a text is none")
-    if not isinstance(info.machine, dict) or not all(type(each) is bool for each in (info.fast, info.finished)):
-        raise ValueError("a value is of another type")
+    """Raise a ValueError that names the first field of the wrong type; all readers rely on the types."""
+
+    def check(name: str, values: Iterable[Any], is_right: Callable[[Any], bool], expected: str) -> None:
+        wrong = [value for value in values if not is_right(value)]
+        if wrong:
+            raise ValueError(f"{name}: expected {expected}, got {short_repr(wrong[0])}")
+
+    for name in ("num_graphs", "num_features", "num_edge_features", "codes", "devices", "num_nodes"):
+        values = [getattr(info, name)]
+        check(name, values, lambda count: type(count) is int and 0 <= count < 1 << 31, "a non-negative integer")
+    for name in ("own", "versions", "machine"):
+        check(name, [getattr(info, name)], lambda value: isinstance(value, dict), "an object")
+    texts = {name: [getattr(info, name)] for name in ("data", "fingerprint", "command", "precision", "featuriser")}
+    texts |= {"pool": list(info.pool), "finetuned_on": list(info.finetuned_on)}
+    texts |= {"own": list(info.own.values()), "versions": list(info.versions.values())}
+    for name, values in texts.items():
+        check(name, values, lambda value: isinstance(value, str), "text")
+    for name in ("fast", "finished"):
+        check(name, [getattr(info, name)], lambda value: type(value) is bool, "true or false")
     if info.features.width not in (None, info.num_features):
-        raise ValueError(f"its features have {info.features.width} columns, not {info.num_features}")
+        raise ValueError(f"features: have {info.features.width} columns, but num_features is {info.num_features}")
 
 
 def _read_metadata(path: Path) -> dict[str, str]:
-    """What the file of a run says beside its weights."""
+    """Read the metadata of an exported file."""
     try:
         with safe_open(path, "pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
@@ -341,13 +413,13 @@ def _read_metadata(path: Path) -> dict[str, str]:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from error
     except SafetensorError as error:
         raise UserError(
-            f"{path}: is not a run: no folder, and no file of 'joao export' or damaged ({error})."
+            f"{path}: is not a run folder or an export of 'joao export', or is damaged ({error})."
         ) from error
     version = metadata.get(FILE_FORMAT_KEY, "")
     if not version.isdecimal():
         raise UserError(
-            f"{path}: is not a run: 'joao export' did not write it. Give the folder of a run, or its export."
+            f"{path}: is not a run: it was not written by 'joao export'. Give a run folder or an exported file."
         )
     if int(version) > FILE_FORMAT:
-        raise UserError(f"{path}: format {version} is newer than this version of joao knows.")
+        raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
     return metadata

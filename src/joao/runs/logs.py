@@ -1,4 +1,4 @@
-"""Logs of a training for other programs: TensorBoard, a table, or any logger of Lightning Fabric."""
+"""Training logs for other programs: TensorBoard, CSV, or any logger of Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from joao.core.errors import UserError, suggest
+from joao.core.errors import UserError, short_repr, suggest
 from joao.runs.folder import LOG_FOLDERS, Run
-from joao.training.pretrain import EpochMetrics
+from joao.training.metrics import EpochMetrics
 
 OnEpoch = Callable[[EpochMetrics], None]
 
 
 @runtime_checkable
 class Logger(Protocol):
-    """What is asked of a logger; those of Lightning Fabric have it."""
+    """The interface of a logger, as in Lightning Fabric."""
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None: ...
 
@@ -26,21 +26,21 @@ class Logger(Protocol):
 
 
 def check_loggers(loggers: Sequence[Any], folder: Path | None) -> None:
-    """Refuses names of logs that are not known, lack their package or have no run to be written into."""
+    """Raise an error for unknown logs, missing packages, and logs by name without a run folder."""
     for each in loggers:
         if not isinstance(each, str):
             if not isinstance(each, Logger):
-                raise UserError(f"log: {each!r} is no logger: it must have log_metrics and finalize, as Fabric's have.")
+                raise UserError(f"log: expected an object with log_metrics and finalize, got {short_repr(each)}.")
         elif each not in LOG_FOLDERS:
             raise UserError(f"log: unknown log '{each}'. {suggest(each, LOG_FOLDERS)}")
         elif folder is None:
-            raise UserError(f"log: '{each}' is written into the folder of a run. Without one, give a logger as object.")
+            raise UserError(f"log: '{each}' needs a run folder. Without a folder, pass a logger object.")
         elif each == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
-            raise UserError("log: tensorboard is not installed. Install it (pip install tensorboard) or use csv.")
+            raise UserError("log: tensorboard is not installed. Run 'pip install tensorboard' or use csv.")
 
 
 def find_logs(folder: Path) -> list[str]:
-    """The logs by name that a run has been written to, which it goes on with."""
+    """List the logs in a run folder, which a resumed run continues."""
     return [name for name in LOG_FOLDERS if (folder / name).is_dir()]
 
 
@@ -48,17 +48,17 @@ def find_logs(folder: Path) -> list[str]:
 def log_epochs(
     on_epoch: OnEpoch, loggers: Sequence[Logger | str], pool: Sequence[str], folder: Path | None
 ) -> Iterator[OnEpoch]:
-    """A function that tells loggers, and then ``on_epoch``, what an epoch showed. At the end loggers are finalised.
+    """Yield a function that passes the metrics of an epoch to all loggers and ``on_epoch``; finally close the loggers.
 
     Args:
-        on_epoch: told last.
-        loggers: objects, or names of logs in ``folder``, which begin with its first epoch or go on from where it is.
-        pool: the names of the augmentations, in the order of the tables.
-        folder: of the run.
+        on_epoch: called after the loggers.
+        loggers: objects, or names of logs in ``folder``, which are continued.
+        pool: names of the augmentations, in the order of the tables.
+        folder: folder of the run.
     """
     opened: list[Logger] = []
 
-    def tell(epoch: EpochMetrics) -> None:
+    def log(epoch: EpochMetrics) -> None:
         if not opened:
             opened.extend(_open(each, folder, epoch, pool) if isinstance(each, str) else each for each in loggers)
         for logger in opened:
@@ -67,7 +67,7 @@ def log_epochs(
 
     status = "failed"
     try:
-        yield tell
+        yield log
         status = "success"
     finally:
         for logger in opened:
@@ -75,14 +75,14 @@ def log_epochs(
 
 
 def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
-    """What an epoch showed as numbers by name: loss, rate, and every pair's probability and loss.
+    """Flatten the metrics of an epoch: loss, graphs per second, probability and loss of every pair.
 
     >>> epoch = EpochMetrics(1, 2.5, [[0.75, 0.25], [0.0, 0.0]], None, [[3, 1], [0, 0]], 0.1, 40.0)
     >>> [name for name, value in scalars(epoch, ["node_drop", "identity"]).items() if value == 0.25]
     ['probability/node_drop-identity']
     """
     found = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
-    names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard takes few other signs
+    names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard allows few other characters
     for kind, table in {"probability": epoch.probabilities, "pair_loss": epoch.pair_losses}.items():
         if table is not None and len(pool) > 1:
             for first, row in zip(names, table, strict=True):
@@ -91,18 +91,18 @@ def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
 
 
 def _open(name: str, folder: Path | None, epoch: EpochMetrics, pool: Sequence[str]) -> Logger:
-    """A log of a run, without the epochs from ``epoch`` on, which a resumed run trains again."""
+    """Open a log of a run, without the epochs from ``epoch`` on, which a resumed run repeats."""
     try:
         from lightning_fabric.loggers.csv_logs import CSVLogger
         from lightning_fabric.loggers.tensorboard import TensorBoardLogger
-    except ImportError:  # the same code inside the larger package
+    except ImportError:  # the package lightning contains the same code
         from lightning.fabric.loggers.csv_logs import CSVLogger  # type: ignore[no-redef]
         from lightning.fabric.loggers.tensorboard import TensorBoardLogger  # type: ignore[no-redef]
-    assert folder is not None  # or it was refused
+    assert folder is not None  # by check_loggers
     if name == "tensorboard":
         board: Logger = TensorBoardLogger(folder, name="", version=name, purge_step=epoch.epoch)
         return board
-    (folder / name / "metrics.csv").unlink(missing_ok=True)  # Fabric's begins anew, too, but warns
+    (folder / name / "metrics.csv").unlink(missing_ok=True)  # Fabric would also start a new file, but with a warning
     table: Logger = CSVLogger(folder, name="", version=name, flush_logs_every_n_steps=1)
     for before in Run.open(folder).metrics(epoch.epoch - 1):
         table.log_metrics(scalars(before, pool), step=before.epoch)

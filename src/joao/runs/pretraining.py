@@ -1,16 +1,15 @@
-"""Keeping a training while it goes on, so that little is lost wherever it ends.
-
-From recipe and data to a trained encoder."""
+"""Pre-train an encoder from a recipe and graphs, and write checkpoints on the way."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -18,37 +17,39 @@ from joao.config.builder import CustomParts, build_method, build_objective, buil
 from joao.config.recipe import Recipe
 from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory
 from joao.core.files import lock_folder, make_folder
+from joao.core.graphs import Store
 from joao.data.dataset import Dataset
-from joao.data.features import Features
+from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
-from joao.data.shards.store import open_store
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, check_new_folder
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
-from joao.training.device import limit_threads, make_fabric
-from joao.training.distributed.group import ProcessGroup
-from joao.training.distributed.launch import Send, run_in_processes
-from joao.training.distributed.place import ProcessLayout, find_process_layout
+from joao.training.device import Fabric, limit_threads, make_fabric
+from joao.training.metrics import EpochMetrics
 from joao.training.model import calibrate_by_recipe
-from joao.training.pretrain import EpochMetrics, Pretraining, check_multiprocess
+from joao.training.pretrain import Pretraining, check_multiprocess
 
-ASKED_EVERY = 16  # steps; in several processes, whether it is time for a checkpoint takes a message
+if TYPE_CHECKING:
+    from joao.training.distributed.launch import ProcessLayout, Send
+
+CHECK_EVERY = 16  # steps between two checks whether a checkpoint is due, which several processes must agree on
 
 
 class Checkpointer:
-    """Trains, and writes the run's epochs and checkpoints on the way; of several processes the first one does.
+    """Train and write metrics and checkpoints of the run on the way, in the first of several processes.
 
-    Whoever interrupts or kills it loses what came after the last checkpoint. Where a training itself fails before its
-    first one, nothing was gained, and no folder is left.
+    An interruption loses only what came after the last checkpoint. If a training fails before its first checkpoint,
+    its folder is removed.
 
     Args:
         training: in any state.
-        run: its folder; None writes nothing.
-        every: epochs from one checkpoint to the next.
-        minutes: after which there is one in any case, also inside an epoch.
-        should_stop: asked after each step whether to keep the state and stop; in one process only.
+        run: folder of the run; None writes nothing.
+        every: epochs between checkpoints.
+        minutes: maximum time between checkpoints, also inside an epoch.
+        should_stop: called after each step; if it returns True, the state is saved and training stops. Ignored in
+            several processes.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class Checkpointer:
     ) -> None:
         self.training, self.run, self.every, self.minutes = training, run, every, minutes
         self.should_stop = should_stop
-        self.kept_step = training.step
-        self.kept_at = time.monotonic()
+        self.saved_step = training.step
+        self.saved_at = time.monotonic()
 
     def train(self) -> Iterator[EpochMetrics]:
-        """Trains the epochs that are left, and says after each what it showed."""
+        """Train the remaining epochs and yield the metrics of each."""
         training = self.training
         try:
             self._stop_if_asked()
@@ -68,69 +69,73 @@ class Checkpointer:
                 if self.run is not None:
                     self.run.append(epoch)
                     is_last = training.epoch == training.schedule.epochs
-                    if not is_last and (training.epoch % self.every == 0 or self._is_time()):
-                        self._keep()
+                    if not is_last and (training.epoch % self.every == 0 or self._is_due()):
+                        self._save()
                 yield epoch
                 self._stop_if_asked()
             training.check()
         except Exception as error:
-            self._tell(error)
+            self._raise_with_advice(error)
             raise
 
     def finish(self, weights: Mapping[str, Tensor]) -> None:
-        """Writes the final weights."""
+        """Write the final weights."""
         try:
             if self.run is not None:
                 self.run.finish(weights)
         except Exception as error:
-            self._tell(error)
+            self._raise_with_advice(error)
             raise
 
     def _after_step(self) -> None:
-        ranks = self.training.ranks
-        if ranks.size > 1:
-            if self.training.step % ASKED_EVERY == 0 and ranks.broadcast(self._is_time()):
-                self._keep()
+        group = self.training.group
+        if group is not None:
+            # All processes contribute to a checkpoint, so they must take it after the same step.
+            if self.training.step % CHECK_EVERY == 0 and group.broadcast(self._is_due()):
+                self._save()
             return
-        if self._is_time():
-            self._keep()
+        if self._is_due():
+            self._save()
         self._stop_if_asked()
 
-    def _is_time(self) -> bool:
-        return self.run is not None and time.monotonic() - self.kept_at >= 60 * self.minutes
+    def _is_due(self) -> bool:
+        return self.run is not None and time.monotonic() - self.saved_at >= 60 * self.minutes
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         self.training.check()
         state = capture_state(self.training)
         if self.run is not None:
             self.run.write_checkpoint(state)
-        self.kept_step, self.kept_at = self.training.step, time.monotonic()
+        self.saved_step, self.saved_at = self.training.step, time.monotonic()
 
     def _stop_if_asked(self) -> None:
         if not self.should_stop() or self.training.epoch == self.training.schedule.epochs:
             return
-        if self.run is not None and self.kept_step < self.training.step:
-            self._keep()
-        raise Interrupted(f"interrupted after step {self.training.step}.{self._resume_hint()}")
+        if self.run is not None and self.saved_step < self.training.step:
+            self._save()
+        raise Interrupted(f"interrupted after step {self.training.step}.{self._how_to_resume()}")
 
-    def _tell(self, error: Exception) -> None:
-        """Raises what the reader of ``error`` needs to know beside it, if there is anything."""
-        told = error
+    def _raise_with_advice(self, error: Exception) -> None:
+        """Raise ``error`` with how to avoid it or how to resume; return if there is nothing to add."""
+        advised = error
         if is_out_of_memory(error):
             size = self.training.schedule.batch_size
-            told = UserError(
+            advised = UserError(
                 f"training: out of memory in step {self.training.step + 1}, with batches of {size} graphs. Use smaller "
-                f"ones (--set training.batch_size={max(2, size // 2)}) or a narrower encoder (--set encoder.width=...)."
+                f"batches (--set training.batch_size={max(2, size // 2)}) or a narrower encoder "
+                "(--set encoder.width=...)."
             )
         if self.run is not None and not isinstance(error, Interrupted | ProcessLost):
-            if self.kept_step == 0 and not isinstance(error, WriteError):
+            if self.saved_step == 0 and not isinstance(error, WriteError):
                 self.run.discard()
-            elif isinstance(told, UserError):
-                told = type(told)(f"{told} The state after step {self.kept_step} is kept.{self._resume_hint()}")
-        if told is not error:
-            raise told from error
+            elif isinstance(advised, UserError):
+                advised = type(advised)(
+                    f"{advised} The state after step {self.saved_step} is saved.{self._how_to_resume()}"
+                )
+        if advised is not error:
+            raise advised from error
 
-    def _resume_hint(self) -> str:
+    def _how_to_resume(self) -> str:
         return "" if self.run is None else f" {self.run.resume_hint()}"
 
 
@@ -146,35 +151,35 @@ def pretrain(
     fast: bool | None = None,
     checkpoint_every: int = 5,
     checkpoint_minutes: float = 10,
-    own: CustomParts | None = None,
+    custom: CustomParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
     on_epoch: OnEpoch = lambda metrics: None,
     loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainedEncoder:
-    """Pre-trains as ``recipe`` says on the graphs of ``dataset``; its classes are not looked at.
+    """Pre-train on the graphs of ``dataset`` as ``recipe`` describes. Labels of graphs are not used.
 
     Args:
         recipe: see :mod:`joao.config.recipe`.
         dataset: the graphs; those in shards are never all in memory.
-        folder: of the run to write; None writes nothing.
-        resume: whether ``folder`` is an unfinished run to go on with.
+        folder: folder of the run to write; None writes nothing.
+        resume: whether ``folder`` contains an unfinished run to resume.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; of a resumed run, its own.
-        fast: whether to train on padded batches; None: on a GPU, where the parts allow it, or as a resumed run does.
-        checkpoint_every: epochs from one checkpoint to the next.
-        checkpoint_minutes: after which there is one in any case, also inside an epoch.
-        own: objects that replace parts of the recipe.
-        devices: processes on each machine, one for each device; None is as torchrun says, or as a resumed run has it,
-            or one. Where neither torchrun nor SLURM has started several, they are started here, and a script must
-            guard its own code by ``if __name__ == "__main__"``. See docs/scaling.md.
-        num_nodes: machines, likewise.
-        on_epoch: told what each epoch showed, in the first process.
-        loggers: of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``; told likewise. A resumed
-            run goes on with those in its folder.
-        should_stop: asked after every step whether to keep the state and to raise :class:`joao.core.errors.Interrupted`; of
-            a training in one process.
+        precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; a resumed run needs its own.
+        fast: whether to train on padded batches; None: on a GPU, if the parts support it, or as a resumed run does.
+        checkpoint_every: epochs between checkpoints.
+        checkpoint_minutes: maximum time between checkpoints, also inside an epoch.
+        custom: objects that replace parts of the recipe.
+        devices: processes per machine, one for each device; None: as torchrun started them, or as in the resumed run,
+            or one. If neither torchrun nor SLURM has started several, they are started here, and a script must guard
+            its code with ``if __name__ == "__main__"``. See docs/scaling.md.
+        num_nodes: number of machines, in the same way.
+        on_epoch: called with the metrics of each epoch, in the first process.
+        loggers: loggers of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``. A resumed run
+            continues the logs in its folder.
+        should_stop: called after every step of a training in one process; if it returns True, the state is saved and
+            :class:`joao.core.errors.Interrupted` is raised.
 
     >>> import joao
     >>> from joao.config.recipe import make_recipe
@@ -188,81 +193,111 @@ def pretrain(
     if not checkpoint_minutes >= 0:
         raise UserError(f"checkpoint_minutes must be 0 or more, got {checkpoint_minutes}.")
     if resume and folder is None:
-        raise UserError("resume needs the folder of the run to go on with.")
-    check_loggers(loggers, folder)
-    own = own or CustomParts()
+        raise UserError("resume needs the folder of the run to resume.")
+    if loggers:
+        check_loggers(loggers, folder)
+    custom = custom or CustomParts()
     run = Run.open(folder) if folder is not None and resume else None
     if run is not None:
         loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
-        _check_same(run, recipe, dataset, own, fast, precision)
-    place = find_process_layout(devices, num_nodes, (run.info.devices, run.info.num_nodes) if run else (1, 1))
-    if not place.started:
-        check_multiprocess(build_objective(recipe, own), fast)
-        options: dict[str, Any] = {"folder": folder, "resume": resume, "own": own, "device": device}
-        options |= {"precision": precision, "fast": fast, "devices": place.devices, "num_nodes": place.num_nodes}
+        _check_same(run, recipe, dataset, custom, fast, precision)
+    layout = _process_layout(devices, num_nodes, run)
+    if layout is not None and not layout.is_worker:
+        check_multiprocess(build_objective(recipe, custom), fast)
+        options: dict[str, Any] = {"folder": folder, "resume": resume, "custom": custom, "device": device}
+        options |= {"precision": precision, "fast": fast, "devices": layout.devices, "num_nodes": layout.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
-        pool = list(own.augmentations or build_pool(recipe))
-        with log_epochs(on_epoch, loggers, pool, folder) as tell:
-            return _in_own_processes(place, recipe, dataset, tell, options)
-    fabric = make_fabric(device, precision, place)
+        pool = list(custom.augmentations or build_pool(recipe))
+        with log_epochs(on_epoch, loggers, pool, folder) as report:
+            return _pretrain_in_workers(layout, recipe, dataset, report, options)
+    is_first = layout is None or layout.rank == 0
+    fabric = make_fabric(device, precision, layout)
     features = Features.from_dataset(dataset, recipe.features, recipe.max_degree)
-    store = open_store(dataset, features)
-    method = build_method(recipe, store, own)
+    store = _make_store(dataset, features)
+    method = build_method(recipe, store, custom)
     check_input(method.encoder, features, method.augmentations.values())
-    if len(set(ProcessGroup(fabric.global_rank, fabric.world_size).all_gather(dataset.fingerprint))) > 1:
-        raise UserError(f"{dataset.name}: the processes have read different graphs. Give all machines the same data.")
+    if fabric.world_size > 1:
+        _check_same_data(dataset, fabric)
     training = Pretraining(store, method, recipe.training, fabric, fast)
     info = replace(
         run_info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
         precision=precision,
         fast=training.is_fast,
-        devices=place.devices,
-        num_nodes=place.num_nodes,
-        own=own.described(),
+        devices=1 if layout is None else layout.devices,
+        num_nodes=1 if layout is None else layout.num_nodes,
+        own=custom.describe(),
     )
-    with _written(folder, resume) if folder is not None and place.rank == 0 else nullcontext():
-        metrics, run = _begun(training, folder if place.rank == 0 else None, resume, recipe, info)
-        keeper = Checkpointer(
+    with _lock_run(folder, resume) if folder is not None and is_first else nullcontext():
+        metrics, run = _start_run(training, folder if is_first else None, resume, recipe, info)
+        checkpointer = Checkpointer(
             training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop
         )
-        with log_epochs(on_epoch, loggers, info.pool, folder) as tell:
-            for epoch in keeper.train():
+        with log_epochs(on_epoch, loggers, info.pool, folder) if loggers else nullcontext(on_epoch) as report:
+            for epoch in checkpointer.train():
                 metrics.append(epoch)
-                if place.rank == 0:
-                    tell(epoch)
+                if is_first:
+                    report(epoch)
         if isinstance(method.objective, NodeObjective):
-            # It need not have seen whole graphs, nor how their nodes are put together.
+            # A node-level objective may not have used whole graphs or the readout, so their statistics are missing.
             calibrate_by_recipe(method.encoder, training.store, recipe)
         weights = {f"encoder.{name}": value for name, value in method.encoder.state_dict().items()}
         weights |= {f"heads.{name}": value for name, value in method.heads.state_dict().items()}
-        keeper.finish(weights)
-    training.ranks.wait()
+        checkpointer.finish(weights)
+    if training.group is not None:
+        training.group.barrier()
     method.encoder.eval()
     return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
 
 
+def _process_layout(devices: int | None, num_nodes: int | None, run: Run | None) -> ProcessLayout | None:
+    """Return the processes of the training, or None for one process that was not started by torchrun."""
+    default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
+    requested = default[0] if devices is None else devices, default[1] if num_nodes is None else num_nodes
+    if requested == (1, 1) and "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    from joao.training.distributed.launch import find_process_layout
+
+    return find_process_layout(devices, num_nodes, default)
+
+
+def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
+    if isinstance(dataset, Dataset):
+        return make_store(dataset, features)
+    from joao.data.shards.store import ShardStore
+
+    return ShardStore(dataset, features)
+
+
+def _check_same_data(dataset: Dataset | Shards, fabric: Fabric) -> None:
+    from joao.training.distributed.group import ProcessGroup
+
+    group = ProcessGroup(fabric.global_rank, fabric.world_size)
+    if len(set(group.all_gather(dataset.fingerprint))) > 1:
+        raise UserError(f"{dataset.name}: the processes have read different graphs. Use the same data on all machines.")
+
+
 def _check_same(
-    run: Run, recipe: Recipe, dataset: Dataset | Shards, own: CustomParts, fast: bool, precision: str
+    run: Run, recipe: Recipe, dataset: Dataset | Shards, custom: CustomParts, fast: bool, precision: str
 ) -> None:
-    """A run goes on as it was begun."""
+    """Raise a :class:`UserError` if a run would be resumed with other settings or data than it was started with."""
     if (fast, precision) != (run.info.fast, run.info.precision):
         path = "fast" if run.info.fast else "plain"
         raise UserError(
-            f"{run.folder}: was started on the {path} path in {run.info.precision}. Resume in the same way."
+            f"{run.folder}: was started on the {path} path in {run.info.precision}. Resume with the same settings."
         )
     if run.info.fingerprint != dataset.fingerprint:
         raise UserError(
-            f"{run.folder}: was started on other graphs than {dataset.name} has now. Bring those back, or start anew."
+            f"{run.folder}: was started on other graphs than {dataset.name} has now. Restore them or start a new run."
         )
-    if run.recipe != recipe or dict(run.info.own) != own.described():
-        raise UserError(f"{run.folder}: was started with another recipe or other parts. Resume with its own.")
+    if run.recipe != recipe or dict(run.info.own) != custom.describe():
+        raise UserError(f"{run.folder}: was started with another recipe or other parts. Resume with the same ones.")
 
 
 @contextmanager
-def _written(folder: Path, resume: bool) -> Iterator[None]:
-    """Has the folder of a run for this process alone; a new one is made."""
+def _lock_run(folder: Path, resume: bool) -> Iterator[None]:
+    """Lock the folder of a run, which is created unless the run is resumed, for this process."""
     if not resume:
         check_new_folder(folder)
         make_folder(folder)
@@ -271,36 +306,42 @@ def _written(folder: Path, resume: bool) -> Iterator[None]:
             yield
         except BaseException:
             if not resume:
-                with suppress(OSError):  # there is something in it, which is kept
+                with suppress(OSError):  # it is not empty, so it is kept
                     folder.rmdir()
             raise
 
 
-def _begun(
+def _start_run(
     training: Pretraining, folder: Path | None, resume: bool, recipe: Recipe, info: RunInfo
 ) -> tuple[list[EpochMetrics], Run | None]:
-    """The run in ``folder``, new or resumed, and the epochs it has behind it; in other processes, these alone."""
+    """Create or resume the run in ``folder``, and return its metrics so far; ``folder`` is None in other processes."""
     if not resume:
         return [], None if folder is None else Run.create(folder, recipe, info, capture_state(training))
     run = None if folder is None else Run.open(folder)
-    restore_state(training, training.ranks.broadcast(None if run is None else run.read_checkpoint()))
-    return training.ranks.broadcast(None if run is None else run.metrics(training.epoch)), run
+    state: Any = None if run is None else run.read_checkpoint()
+    restore_state(training, state if training.group is None else training.group.broadcast(state))
+    metrics: Any = None if run is None else run.metrics(training.epoch)
+    return metrics if training.group is None else training.group.broadcast(metrics), run
 
 
-def _in_own_processes(
-    place: ProcessLayout, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
+def _pretrain_in_workers(
+    layout: ProcessLayout, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
 ) -> TrainedEncoder:
-    """:func:`pretrain` with ``options`` in new processes, of which this one tells."""
+    """Run :func:`pretrain` with ``options`` in new processes, and report their progress in this one."""
+    from joao.training.distributed.launch import run_in_processes
+
     with TemporaryDirectory() as folder:
-        handed_over = Path(folder) / "run"
-        for epoch in run_in_processes(_one_process, (recipe, dataset, options, handed_over), place):
+        result = Path(folder) / "run"
+        for epoch in run_in_processes(_pretrain_worker, (recipe, dataset, options, result), layout):
             on_epoch(epoch)
-        return load_run(handed_over, device=options["device"], encoder=options["own"].encoder)
+        return load_run(result, device=options["device"], encoder=options["custom"].encoder)
 
 
-def _one_process(
-    send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], handed_over: Path
+def _pretrain_worker(
+    send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], result: Path
 ) -> None:
+    from joao.training.distributed.launch import find_process_layout
+
     trained = pretrain(recipe, dataset, on_epoch=send, **options)
     if find_process_layout(options["devices"], options["num_nodes"]).local_rank == 0:
-        trained.save(handed_over)
+        trained.save(result)

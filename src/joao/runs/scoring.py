@@ -1,4 +1,4 @@
-"""Scores a trained encoder beside what it must beat, and writes down everything needed to do it again."""
+"""Score a trained encoder and its baselines on the same folds; the record has all that is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ OnFold = Callable[[int, float], None]
 
 
 def require_classes(dataset: Dataset) -> NDArray[np.int64]:
-    """The classes, which a score needs."""
+    """Return the classes; raise an error if a graph has none."""
     if dataset.classes is None and dataset.targets is not None:
         raise UserError(
-            f"{dataset.name}: has tasks, not classes. Tasks of tables are scored by 'joao finetune --frozen', on "
-            "molecules that it holds out."
+            f"{dataset.name}: has tasks instead of classes. Use 'joao finetune --frozen', which scores tasks on "
+            "held-out graphs."
         )
     if dataset.classes is None:
-        raise UserError(f"{dataset.name}: has no graph labels, so nothing can be scored. 'joao embed' needs none.")
+        raise UserError(f"{dataset.name}: has no graph labels, which scoring needs. 'joao embed' works without labels.")
     missing = int((dataset.classes < 0).sum())
     if missing:
         raise UserError(
-            f"{dataset.name}: {missing} of {len(dataset)} graphs have no label; a score needs all. 'joao finetune' "
-            "learns from some."
+            f"{dataset.name}: {missing} of {len(dataset)} graphs have no label; scoring needs a label for every graph. "
+            "'joao finetune' works with few labels."
         )
     return dataset.classes
 
 
 def check_can_evaluate(trained: TrainedEncoder) -> None:
-    """Refuses an encoder that has no untrained counterpart, or has learned from labels."""
+    """Raise an error for custom encoders (no untrained counterpart) and fine-tuned ones (have seen labels)."""
     if "encoder" in trained.info.own:
-        raise UserError("evaluate: the encoder is its owner's, and how it was before training is not known.")
+        raise UserError("evaluate: a custom encoder cannot be compared with its untrained state, which is not stored.")
     if trained.info.finetuned_on:
         raise UserError(
-            "evaluate: scores what was learned without labels, and this encoder was fine-tuned with some. Score the "
-            "run it came from; 'joao predict' uses this one."
+            "evaluate: this encoder was fine-tuned with labels; only pre-trained encoders can be evaluated. Use the "
+            "run it was fine-tuned from, or 'joao predict'."
         )
 
 
@@ -67,7 +67,7 @@ def evaluate(
     jobs: int = 1,
     on_fold: OnFold | None = None,
 ) -> dict[str, Any]:
-    """The record of one encoder and of the baselines, the same encoder untrained among them, all on the same folds.
+    """Score an encoder, the same encoder untrained, and the histogram baseline on the same folds.
 
     ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times.
     """
@@ -87,7 +87,7 @@ def evaluate(
         "run": trained.embed(dataset).numpy(),
     }
     scores: dict[str, Scores] = {}
-    for place, (name, embeddings) in enumerate(vectors.items()):
+    for number, (name, embeddings) in enumerate(vectors.items()):
         scores[name] = evaluate_embeddings(
             embeddings,
             classes,
@@ -98,7 +98,7 @@ def evaluate(
             groups=groups,
             jobs=jobs,
             device=pick_device(device).type,
-            on_fold=_offset_fold(on_fold, place * len(partitions) * num_folds),
+            on_fold=_offset_fold(on_fold, number * len(partitions) * num_folds),
         )
     same_graphs = trained.info.fingerprint == dataset.fingerprint
     return {
@@ -125,7 +125,7 @@ def _offset_fold(on_fold: OnFold | None, before: int) -> OnFold | None:
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:
-    """What a record says of its data."""
+    """Describe the data in a record."""
     return {
         "name": dataset.name,
         "fingerprint": dataset.fingerprint,
@@ -135,5 +135,5 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """What a record says of its making."""
+    """Describe command, versions and machine in a record."""
     return {"command": command(), "versions": versions(), "machine": machine(pick_device(device))}

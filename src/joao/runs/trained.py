@@ -1,4 +1,4 @@
-"""A trained encoder, or one that is not, ready to embed graphs."""
+"""A trained or untrained encoder, ready to embed graphs."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from joao.core.pair_table import PairTable
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.data.molecules.featurise import FEATURISER
+from joao.data.molecules import FEATURISER
 from joao.data.shards.shards import Shards
 from joao.encoders import Encoder
 from joao.runs.folder import Run, RunInfo
 from joao.training.device import limit_threads, pick_device
+from joao.training.metrics import EpochMetrics
 from joao.training.model import calibrate_by_recipe, embed
-from joao.training.pretrain import EpochMetrics
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 
 
 def bundled_models() -> list[str]:
-    """Their names."""
+    """List the names of the models that come with the package."""
     return sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
 
 
 def bundled_model_path(name: str) -> Path:
-    """The file of the one called ``name``."""
+    """Return the file of a bundled model."""
     known = bundled_models()
     if name not in known:
-        fix = suggest(name, known) if known else "None comes with this version; make one with 'joao export'."
+        fix = suggest(name, known) if known else "This version has none; create one with 'joao export'."
         raise UserError(f"unknown pre-trained model '{name}'. {fix}")
     return PRETRAINED / f"{name}.safetensors"
 
 
 def model_path(model: str | Path) -> Path:
-    """The folder or file that ``model`` is or, where there is none, the model of the package that it names."""
+    """Return ``model`` if such a path exists, else the bundled model of that name."""
     path = Path(model)
     return bundled_model_path(str(model)) if not path.exists() and str(model) in bundled_models() else path
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedEncoder:
-    """A pre-trained encoder with what is needed to use it, and to know how it came about.
+    """A pre-trained encoder with its recipe, run information, weights and training metrics.
 
     >>> import joao
     >>> trained = joao.JOAO(epochs=2, device="cpu").fit("MUTAG").trained_
-    >>> int(trained.counts.sum())  # 188 graphs, shown twice
+    >>> int(trained.counts.sum())  # 188 graphs in 2 epochs
     376
     >>> trained.recipe.policy.name, len(trained.metrics)
     ('min_max', 2)
@@ -72,40 +72,40 @@ class TrainedEncoder:
 
     @property
     def policy(self) -> PairTable:
-        """The probabilities of augmentation pairs at the end."""
+        """Probabilities of augmentation pairs after training."""
         return PairTable.of(self.info.pool, self._epochs()[-1].probabilities)
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """``(K, K)`` how many graphs were shown under each pair in the whole training, first epoch included."""
+        """``(K, K)`` number of graphs that were augmented by each pair, over all epochs."""
         counts: NDArray[np.int64] = np.sum([epoch.drawn for epoch in self._epochs()], axis=0)
         return counts
 
     @property
     def drawn(self) -> PairTable:
-        """The share of graphs shown under each pair over the whole training (the paper's Figure 3)."""
+        """Share of graphs that were augmented by each pair, over all epochs (the paper's Figure 3)."""
         return PairTable.of(self.info.pool, self.counts / self.counts.sum())
 
     def _epochs(self) -> Sequence[EpochMetrics]:
         if not self.metrics:
-            raise UserError("the encoder was not pre-trained, so no augmentations were drawn or chosen.")
+            raise UserError("the encoder was not pre-trained, so there are no augmentation pairs.")
         return self.metrics
 
     def store(self, dataset: Dataset) -> GraphStore:
-        """Any graphs with the same kind of features, as the encoder takes them."""
+        """Compute the encoder's input for any graphs with the same kind of features."""
         store = make_store(dataset, self.info.features)
         if store.edge_attr is None and not len(store.source) and self.info.num_edge_features:
             store = replace(store, edge_attr=torch.zeros(0, self.info.num_edge_features))
         if self.encoder.uses_edge_attr and store.num_edge_features != self.info.num_edge_features:
             raise UserError(
-                f"{dataset.name}: {store.num_edge_features} columns of edge attributes; the encoder was trained with "
-                f"{self.info.num_edge_features}."
+                f"{dataset.name}: expected {self.info.num_edge_features} columns of edge attributes, as in training, "
+                f"got {store.num_edge_features}."
             )
         return store
 
     @limit_threads()
     def embed(self, dataset: Dataset | Shards) -> Tensor:
-        """``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one after the other."""
+        """Compute ``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one by one."""
         if isinstance(dataset, Shards):
             return torch.cat([self.embed(piece) for piece in dataset.pieces()])
         store = self.store(dataset)
@@ -117,7 +117,7 @@ class TrainedEncoder:
         return embeddings
 
     def save(self, folder: Path, beside: Mapping[str, Any] | None = None) -> Run:
-        """Writes a run folder, with further values ``beside`` as JSON, by the names of their files."""
+        """Write a run folder, and further JSON files ``beside`` by name."""
         run = Run.create(folder, self.recipe, self.info)
         for metrics in self.metrics:
             run.append(metrics)
@@ -127,9 +127,12 @@ class TrainedEncoder:
 
 
 def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> TrainedEncoder:
-    """A finished run, from its folder or the file it was exported to, ready to embed graphs.
+    """Load a finished run from its folder or exported file.
 
-    ``encoder`` is needed where the run had one of its owner's.
+    Args:
+        folder: the run.
+        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        encoder: module of the right shape, required if the run was trained with a custom encoder.
 
     >>> import joao, tempfile
     >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
@@ -143,8 +146,9 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
     weights = run.weights()
     if "encoder" in run.info.own and encoder is None:
         raise UserError(
-            f"{folder}: was trained with its owner's encoder. Load it in Python: JOAO.load(folder, encoder=...), or "
-            "JOAOClassifier.load likewise."
+            f"{folder}: was trained with a custom encoder. Pass it when loading in Python: "
+            f"{'JOAOClassifier.load or JOAORegressor.load' if run.info.finetuned_on else 'JOAO.load'}"
+            "(folder, encoder=...)."
         )
     if encoder is None:
         _check_size(run, weights)
@@ -166,15 +170,14 @@ def make_untrained(
     calibrated: bool = True,
     device: str = "auto",
 ) -> TrainedEncoder:
-    """The recipe's encoder with its initial weights, as if it were trained: what training must beat, and where
-    fine-tuning from scratch begins.
+    """Make the recipe's encoder with its initial weights: the baseline of training, and the start of fine-tuning from
+    scratch.
 
     Args:
-        recipe: of the encoder and, where ``features`` are not given, of them.
+        recipe: recipe of the encoder.
         dataset: the graphs.
-        features: how ``x`` is made.
-        calibrated: whether its normalisation is calibrated on the graphs, in one pass without labels, or left as
-            initialised.
+        features: how to compute ``x``; None: from the recipe and the graphs.
+        calibrated: whether to calibrate batch normalisation on the graphs, in one pass without labels.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
     features = features or Features.from_dataset(dataset, recipe.features, recipe.max_degree)
@@ -189,6 +192,7 @@ def make_untrained(
 
 
 def run_info(dataset: Dataset | Shards, features: Features, store: Store, device: torch.device) -> RunInfo:
+    """Describe data, features, versions and machine of a new run."""
     return RunInfo(
         data=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -206,29 +210,29 @@ def run_info(dataset: Dataset | Shards, features: Features, store: Store, device
 
 
 def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Gives ``module`` the weights found in ``folder``, which must fit it."""
+    """Load the weights of the run ``folder`` into ``module``."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"{folder}: its weights do not fit its recipe ({one_line(error)}).") from error
+        raise UserError(f"{folder}: the weights do not match the recipe ({one_line(error)}).") from error
 
 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
-    """Refuses a run whose encoder is larger than its weights, before memory is taken: files come from anywhere."""
+    """Reject a recipe whose encoder is larger than the stored weights before allocating it: files are untrusted."""
     try:
         with torch.device("meta"):
             encoder = build_encoder(run.recipe, _example_store(run.info))
     except UserError:
-        return  # some convolutions cannot be tried out without numbers; other reasons come up again
+        return  # some convolutions cannot be built on the meta device; other errors are raised again later
     except (RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"{run.folder}: its recipe and run.json describe no encoder ({one_line(error)}).") from error
+        raise UserError(f"{run.folder}: recipe and run.json do not describe an encoder ({one_line(error)}).") from error
     wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
     if wanted > found:
-        raise UserError(f"{run.folder}: its weights do not fit its recipe ({found} numbers, {wanted} are needed).")
+        raise UserError(f"{run.folder}: the weights do not match the recipe (expected {wanted} numbers, got {found}).")
 
 
 def _example_store(info: RunInfo) -> GraphStore:
-    """Two graphs of one edge, with as many columns as the run's data."""
+    """Make two graphs of one edge with as many columns as the run's data."""
     return GraphStore(
         x=torch.zeros(4, info.num_features),
         source=torch.tensor([1, 0, 1, 0]),

@@ -1,26 +1,28 @@
-"""The device and precision to train with, in Lightning's hands."""
+"""Device, precision and threads of a training, through Lightning Fabric."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from joao.core.errors import ProcessLost, UserError, one_line
-from joao.training.distributed.place import ProcessLayout
+
+if TYPE_CHECKING:
+    from joao.training.distributed.launch import ProcessLayout
 
 try:
     from lightning_fabric import Fabric as Fabric
-    from lightning_fabric import _logger as lightning
+    from lightning_fabric import _logger as lightning_logger
     from lightning_fabric.plugins.precision import Precision
     from lightning_fabric.strategies.ddp import DDPStrategy
-except ImportError:  # the same code inside the larger package
+except ImportError:  # the same code in the package lightning
     from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
-    from lightning.fabric import _logger as lightning  # type: ignore[no-redef]
+    from lightning.fabric import _logger as lightning_logger  # type: ignore[no-redef]
     from lightning.fabric.plugins.precision import Precision  # type: ignore[no-redef]
     from lightning.fabric.strategies.ddp import DDPStrategy  # type: ignore[no-redef]
 
@@ -28,15 +30,14 @@ PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 
 
 class Tf32(Precision):
-    """Numbers of 32 bits; what is multiplied in matrix products is rounded to TensorFloat-32, with 10 bits behind the
-    leading one."""
+    """32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa."""
 
 
 class UnwrappedDDP(DDPStrategy):
-    """Processes in which the model stays as it is: :class:`joao.training.distributed.group.ProcessGroup` puts gradients together.
+    """Several processes without the DDP wrapper: :class:`joao.training.distributed.group.ProcessGroup` averages.
 
-    What Lightning would wrap it into expects one call of the model for a step and gradients of all its weights; a step
-    has two views, and of JOAOv2's heads those of the pair alone (docs/decisions/0011-several-processes.md).
+    The wrapper expects one forward pass per step and gradients of all weights. A step encodes two views, and of the
+    heads of JOAOv2 it uses those of the drawn pair only (docs/decisions/0011-several-processes.md).
     """
 
     def setup_module(self, module: nn.Module) -> Any:
@@ -45,7 +46,7 @@ class UnwrappedDDP(DDPStrategy):
 
 @contextmanager
 def matmul_precision(fabric: Fabric) -> Iterator[None]:
-    """Matrix products inside are as precise as ``fabric`` says."""
+    """Set the precision of matrix products to that of ``fabric`` inside the context."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if isinstance(fabric.strategy.precision, Tf32) else "highest")
     try:
@@ -56,10 +57,10 @@ def matmul_precision(fabric: Fabric) -> Iterator[None]:
 
 @contextmanager
 def limit_threads() -> Iterator[None]:
-    """One torch thread, unless ``OMP_NUM_THREADS`` says how many.
+    """Use one torch thread, unless ``OMP_NUM_THREADS`` is set.
 
-    Batches of small graphs gain little from a second thread and, beside another busy process, lose a factor of ten
-    or more to its waiting; and results are the same bit for bit only for the same number of threads.
+    Batches of small graphs gain little from a second thread and, next to another busy process, become ten or more times
+    slower by waiting for it. Also, results are bit for bit the same only for the same number of threads.
     """
     before = torch.get_num_threads()
     if not os.environ.get("OMP_NUM_THREADS"):
@@ -71,16 +72,16 @@ def limit_threads() -> Iterator[None]:
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda`` as a torch device."""
+    """Return the torch device for ``auto``, ``cpu`` or ``cuda``."""
     if name not in ("auto", "cpu", "cuda"):
         raise UserError(f"device: must be auto, cpu or cuda, got '{name}'.")
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device: cuda was asked for, but torch sees no GPU. Use --device cpu.")
+        raise UserError("device: cuda is not available, because torch finds no GPU. Use --device cpu.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def check_precision(device: str, precision: str) -> None:
-    """An error where ``device`` cannot compute in ``precision``."""
+    """Raise a :class:`UserError` if ``device`` does not support ``precision``."""
     if precision not in PRECISIONS:
         raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
     kind = pick_device(device).type
@@ -88,24 +89,24 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
-def make_fabric(device: str, precision: str, place: ProcessLayout | None = None) -> Fabric:
-    """Lightning's handle on one device, or on that of this process, which then joins the others."""
+def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None) -> Fabric:
+    """Make Lightning's handle of one device; with several processes, connect to the others first."""
     check_precision(device, precision)
-    kind, place = pick_device(device).type, place or ProcessLayout()
-    if kind == "cuda" and place.devices > torch.cuda.device_count():
-        raise UserError(f"devices: {place.devices} asked for, but torch sees {torch.cuda.device_count()} GPUs.")
+    kind = pick_device(device).type
     with_precision: dict[str, Any] = {"plugins": [Tf32()]} if precision == "tf32" else {"precision": precision}
-    if place.size == 1:
+    if layout is None or layout.world_size == 1:
         return Fabric(accelerator=kind, devices=1, **with_precision)
+    if kind == "cuda" and layout.devices > torch.cuda.device_count():
+        raise UserError(f"devices: {layout.devices} requested, but torch finds {torch.cuda.device_count()} GPUs.")
     fabric = Fabric(
-        accelerator=kind, devices=place.devices, num_nodes=place.num_nodes, strategy=UnwrappedDDP(), **with_precision
+        accelerator=kind, devices=layout.devices, num_nodes=layout.num_nodes, strategy=UnwrappedDDP(), **with_precision
     )
-    level = lightning.level
-    lightning.setLevel("WARNING")  # it greets every process
+    level = lightning_logger.level
+    lightning_logger.setLevel("WARNING")  # otherwise every process prints a greeting
     try:
         fabric.launch()
     except RuntimeError as error:
-        raise ProcessLost(f"the processes did not find each other ({one_line(error)}).") from error
+        raise ProcessLost(f"the processes could not connect to each other ({one_line(error)}).") from error
     finally:
-        lightning.setLevel(level)
+        lightning_logger.setLevel(level)
     return fabric

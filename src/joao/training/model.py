@@ -1,11 +1,22 @@
-"""Views: graphs as one or several augmentations show them.
+r"""Networks for pre-training, the order of batches in an epoch, embedding and calibration.
 
-The network that pre-training moves: encoder and what is thrown away afterwards."""
+:class:`BatchSampler` permutes graphs in memory uniformly. Graphs in shards are permuted in two stages, because a
+permutation of all of them would be as long as the data and would touch every page of the files again and again:
+
+1. the store is split into blocks of consecutive graphs, and the blocks are put into a uniformly random order;
+2. blocks with :data:`WINDOW` graphs in total are taken together, and their graphs are permuted uniformly.
+
+Every graph comes once per epoch, at each position with equal probability (except for a shorter last block), and a batch
+is a uniform sample of the graphs of its window. Not random: graphs of one block come in the same window, that is within
+one of :math:`n / w` parts of an epoch with :math:`n` graphs and windows of :math:`w`. A store of at most one window,
+about a million graphs, is permuted uniformly, exactly as in memory.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -14,70 +25,81 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from joao.augmentations import Augmentation
 from joao.config.recipe import Recipe
-from joao.core.errors import UserError, short_repr
-from joao.core.graphs import GraphBatch, Store, concatenate
+from joao.core.graphs import GraphBatch, Store
 from joao.core.randomness import torch_generator
 from joao.encoders import Encoder, NodeEncoder
 from joao.heads import Heads
 from joao.objectives import NodeObjective
-from joao.training.order import BatchSampler
+
+WINDOW = 1 << 20  # graphs that are permuted together
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """Augmented graphs, and which augmentation made them: the same number picks the graphs' projection head.
+@dataclass(frozen=True)
+class BatchSampler:
+    """Split the graphs of an epoch into random batches.
 
-    Attributes:
-        batch: the augmented graphs, or a process's part of them (:mod:`joao.training.distributed.share`).
-        augmentation: the number in the pool of the augmentation of all these graphs, or of each one.
-        row: ``(B,)`` where in ``batch``, all parts together, each graph is, or None if they are in their own order.
+    Args:
+        num_graphs: number of graphs of the data set.
+        batch_size: graphs in a batch; a last batch of one graph is merged into the batch before it.
+        block: number of consecutive graphs that stay together, see above; 0 permutes all graphs uniformly.
+        window: number of graphs that are permuted together, a multiple of ``block``.
     """
 
-    batch: GraphBatch
-    augmentation: int | Tensor
-    row: Tensor | None = None
+    num_graphs: int
+    batch_size: int
+    block: int = 0
+    window: int = WINDOW
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        whole, rest = divmod(self.num_graphs, self.batch_size)
+        return max(1, whole + (rest > 1))
+
+    def draw(self, generator: torch.Generator) -> Iterator[list[Tensor]]:
+        """Yield lists of batches (indices of graphs) that make up one epoch; each list is drawn when it is needed."""
+        rest = torch.zeros(0, dtype=torch.long)
+        seen = 0
+        for indices in self._windows(generator):
+            seen += indices.numel()
+            waiting = torch.cat([rest, indices]) if rest.numel() else indices
+            if seen == self.num_graphs:
+                yield split_into_batches(waiting, self.batch_size)
+                return
+            # Hold back at least two graphs, so that a last batch of one graph can be merged into another batch.
+            count = (waiting.numel() - 2) // self.batch_size * self.batch_size
+            rest = waiting[count:].clone()
+            if count:
+                yield list(torch.split(waiting[:count], self.batch_size))
+
+    def _windows(self, generator: torch.Generator) -> Iterator[Tensor]:
+        if not self.block or self.num_graphs <= self.window:
+            yield torch.randperm(self.num_graphs, generator=generator)
+            return
+        blocks = torch.randperm(math.ceil(self.num_graphs / self.block), generator=generator)
+        for chosen in torch.split(blocks, max(1, self.window // self.block)):
+            indices = (chosen[:, None] * self.block + torch.arange(self.block)).flatten()
+            indices = indices[indices < self.num_graphs]  # the last block may be shorter
+            yield indices[torch.randperm(indices.numel(), generator=generator)]
 
 
-def draw_view(batch: GraphBatch, number: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
-    """All graphs of ``batch`` under augmentation ``number``."""
-    return View(_augmented(batch, pool[number], generator), number)
+def split_into_batches(indices: Tensor, batch_size: int) -> list[Tensor]:
+    """Split ``indices`` into batches; a last batch of one graph is merged into the batch before it."""
+    batches = list(torch.split(indices, batch_size))
+    if batches[-1].numel() == 1 and len(batches) > 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
 
 
-def draw_mixed_view(
-    store: Store, graphs: Tensor, numbers: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
-) -> View:
-    """Graph ``graphs[n]`` of ``store`` under augmentation ``numbers[n]``."""
-    order = torch.argsort(numbers, stable=True)
-    drawn = torch.unique(numbers).tolist()
-    parts = [_augmented(store.batch(graphs[numbers == number]), pool[number], generator) for number in drawn]
-    return View(concatenate(parts), numbers[order], row=torch.argsort(order))
-
-
-def _augmented(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> GraphBatch:
-    """The batch as an augmentation, which may be a user's own, shows it: as many graphs, with as many features."""
-    made = augmentation(batch, generator)
-    name = type(augmentation).__name__
-    if not isinstance(made, GraphBatch):
-        raise UserError(
-            f"augmentation {name}: returned {short_repr(made)}. Return a batch: dataclasses.replace(batch, ...)."
-        )
-    before, after = ((each.num_graphs, each.x.shape[1]) for each in (batch, made))
-    if before != after:
-        raise UserError(
-            f"augmentation {name}: made {after[0]} graphs with {after[1]} features of {before[0]} with {before[1]}. "
-            "Keep both numbers."
-        )
-    return made
-
-
-def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:
-    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+def batches_by_size(store: Store, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
+    """Split ``graphs``, in order, into batches of about ``budget`` nodes and edges, with at least one graph each."""
+    batch_of_graph = torch.div(torch.cumsum(store.sizes(graphs), 0), budget, rounding_mode="floor")
+    counts = torch.unique_consecutive(batch_of_graph, return_counts=True)[1]
+    return list(torch.split(graphs, counts.tolist()))
 
 
 class ContrastiveModel(nn.Module):
-    """Encoder, then head. Call :func:`project` rather than the model itself."""
+    """Encoder and projection head. Call :func:`joao.training.steps.project` instead of the model."""
 
     def __init__(self, encoder: Encoder, heads: Heads) -> None:
         super().__init__()
@@ -85,23 +107,13 @@ class ContrastiveModel(nn.Module):
         self.heads = heads
 
     def forward(self, augmentation: int | Tensor, *fields: Any) -> Tensor:
-        # Plain tensors, because what wraps the model for several devices or low precision knows no GraphBatch.
+        # The arguments are plain tensors, because Fabric's wrappers for precision do not look into a GraphBatch.
         projected: Tensor = self.heads(self.encoder(GraphBatch(*fields)), augmentation)
         return projected
 
 
-def project(model: nn.Module, view: View, gather: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """``(B, d)`` projections of the graphs of ``view``, in the graphs' own order.
-
-    Where it shows a part of them, ``gather`` puts its projections together with those of the other parts.
-    """
-    z: Tensor = model(view.augmentation, *view.batch.fields)
-    z = z if gather is None else gather(z)
-    return z if view.row is None else z[view.row]
-
-
 class MomentumModel(nn.Module):
-    """Encoder, head and predictor, and a copy of the first two that follows them. Call :func:`project` likewise."""
+    """Encoder, head and predictor, and a momentum copy of encoder and head. Called in the same way."""
 
     def __init__(self, encoder: Encoder, heads: Heads, predictor: nn.Module) -> None:
         super().__init__()
@@ -110,18 +122,18 @@ class MomentumModel(nn.Module):
         self.copy = copy.deepcopy(self.network).requires_grad_(False)
 
     def forward(self, *view: Any) -> Tensor:
-        """``(B, 2 d)``: predictions, and beside them the copy's projections."""
+        """Return ``(B, 2 d)``: predictions, and next to them the projections of the momentum copy."""
         return torch.cat([self.predictor(self.network(*view)), self.copy(*view)], dim=1)
 
     @torch.no_grad()
-    def follow(self, momentum: float) -> None:
-        """The copy's weights become ``momentum`` times themselves plus the rest times the network's."""
+    def update_copy(self, momentum: float) -> None:
+        """Set the weights of the copy to ``momentum`` times themselves plus ``1 - momentum`` times the network's."""
         for slow, own in zip(self.copy.parameters(), self.network.parameters(), strict=True):
             slow.lerp_(own, 1 - momentum)
 
 
 class NodeModel(nn.Module):
-    """Encoder, and what an objective of nodes learns beside it."""
+    """Encoder and the trainable parts of a node-level objective."""
 
     def __init__(self, encoder: NodeEncoder, objective: NodeObjective) -> None:
         super().__init__()
@@ -130,13 +142,13 @@ class NodeModel(nn.Module):
         self.objective = objective
 
     def forward(self, generator: torch.Generator, *fields: Any) -> Tensor:
-        """``()`` the loss of the graphs of a batch, given as its fields."""
+        """Return the loss, ``()``, of a batch given by its fields."""
         return self.objective(self.encoder.encode_nodes, self.parts, GraphBatch(*fields), generator)
 
 
 @contextmanager
 def preserve_buffers(module: nn.Module) -> Iterator[None]:
-    """Whatever runs inside leaves the running statistics of normalisation, and all other buffers, as they were."""
+    """Restore all buffers, such as the running statistics of batch normalisation, on exit."""
     before = [buffer.clone() for buffer in module.buffers()]
     try:
         yield
@@ -147,13 +159,13 @@ def preserve_buffers(module: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def embed(encoder: Encoder, store: Store, budget: int = 400_000) -> Tensor:
-    """``(G, d)`` embeddings of all graphs of ``store``, on the CPU.
+    """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU.
 
     Args:
         encoder: on the device of ``store``; used in evaluation mode and left in the mode it was in.
         store: the graphs.
-        budget: about how many nodes and edges a batch has; it bounds memory and does not change the result, beyond
-            rounding.
+        budget: approximate number of nodes and edges in a batch. It bounds memory and does not change the result,
+            except for rounding.
     """
     was_training = encoder.training
     encoder.eval()
@@ -163,14 +175,19 @@ def embed(encoder: Encoder, store: Store, budget: int = 400_000) -> Tensor:
     return torch.cat(parts).float()
 
 
+def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:
+    """Calibrate with the batch size and the seed of a recipe."""
+    calibrate(encoder, store, recipe.training.batch_size, torch_generator(recipe.training.seed, "calibration"))
+
+
 @torch.no_grad()
 def calibrate(
     encoder: Encoder, store: Store, batch_size: int, generator: torch.Generator, graphs: Tensor | None = None
 ) -> None:
-    """Sets the statistics of batch normalisation to those of the graphs of ``store``, or of some of them.
+    """Set the running statistics of batch normalisation to those of the graphs of ``store``, or of some of them.
 
-    One pass without labels, in random batches as in training; ``generator`` and the numbers ``graphs`` ``(n,)`` are on
-    the CPU.
+    This is one pass without labels, in random batches as in training; ``generator`` and the indices ``graphs`` ``(n,)``
+    are on the CPU.
     """
     norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
@@ -179,20 +196,9 @@ def calibrate(
         norm.momentum = None  # a plain average over all batches
     was_training = encoder.training
     encoder.train()
-    order = (
-        BatchSampler(len(store), batch_size, store.block)
-        if graphs is None
-        else BatchSampler(graphs.numel(), batch_size)
-    )
-    for places in chain.from_iterable(order.draw(generator)):
-        encoder(store.batch((places if graphs is None else graphs[places]).to(store.device)))
+    count, block = (len(store), store.block) if graphs is None else (graphs.numel(), 0)
+    for indices in chain.from_iterable(BatchSampler(count, batch_size, block).draw(generator)):
+        encoder(store.batch((indices if graphs is None else graphs[indices]).to(store.device)))
     encoder.train(was_training)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-
-
-def batches_by_size(store: Store, graphs: Tensor, budget: int = 400_000) -> list[Tensor]:
-    """``graphs`` in order, in batches of about ``budget`` nodes and edges, and of one graph at least."""
-    batch_of_graph = torch.div(torch.cumsum(store.sizes(graphs), 0), budget, rounding_mode="floor")
-    counts = torch.unique_consecutive(batch_of_graph, return_counts=True)[1]
-    return list(torch.split(graphs, counts.tolist()))

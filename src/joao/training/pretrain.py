@@ -1,103 +1,84 @@
-"""Algorithm 1: encoder and heads descend the loss, the policy ascends it, in turn."""
+"""Algorithm 1: encoder and heads descend the loss, the policy ascends it, in turn.
+
+On one device it runs the steps of :mod:`joao.training.steps`. Training on padded batches (``joao.training.fast``) and
+in several processes (``joao.training.distributed``) replaces them; these modules are imported only if they are used.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from joao.config.builder import Method
-from joao.config.schedule import Schedule
+from joao.config.recipe import Schedule
 from joao.core.errors import UserError
-from joao.core.graphs import GraphStore, Store
+from joao.core.graphs import Store
 from joao.core.randomness import set_global_rng_state, temporary_seed, torch_generator
-from joao.encoders import NodeEncoder
-from joao.encoders.base import PaddedEncoder
+from joao.encoders import ENCODERS, Encoder, NodeEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
+from joao.policies import POLICIES
 from joao.training.device import Fabric, matmul_precision
-from joao.training.distributed.batch_norm import synced_batch_norms
-from joao.training.distributed.group import ProcessGroup
-from joao.training.fast.batches import DeviceBatch, choose_fast_path
-from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
-from joao.training.model import ContrastiveModel, MomentumModel, NodeModel
-from joao.training.order import BatchSampler
-from joao.training.steps import NodeSteps, PlainSteps, Steps
+from joao.training.metrics import EpochMetrics
+from joao.training.model import BatchSampler, ContrastiveModel, MomentumModel, NodeModel
+from joao.training.steps import NodeSteps, PairSteps, Steps
 
-
-@dataclass(frozen=True)
-class EpochMetrics:
-    """What an epoch showed. Tables are ``(K, K)`` nested lists; row: first view, column: second view.
-
-    Attributes:
-        loss: mean over the epoch's graphs.
-        probabilities: the policy's table after the epoch.
-        pair_losses: as last measured, or None for a policy that does not learn.
-        drawn: how many graphs were shown under each pair.
-
-    >>> import joao
-    >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
-    >>> epoch = model.history_[0]
-    >>> epoch.epoch, sum(map(sum, epoch.drawn))  # all 188 graphs, each under one pair
-    (1, 188)
-    """
-
-    epoch: int
-    loss: float
-    probabilities: list[list[float]]
-    pair_losses: list[list[float]] | None
-    drawn: list[list[int]]
-    seconds: float
-    graphs_per_second: float
+if TYPE_CHECKING:
+    from joao.training.distributed.group import ProcessGroup
 
 
 @dataclass
 class EpochProgress:
-    """What an epoch has shown so far, and what it takes to go on inside it.
+    """Progress inside an epoch, with what is needed to resume there.
 
     Attributes:
-        order: the state of the generator of batches when it began.
-        drawn: as of :class:`EpochMetrics`.
-        started: when it began, on the clock of this process.
-        steps: taken.
-        global_state: of torch's own generators, of an epoch that is resumed; see :mod:`joao.core.randomness`.
+        batches_state: state of the generator of batches at the start of the epoch.
+        drawn: as in :class:`EpochMetrics`.
+        started: start time on the clock of this process.
+        steps: number of training steps taken.
+        global_rng_state: states of torch's global generators of a resumed epoch; see :mod:`joao.core.randomness`.
     """
 
-    order: Tensor
+    batches_state: Tensor
     drawn: Tensor
     started: float
     steps: int = 0
-    global_state: Sequence[Tensor] = ()
+    global_rng_state: Sequence[Tensor] = ()
 
 
 def check_multiprocess(objective: Objective, fast: bool | None) -> None:
-    """An error where a method does not train in several processes."""
+    """Raise a :class:`UserError` if a method cannot be trained in several processes."""
     if fast:
-        raise UserError("training: the fast path is for one process. Leave it out, or devices and num_nodes.")
+        raise UserError("training: the fast path needs a single process. Leave out fast, or devices and num_nodes.")
     if isinstance(objective, NodeObjective):
         name = type(objective).__name__
-        raise UserError(f"{name}: looks at nodes, and so trains in one process. Leave out devices and num_nodes.")
+        raise UserError(f"{name}: node-level objectives train in a single process. Leave out devices and num_nodes.")
 
 
 class Pretraining:
-    """A pre-training under way.
+    """A pre-training that can be run, checkpointed and resumed.
 
     Args:
-        store: the graphs, in memory on any device, or in shards; their batches come to the fabric's.
+        store: the graphs, in memory on any device, or in shards; batches are moved to the device of ``fabric``.
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
-        fabric: the device, precision and launch, of Lightning. In several processes each trains on its share of every
+        fabric: Lightning's device, precision and processes. With several processes each trains on its shard of every
             batch, and all have the same losses, weights and policy (docs/scaling.md).
-        fast: whether to train on padded batches (:mod:`joao.training.fast.steps`); None: on a GPU, where possible.
+        fast: whether to train on padded batches (:mod:`joao.training.fast.steps`); None: on a GPU, if possible.
 
     Attributes:
-        is_fast: whether it does.
+        is_fast: whether it trains on padded batches.
+        group: the processes; None if there is one.
     """
+
+    group: ProcessGroup | None = None
 
     def __init__(
         self,
@@ -108,36 +89,42 @@ class Pretraining:
         fast: bool | None = None,
     ) -> None:
         if len(store) < 2:
-            raise UserError("pre-training compares graphs with each other: it needs two graphs or more, got one.")
+            raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self.store = store.to(self.fabric.device)
         self.method = method
         self.schedule = schedule
         self.pool = list(method.augmentations.values())
-        on_device = self.fabric.device
-        on_gpu = on_device.type == "cuda"
+        device = self.fabric.device
+        on_gpu = device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
-        self.ranks = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
-        if self.ranks.size > 1:
+        if self.fabric.world_size > 1:
+            from joao.training.distributed.group import ProcessGroup
+
             check_multiprocess(method.objective, fast)
-        self.order = BatchSampler(len(store), schedule.batch_size, store.block)
-        reason = find_fast_obstacle(method.encoder, self.pool, method.objective, schedule.pair_per, self.fabric)
-        if not isinstance(self.store, GraphStore):
-            reason = "graphs in shards are not on the device as a whole"
-        self.is_fast = choose_fast_path("training", fast, reason, on_gpu)
+            self.group = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
+        self.sampler = BatchSampler(len(store), schedule.batch_size, store.block)
+        self.is_fast = False
+        if fast or (fast is None and on_gpu):
+            from joao.training.fast.batches import choose_fast_path
+            from joao.training.fast.steps import find_fast_obstacle
+
+            obstacle = find_fast_obstacle(self.store, method, self.pool, schedule.pair_per, self.fabric)
+            self.is_fast = choose_fast_path("training", fast, obstacle)
         model = self._make_model()
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
-        self.ranks.broadcast_model(self.model)
+        if self.group is not None:
+            self.group.broadcast_model(self.model)
         self.generators = {
             "batches": torch_generator(schedule.seed, "batches"),
             "pairs": torch_generator(schedule.seed, "pairs"),
-            "views": torch_generator(schedule.seed, "views", on_device),
+            "views": torch_generator(schedule.seed, "views", device),
             "evaluation batches": torch_generator(schedule.seed, "evaluation batches"),
-            "evaluation views": torch_generator(schedule.seed, "evaluation views", on_device),
+            "evaluation views": torch_generator(schedule.seed, "evaluation views", device),
         }
         self.epoch = 0
         self.step = 0
@@ -156,116 +143,131 @@ class Pretraining:
         if not isinstance(objective, NodeObjective):
             raise UserError(f"{name}: an objective must be a PairObjective or a NodeObjective of joao.objectives.")
         if not isinstance(encoder, NodeEncoder):
-            own = getattr(encoder, "module", encoder)  # a user's, wrapped
+            custom = getattr(encoder, "module", encoder)  # the user's module inside ModuleEncoder
             raise UserError(
-                f"{name}: the encoder {type(own).__name__} gives no vectors of nodes. Use gin, res_gcn, or "
-                "molecule_gin for molecules."
+                f"{name}: the encoder {type(custom).__name__} does not return node embeddings. Use one of: "
+                f"{_encoder_names(lambda kind: issubclass(kind, NodeEncoder))}."
             )
         if objective.needs_atoms and not encoder.takes_atoms:
-            raise UserError(f"{name}: hides atoms of molecules. Give molecules, with encoder molecule_gin.")
+            suitable = _encoder_names(lambda kind: kind.takes_atoms)
+            raise UserError(f"{name}: masks atoms, so it needs molecules and one of the encoders: {suitable}.")
         if objective.needs_diffusion and not encoder.can_diffuse:
             raise UserError(
-                f"{name}: the encoder {type(encoder).__name__} has no diffusion. Use gin or res_gcn, with features = "
-                "'labels' for molecules."
+                f"{name}: the encoder {type(encoder).__name__} does not support diffusion. Use one of: "
+                f"{_encoder_names(lambda kind: getattr(kind, 'can_diffuse', False))}; for molecules with "
+                "features = 'labels'."
             )
         if policy.learns:
-            raise UserError(
-                f"{name}: compares no views, so the policy has nothing to learn from. Use uniform or fixed."
-            )
+            fixed = ", ".join(each for each, kind in POLICIES.items() if not kind.learns)
+            raise UserError(f"{name}: does not compare views, so a policy cannot learn. Use one of: {fixed}.")
         with temporary_seed(self.schedule.seed, "parts"):
             return NodeModel(encoder, objective)
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
-        encoder, objective = self.method.encoder, self.method.objective
+        objective = self.method.objective
         shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators
         if not isinstance(objective, PairObjective):
             return NodeSteps(*shared)
-        plain = PlainSteps(*shared)
-        if not self.is_fast:
-            return plain
-        assert isinstance(encoder, PaddedEncoder)  # or there was a reason not to
-        return PaddedSteps(plain, encoder, self.method.heads, optimiser)
+        if self.group is not None:
+            from joao.training.distributed.group import DistributedSteps
+
+            return DistributedSteps(*shared, self.group)
+        steps = PairSteps(*shared)
+        if self.is_fast:
+            from joao.training.fast.steps import PaddedSteps
+
+            return PaddedSteps(steps, self.method, optimiser)
+        return steps
 
     def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
-        """Trains the epochs that are left, and says after each what it showed.
+        """Train the remaining epochs and yield the metrics of each.
 
         Args:
-            after_step: called after every step but the last of an epoch, when there is a state that can be kept.
+            after_step: called after every step except the last one of an epoch, when a checkpoint can be taken.
         """
+        # Dropout in an encoder draws from the global generators: they are seeded for each epoch, too. Each process gets
+        # its own seed, because the same dropout mask in every shard would be too regular.
+        process = f", process {self.fabric.global_rank}" if self.fabric.global_rank else ""
         while self.epoch < self.schedule.epochs:
-            # An encoder's dropout draws from the global generators: they too begin each epoch from the seed. Processes
-            # that drop the same places of their parts would drop too much alike.
-            purpose = f"epoch {self.epoch}" + (f", process {self.ranks.rank}" if self.ranks.rank else "")
-            norms = synced_batch_norms(self.model) if self.ranks.size > 1 else nullcontext()
-            with temporary_seed(self.schedule.seed, purpose, self.fabric.device), matmul_precision(self.fabric), norms:
+            seed = temporary_seed(self.schedule.seed, f"epoch {self.epoch}{process}", self.fabric.device)
+            with seed, matmul_precision(self.fabric), self._batch_norms():
                 metrics = self._train_epoch(after_step)
             yield metrics
 
+    def _batch_norms(self) -> AbstractContextManager[None]:
+        """Make batch normalisation use the whole batch, not only the shard of this process."""
+        if self.group is None:
+            return nullcontext()
+        from joao.training.distributed.group import synced_batch_norms
+
+        return synced_batch_norms(self.model)
+
     def _train_epoch(self, after_step: Callable[[], None]) -> EpochMetrics:
         self.model.train()
-        size = len(self.pool)
+        size, steps_per_epoch = len(self.pool), len(self.sampler)
         if self.progress is None:
             drawn = torch.zeros(size, size, dtype=torch.long)
             self.progress = EpochProgress(self.generators["batches"].get_state(), drawn, time.perf_counter())
             self.steps.loss_sum.zero_()
             self.steps.finite_steps.zero_()
         else:
-            set_global_rng_state(self.progress.global_state, self.fabric.device)
-        so_far = self.progress
-        for batch in islice(self._batches("batches"), so_far.steps, None):
-            num_graphs = batch.graphs.numel()
+            set_global_rng_state(self.progress.global_rng_state, self.fabric.device)
+        progress = self.progress
+        for num_graphs, batch in islice(self._batches("batches"), progress.steps, None):
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             self.steps.train(batch, pairs)
-            self._follow(self.step / (self.schedule.epochs * len(self.order)))
-            so_far.drawn += torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size) * (
-                num_graphs // count
-            )
-            so_far.steps += 1
+            self._update_copy(self.step / (self.schedule.epochs * steps_per_epoch))
+            # The pair (i, j) is entry i * K + j of the flattened table.
+            counts = torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size)
+            progress.drawn += counts * (num_graphs // count)
+            progress.steps += 1
             self.step += 1
             if self.schedule.update_every and self.step % self.schedule.update_every == 0:
                 self._update_policy()
-            if so_far.steps < len(self.order):
+            if progress.steps < steps_per_epoch:
                 after_step()
         if not self.schedule.update_every:
             self._update_policy()
-        mean_loss = self.ranks.mean(self.steps.loss_sum).item() / len(self.store)
+        loss_sum = self.steps.loss_sum if self.group is None else self.group.mean(self.steps.loss_sum)
+        mean_loss = loss_sum.item() / len(self.store)
         self._check_loss(mean_loss)
         self.epoch += 1
         self.progress = None
-        seconds = time.perf_counter() - so_far.started
+        seconds = time.perf_counter() - progress.started
         return EpochMetrics(
             epoch=self.epoch,
             loss=mean_loss,
             probabilities=self.method.policy.probabilities.tolist(),
             pair_losses=None if self.last_pair_losses is None else self.last_pair_losses.tolist(),
-            drawn=so_far.drawn.tolist(),
+            drawn=progress.drawn.tolist(),
             seconds=seconds,
             graphs_per_second=len(self.store) / seconds,
         )
 
-    def _batches(self, purpose: str) -> Iterator[DeviceBatch]:
-        for batches in self.order.draw(self.generators[purpose]):
-            yield from self.steps.place(batches)
+    def _batches(self, purpose: str) -> Iterator[tuple[int, Any]]:
+        """Yield the number of graphs of each batch, and the batch on the device."""
+        for batches in self.sampler.draw(self.generators[purpose]):
+            yield from zip(map(len, batches), self.steps.load(batches), strict=True)
 
-    def _follow(self, progress: float) -> None:
-        """The copy of the network, where the objective has one, moves behind it."""
+    def _update_copy(self, fraction: float) -> None:
+        """Update the momentum copy of the network, if the objective has one, after a ``fraction`` of the training."""
         if isinstance(self.method.objective, MomentumObjective):
-            self.model.follow(self.method.objective.momentum_at(progress))
+            self.model.update_copy(self.method.objective.momentum_at(fraction))
 
     def _update_policy(self) -> None:
         if not self.method.policy.learns:
             return
-        count = self.schedule.update_batches or max(1, round(len(self.order) / 10))
+        count = self.schedule.update_batches or max(1, round(len(self.sampler) / 10))
         batches = islice(self._batches("evaluation batches"), count)
-        pair_losses = self.steps.measure(batches).cpu().double()
+        pair_losses = self.steps.measure(batch for _, batch in batches).cpu().double()
         self._check_loss(float(self.steps.loss_sum))
         self._check_loss(float(pair_losses.sum()))
         self.last_pair_losses = pair_losses
         self.method.policy.update(pair_losses)
 
     def check(self) -> None:
-        """An error where the loss or a weight is no number any more: such a state is not worth keeping."""
+        """Raise a :class:`UserError` if the loss or a weight is not finite: such a state must not be saved."""
         self._check_loss(float(self.steps.loss_sum))
         for name, value in self.model.state_dict().items():
             if not bool(value.isfinite().all()):
@@ -273,8 +275,8 @@ class Pretraining:
 
     def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
-            assert self.progress is not None  # or the loss was checked before
-            # The sum of an epoch's losses stays what it is once it is no number, so the first step is known.
+            assert self.progress is not None  # otherwise the loss was checked before
+            # Once the sum of the losses of an epoch is not finite it stays so, which gives the first bad step.
             step = self.step - self.progress.steps + min(int(self.steps.finite_steps) + 1, self.progress.steps)
             raise UserError(
                 f"training: the loss became {loss} in step {step}, epoch {self.epoch + 1}. {self._advice()}"
@@ -282,3 +284,7 @@ class Pretraining:
 
     def _advice(self) -> str:
         return f"Lower the learning rate ({self.schedule.learning_rate}) or scale the node attributes."
+
+
+def _encoder_names(condition: Callable[[type[Encoder]], bool]) -> str:
+    return ", ".join(name for name, kind in ENCODERS.items() if condition(kind))

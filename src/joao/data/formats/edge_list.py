@@ -1,16 +1,15 @@
-"""Reads graphs from a table of edges (``.csv``, ``.csv.gz``, ``.csv.xz``).
+"""Tables of edges (``.csv``, ``.csv.gz``, ``.csv.xz``).
 
-The first line names the columns, in any order. ``graph``, ``source`` and ``target`` must be there::
+The header contains at least ``graph``, ``source`` and ``target``, in any order::
 
     graph,source,target,weight,label
     water,O,H1,0.5,polar
     water,O,H2,0.5,polar
     argon,Ar,,,inert
 
-``label`` is optional: the class of the graph, the same in all its rows or empty. Every further column, such as
-``weight``, holds numbers and becomes an edge attribute. Nodes are any text and belong to their graph. A row with an
-empty target declares a node, which needs no edge. An edge is undirected and may be listed once or twice. Graphs
-come in the order of their first rows.
+``label`` is optional: the class of the graph, the same in all its rows or empty. All other columns, such as ``weight``,
+are numeric edge attributes. Node names are any text, local to their graph. A row with an empty target declares a node
+without an edge. Edges are undirected and may be listed once or twice. Graphs are in the order of their first rows.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ NEEDED = ("graph", "source", "target")
 
 @dataclass
 class _Graph:
-    """What the rows of one graph have said so far; edges by the order of the nodes' first mention."""
+    """A graph under construction; nodes are numbered in the order of their first occurrence."""
 
     nodes: dict[str, int] = field(default_factory=dict)
     edges: array[int] = field(default_factory=lambda: array("q"))  # source, target, source, target ...
@@ -45,14 +44,14 @@ class _Graph:
 
 
 def read_edge_list(path: Path) -> Dataset:
-    """Reads the graphs whose edges are the rows of ``path``."""
+    """Read the graphs of an edge list."""
     rows = table_rows(path)
     columns = _header(path, next(rows, (1, []))[1])
     extra = [name for name in columns if name not in (*NEEDED, "label")]
     graphs: dict[str, _Graph] = {}
     for line, cells in rows:
         if len(cells) != len(columns):
-            raise UserError(f"{path}:{line}: {len(cells)} cells where the header has {len(columns)}.")
+            raise UserError(f"{path}:{line}: {len(cells)} cells, expected {len(columns)} as in the header.")
         _add(graphs, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), extra, f"{path}:{line}")
     found = list(graphs.values())
     sizes = np.array([len(graph.nodes) for graph in found], dtype=np.int64)
@@ -77,7 +76,7 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     count = Counter(columns)  # there may be a million
     repeated = next((name for name in columns if count[name] > 1), None)
     if repeated is not None:
-        raise UserError(f"{path}:1: column '{repeated}' is there twice.")
+        raise UserError(f"{path}:1: column '{repeated}' occurs twice.")
     return columns
 
 
@@ -105,14 +104,12 @@ def _number(cell: str, column: str, place: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(
-            f"{place}: column '{column}': {short_repr(cell)} is not a number, as an edge attribute must be."
-        )
+        raise UserError(f"{place}: column '{column}': expected a number, got {short_repr(cell)}.")
     return number
 
 
 def _labels(graphs: list[_Graph]) -> list[int | str | None]:
-    """Whole numbers where all of them are, so that 10 sorts behind 2."""
+    """Labels as integers if all of them are integers, so that 10 sorts after 2."""
     texts = [graph.label for graph in graphs]
     try:
         return [None if text is None else int(text) for text in texts]

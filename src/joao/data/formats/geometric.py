@@ -1,13 +1,13 @@
-"""Takes torch-geometric graphs: a list of ``Data``, or any data set of them.
+"""torch-geometric graphs: a list of ``Data``, or any data set of them.
 
 ============================= ==============================================================================
-``x``                         real numbers: node attributes; whole numbers in one column: node labels
+``x``                         real numbers: node attributes; one column of integers: node labels
 ``edge_index``                edges; missing reverse directions are added, with a notice
-``edge_attr``, ``edge_weight``  edge attributes, side by side where both are there
-``y``                         one whole number: the class of the graph; anything else is left out, with a notice
+``edge_attr``, ``edge_weight``  edge attributes, concatenated if both are set
+``y``                         one integer: the class of the graph; anything else is ignored, with a notice
 ============================= ==============================================================================
 
-For example, two carbon monoxides with their atomic numbers as labels::
+For example, two molecules of carbon monoxide with atomic numbers as labels::
 
     molecule = Data(x=torch.tensor([[6], [8]]), edge_index=torch.tensor([[0, 1], [1, 0]]), y=1)
     joao.data.read([molecule, molecule])
@@ -30,7 +30,7 @@ from joao.data.validation import make_dataset, parse_label
 
 
 def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
-    """Packs ``graphs``, all of them ``Data``; messages call the third one ``name[2]``."""
+    """Convert a list of ``Data``; messages call the third one ``name[2]``."""
     notices: list[str] = []
     sizes = _sizes(graphs, name, notices)
     edges = _edges(graphs, name, sizes)
@@ -56,57 +56,58 @@ def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
 
 
 def graph_batch(batch: Any) -> GraphBatch:
-    """A torch-geometric ``Batch`` as augmentations take it: for a training loop of one's own (docs/custom-training-loop.md).
+    """Convert a torch-geometric ``Batch`` for a custom training loop (docs/custom-training-loop.md).
 
-    A missing direction of an edge is added; loops and repeats are left out. Attributes of what becomes one edge are
-    averaged.
+    Missing directions of edges are added, loops are removed, and the attributes of duplicates are averaged.
     """
     from torch_geometric.utils import remove_self_loops, to_undirected
 
     ends, edge_attr = remove_self_loops(batch.edge_index, batch.edge_attr)
     attributes = None if edge_attr is None else edge_attr.float().view(len(edge_attr), -1)
     ends, attributes = to_undirected(ends, attributes, num_nodes=batch.num_nodes, reduce="mean")
-    # By source and then by target; as every edge has its other direction, also by target and then by source.
+    # Sorted by source and then by target. As every edge has its reverse, swapping the ends sorts by target first.
     target, source = ends
     return GraphBatch(batch.x.float(), source, target, batch.batch, batch.num_graphs, attributes)
 
 
 def _sizes(graphs: Sequence[Any], name: str, notices: list[str]) -> Tensor:
-    """``(G,)`` numbers of nodes."""
+    """Number of nodes of each graph, ``(G,)``."""
     with warnings.catch_warnings(record=True) as guesses:
         warnings.simplefilter("always")
         sizes = [graph.num_nodes for graph in graphs]
     if None in sizes:
-        raise UserError(f"{name}[{sizes.index(None)}]: neither x nor num_nodes nor edge_index. Set num_nodes.")
+        raise UserError(f"{name}[{sizes.index(None)}]: has no x, num_nodes or edge_index. Set num_nodes.")
     if guesses:
-        notices.append(f"{name}: graphs have neither x nor num_nodes; their nodes were counted by their edges.")
+        notices.append(
+            f"{name}: graphs have neither x nor num_nodes; the numbers of nodes were inferred from the edges."
+        )
     return torch.tensor([int(size) for size in sizes], dtype=torch.long)
 
 
 def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
-    """``(2, E)`` for each graph, checked against its number of nodes."""
+    """Return the checked edges of each graph, ``(2, E)``."""
     edges = []
     for index, (graph, size) in enumerate(zip(graphs, sizes.tolist(), strict=True)):
         pair = graph.edge_index
         if pair is None:
             if "adj_t" in graph or "adj" in graph:
-                raise UserError(f"{name}[{index}]: edges are in an adjacency matrix; they are expected in edge_index.")
+                raise UserError(f"{name}[{index}]: edges must be in edge_index, not in an adjacency matrix.")
             pair = torch.zeros(2, 0, dtype=torch.long)
         if not isinstance(pair, Tensor) or pair.ndim != 2 or pair.shape[0] != 2:
             shape = tuple(pair.shape) if isinstance(pair, Tensor) else type(pair).__name__
             raise UserError(f"{name}[{index}]: edge_index must be a tensor of shape (2, edges), got {shape}.")
         if pair.numel() and (pair.is_floating_point() or pair.is_complex() or pair.dtype == torch.bool):
-            raise UserError(f"{name}[{index}]: edge_index must hold whole numbers, got {pair.dtype}.")
+            raise UserError(f"{name}[{index}]: edge_index must contain integers, got {pair.dtype}.")
         pair = pair.as_subclass(Tensor).detach().cpu().long()
         if pair.numel() and (int(pair.min()) < 0 or int(pair.max()) >= size):
             wrong = int(pair[(pair < 0) | (pair >= size)][0])
-            raise UserError(f"{name}[{index}]: edge_index points at node {wrong}, but nodes run from 0 to {size - 1}.")
+            raise UserError(f"{name}[{index}]: edge_index refers to node {wrong}, expected 0 to {size - 1}.")
         edges.append(pair)
     return edges
 
 
 def _stack(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
-    """``(sum of rows, columns)``; None where no graph has ``key``. A graph without rows need not have it."""
+    """Concatenate the rows of all graphs; None if no graph has ``key``. A graph without rows may lack it."""
     first = next((index for index, value in enumerate(values) if value is not None and rows[index]), None)
     if first is None:
         return None
@@ -116,7 +117,7 @@ def _stack(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | 
         if expected == 0:
             continue
         if value is None:
-            raise UserError(f"{name}[{index}]: no {key}, but {name}[{first}] has it. Give it to all graphs or to none.")
+            raise UserError(f"{name}[{index}]: no {key}, but {name}[{first}] has it. Set it on all graphs or on none.")
         table = _table(value, f"{name}[{index}]: {key}", expected)
         if table.shape[1] != model.shape[1]:
             raise UserError(
@@ -129,7 +130,7 @@ def _stack(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | 
 
 
 def _table(value: Any, place: str, rows: int) -> Tensor:
-    """``(rows, columns)`` on the CPU."""
+    """Convert to a tensor ``(rows, columns)`` on the CPU."""
     try:
         table = torch.as_tensor(value).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
@@ -154,13 +155,13 @@ def _labels(graphs: Sequence[Any], name: str, notices: list[str]) -> list[int | 
     plain = [None if y is None else parse_label(_scalar(y)) for y in given]
     odd = [index for index, y in enumerate(given) if y is not None and plain[index] is None]
     if odd:
-        notices.append(f"{name}: y of {name}[{odd[0]}] is not one whole number; labels are left out.")
+        notices.append(f"{name}: y of {name}[{odd[0]}] is not a single integer; labels are ignored.")
         return None
     return plain
 
 
 def _scalar(value: Any) -> object:
-    """The one number in a tensor or array; anything else as it is."""
+    """The number in a tensor, array or list with one element."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         count = value.numel() if isinstance(value, Tensor) else value.size
         return value.item() if count == 1 else None

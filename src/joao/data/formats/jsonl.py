@@ -1,12 +1,12 @@
-"""Reads graphs from a file with one JSON object a line (``.jsonl``, ``.jsonl.gz``).
+"""JSON lines: one JSON object per graph and line (``.jsonl``, ``.jsonl.gz``).
 
 ======================= ==================================================================================
 ``edges``               pairs of node numbers, counted from 0 in each graph: ``[[0, 1], [1, 2]]``
-``num_nodes``           how many nodes; may be left out where rows of nodes tell it
-``node_labels``         optional: a whole number or text for each node, or a list of them
+``num_nodes``           number of nodes; optional if there are node labels or attributes
+``node_labels``         optional: an integer or text for each node, or a list of them
 ``node_attributes``     optional: a list of numbers for each node
 ``edge_attributes``     optional: a list of numbers for each pair in ``edges``
-``label``               optional: the class of the graph, a whole number or text
+``label``               optional: the class of the graph, an integer or text
 ======================= ==================================================================================
 
 Two graphs, the second with an isolated node::
@@ -14,7 +14,7 @@ Two graphs, the second with an isolated node::
     {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": 1}
     {"edges": [[0, 1]], "num_nodes": 3, "node_labels": ["C", "C", "N"], "label": 0}
 
-An edge is undirected and may be listed once or twice. Optional rows are there for all graphs or for none.
+Edges are undirected and may be listed once or twice. Optional keys must be given for all graphs or for none.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
 
 
 def read_jsonl(path: Path) -> Dataset:
-    """Reads the graphs that the lines of ``path`` describe."""
+    """Read all graphs of a file."""
     return _make(path, list(_lines(path)))
 
 
 def iterate_jsonl(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
-    """The graphs of a file of any length, ``size`` at a time after the first ``skip``."""
+    """Read ``size`` graphs at a time after the first ``skip``."""
     lines = islice(_lines(path), skip, None)
     piece = list(islice(lines, size))
-    while piece or not skip:  # an empty file is told as such
+    while piece or not skip:  # an empty file raises an error
         yield _make(path, piece)
         skip += len(piece)
         piece = list(islice(lines, size))
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Place and text of every line that is not blank."""
+    """Place (for messages) and text of every line that is not blank."""
     return ((f"{path}:{line}", text) for line, text in enumerate(text_lines(path), 1) if text.strip())
 
 
@@ -66,9 +66,9 @@ def _make(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
         base_name(path),
         sizes,
         to_global_edges((graph["edges"] for graph in graphs), sizes),
-        node_labels=_rows(graphs, places, "node_labels", _label),
-        node_attributes=_rows(graphs, places, "node_attributes", _number),
-        edge_attr=_rows(graphs, places, "edge_attributes", _number),
+        node_labels=_rows(graphs, places, "node_labels", _is_label),
+        node_attributes=_rows(graphs, places, "node_attributes", _is_number),
+        edge_attr=_rows(graphs, places, "edge_attributes", _is_number),
         graph_labels=[graph.get("label") for graph in graphs],
         report_directed=False,
     )
@@ -78,45 +78,45 @@ def _parse(text: str, place: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not JSON ({error}).") from error
+        raise UserError(f"{place}: not valid JSON ({error}).") from error
     if not isinstance(value, dict):
-        raise UserError(f"{place}: a {type(value).__name__} where an object with 'edges' is expected.")
+        raise UserError(f"{place}: expected an object with 'edges', got a {type(value).__name__}.")
     return value
 
 
 def _check(graph: dict[str, Any], place: str) -> dict[str, Any]:
-    """The graph with ``num_nodes`` filled in and everything but the cells of its rows checked."""
+    """Check everything but the cells of the rows, and add ``num_nodes``."""
     for key in graph:
         if key not in _KEYS:
             raise UserError(f"{place}: unknown key {short_repr(key)}. {suggest(key, _KEYS)}")
     if "edges" not in graph:
-        raise UserError(f"{place}: no 'edges'. Write [] for a graph without any.")
+        raise UserError(f"{place}: no 'edges'. Use [] for a graph without edges.")
     for key in ("edges", *_NODE_ROWS, "edge_attributes"):
         if not isinstance(graph.get(key, []), list):
             raise UserError(f"{place}: '{key}' must be a list, got {_short_json(graph[key])}.")
     counts = {key: len(graph[key]) for key in _NODE_ROWS if key in graph}
     num_nodes = graph.get("num_nodes", next(iter(counts.values()), None))
     if num_nodes is None:
-        raise UserError(f"{place}: no 'num_nodes', and no rows of nodes to count.")
-    if not _is_whole(num_nodes) or num_nodes < 1:
-        raise UserError(f"{place}: 'num_nodes' must be a whole number from 1, got {_short_json(num_nodes)}.")
+        raise UserError(f"{place}: no 'num_nodes', and neither node labels nor attributes.")
+    if not _is_integer(num_nodes) or num_nodes < 1:
+        raise UserError(f"{place}: 'num_nodes' must be an integer from 1, got {_short_json(num_nodes)}.")
     counts |= {"edge_attributes": len(graph["edge_attributes"])} if "edge_attributes" in graph else {}
     for key, count in counts.items():
         expected, what = (len(graph["edges"]), "edges") if key == "edge_attributes" else (num_nodes, "nodes")
         if count != expected:
-            raise UserError(f"{place}: {count} rows of '{key}' for {expected} {what}.")
+            raise UserError(f"{place}: {count} rows of '{key}', expected {expected} (number of {what}).")
     for edge in graph["edges"]:
-        if not (isinstance(edge, list) and len(edge) == 2 and all(_is_whole(n) and 0 <= n < num_nodes for n in edge)):
+        if not (isinstance(edge, list) and len(edge) == 2 and all(_is_integer(n) and 0 <= n < num_nodes for n in edge)):
             raise UserError(
                 f"{place}: edge {_short_json(edge)} is not a pair of node numbers from 0 to {num_nodes - 1}."
             )
     if graph.get("label") is not None and parse_label(graph["label"]) is None:
-        raise UserError(f"{place}: 'label' must be a whole number or text, got {_short_json(graph['label'])}.")
+        raise UserError(f"{place}: 'label' must be an integer or text, got {_short_json(graph['label'])}.")
     return {**graph, "num_nodes": num_nodes}
 
 
 def _rows(graphs: list[dict[str, Any]], places: list[str], key: str, cell: Callable[[object], bool]) -> Array | None:
-    """``(rows, columns)`` of all graphs under one another; None where no graph has the key."""
+    """Concatenate the rows of all graphs, ``(rows, columns)``; None if no graph has the key."""
     having = [place for graph, place in zip(graphs, places, strict=True) if key in graph]
     if not having:
         return None
@@ -129,29 +129,30 @@ def _rows(graphs: list[dict[str, Any]], places: list[str], key: str, cell: Calla
         for row in graph[key]:
             cells = row if isinstance(row, list) else [row]
             if not cells or not all(cell(value) for value in cells):
-                raise UserError(f"{place}: '{key}': {_short_json(row)} is not {cell.__doc__}.")
+                raise UserError(f"{place}: '{key}': expected {_EXPECTED[cell]}, got {_short_json(row)}.")
             if collected and len(cells) != len(collected[0]):
                 raise UserError(
-                    f"{place}: '{key}': {_short_json(row)} has {len(cells)} columns, not {len(collected[0])}."
+                    f"{place}: '{key}': {_short_json(row)} has {len(cells)} columns, expected {len(collected[0])}."
                 )
-            if cell is _label and {*map(type, cells)} != {type((collected or [cells])[0][0])}:
+            if cell is _is_label and {*map(type, cells)} != {type((collected or [cells])[0][0])}:
                 raise UserError(f"{place}: '{key}': {_short_json(row)} mixes numbers and text.")
             collected.append(cells)
-    return np.array(collected, dtype=None if cell is _label else np.float64) if collected else None
+    return np.array(collected, dtype=None if cell is _is_label else np.float64) if collected else None
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _label(value: object) -> bool:
-    """a whole number or text"""
-    return isinstance(value, str) or (_is_whole(value) and parse_label(value) is not None)
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) or (_is_integer(value) and parse_label(value) is not None)
 
 
-def _number(value: object) -> bool:
-    """a list of numbers"""
-    return isinstance(value, float) or (_is_whole(value) and parse_label(value) is not None)
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (_is_integer(value) and parse_label(value) is not None)
+
+
+_EXPECTED: dict[Callable[[object], bool], str] = {_is_label: "an integer or text", _is_number: "a list of numbers"}
 
 
 def _short_json(value: object) -> str:

@@ -1,52 +1,211 @@
-"""What OGB's files say beside the graphs: the official split, and the words that ogbg-code2 asks for.
-
-Reads data sets of graphs as the Open Graph Benchmark distributes them: a folder, or a zip file with one.
+"""Data sets as distributed by the Open Graph Benchmark (OGB): a folder, or a zip file with one.
 
 ================================ ==================================================================================
-``raw/num-node-list.csv.gz``     nodes of each graph
-``raw/num-edge-list.csv.gz``     lines of ``edge`` that each graph has
-``raw/edge.csv.gz``              ``source,target``, numbers inside their graph, each edge once
-``raw/node-feat.csv.gz``         numbers of each node; ogbg-ppa has none
-``raw/edge-feat.csv.gz``         numbers of each line of ``edge``; ogbg-code2 has none
-``raw/node_depth.csv.gz``        of ogbg-code2, with ``node_is_attributed`` and ``node_dfs_order``
-``raw/graph-label.csv.gz``       a class (ogbg-ppa), tasks with gaps (ogbg-mol*), words (ogbg-code2)
-``split/NAME/train.csv.gz``      numbers of graphs, likewise ``valid`` and ``test``: :mod:`joao.data.formats.ogb`
-``mapping/mol.csv.gz``           of ogbg-mol*, names of the tasks and SMILES
+``raw/num-node-list.csv.gz``     number of nodes of each graph
+``raw/num-edge-list.csv.gz``     number of lines of ``edge`` of each graph
+``raw/edge.csv.gz``              ``source,target``: node numbers inside their graph, each edge once
+``raw/node-feat.csv.gz``         node features; not in ogbg-ppa
+``raw/edge-feat.csv.gz``         features of each line of ``edge``; not in ogbg-code2
+``raw/node_depth.csv.gz``        in ogbg-code2, with ``node_is_attributed`` and ``node_dfs_order``
+``raw/graph-label.csv.gz``       a class (ogbg-ppa), tasks with missing values (ogbg-mol*), words (ogbg-code2)
+``split/NAME/train.csv.gz``      graph numbers of the official split, also ``valid`` and ``test``
+``mapping/mol.csv.gz``           in ogbg-mol*, task names and SMILES
 ================================ ==================================================================================
 
-A data set whose nodes have nine numbers is one of molecules (kind ``ogb_molecules``), one whose nodes have a depth one
-of ``syntax_trees``, see :mod:`joao.core.codes`. All others are plain graphs whose edges have attributes.
+Nodes with nine features are atoms (kind ``ogb_molecules``), nodes with a depth belong to ``syntax_trees``, see
+:mod:`joao.core.codes`. All other data sets are plain graphs with edge attributes.
 
-Files are read side by side, some graphs at a time, so that memory holds the result and a few megabytes.
+Files are read in parallel, a few graphs at a time, so that memory holds the result and a few megabytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset, sizes_to_offsets
-from joao.data.formats.ogb_files import SIZES, OgbFiles, Rows, open_ogb
+from joao.data.formats.text import READ_ERRORS, Member, file_member, names_in_zip, number_chunks, open_gzip, open_zip
 from joao.data.validation import check_isolated_nodes, make_dataset
 
-# OGB's words for the parts.
+_NODE_COUNTS = "raw/num-node-list"
+_EDGE_COUNTS = "raw/num-edge-list"
+_LABELS = "raw/graph-label"
+_SYNTAX = ("raw/node_depth", "raw/node_is_attributed", "raw/node_dfs_order")
 _PARTS = ("train", "valid", "test")
+_ITEMS_PER_CHUNK = 1 << 17  # nodes and edges
+
+Indices = NDArray[np.int64]
+
+# Names of OGB's archives whose data sets OGB's package renames.
+_DOWNLOADS = {
+    "ogbg_ppi_medium": "ogbg-ppa",
+    "code": "ogbg-code",
+    "code2": "ogbg-code2",
+    "lipophilicity": "ogbg-mollipo",
+    **{name: f"ogbg-mol{name}" for name in ("bace", "bbbp", "chembl", "clintox", "esol", "freesolv", "hiv", "muv")},
+    **{name: f"ogbg-mol{name}" for name in ("pcba", "sider", "tox21", "toxcast")},
+}
+
+
+def archive_stems(name: str) -> list[str]:
+    """Possible names of the folder or archive of a data set, without a suffix.
+
+    >>> archive_stems("ogbg-ppa")
+    ['ogbg_ppa', 'ogbg_ppi_medium']
+    """
+    return [name.replace("-", "_"), *(stem for stem, other in _DOWNLOADS.items() if other == name)]
+
+
+def _name_from_stem(stem: str) -> str:
+    return _DOWNLOADS.get(stem, stem.replace("_", "-", 1) if stem.startswith("ogbg_") else stem)
+
+
+@dataclass(frozen=True)
+class OgbFiles:
+    """The files of a data set, by their names without ``.csv.gz``, such as ``raw/edge``.
+
+    Attributes:
+        path: folder or zip file.
+        name: OGB's name of the data set.
+        members: the compressed files.
+    """
+
+    path: Path
+    name: str
+    members: Mapping[str, Member]
+
+    def __contains__(self, file: str) -> bool:
+        return file in self.members
+
+    def place(self, file: str) -> str:
+        return f"{self.path}: {file}.csv.gz"
+
+    @contextmanager
+    def stream(self, file: str) -> Iterator[IO[bytes]]:
+        """Open a file for reading; raises an error if it is missing."""
+        if file not in self.members:
+            raise UserError(f"{self.path}: file {file}.csv.gz is missing.")
+        try:
+            with self.members[file].open() as packed, open_gzip(packed, self.members[file].size) as text:
+                yield text
+        except READ_ERRORS as error:
+            raise UserError(f"{self.place(file)} cannot be read ({error}). Copy it again.") from error
+
+    @contextmanager
+    def rows(self, file: str, dtype: DTypeLike, columns: int | None) -> Iterator[Rows]:
+        """Open a file of numbers; raises an error if it is missing."""
+        with self.stream(file) as stream:
+            yield Rows(self.place(file), number_chunks(stream, self.place(file), dtype, columns))
+
+    def numbers(self, file: str) -> NDArray[np.int64]:
+        """Read a file with one integer per line, ``(n,)``."""
+        with self.stream(file) as stream:
+            parts = [part[:, 0] for part in number_chunks(stream, self.place(file), np.int64, columns=1)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+    def cells(self, file: str) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of each line of a CSV file; a blank line has no cells."""
+        with self.stream(file) as stream:
+            reader = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline=""), strict=True)
+            try:
+                for cells in reader:
+                    yield reader.line_num, cells
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise UserError(f"{self.place(file)} line {reader.line_num + 1}: not valid CSV ({error}).") from error
+
+
+class Rows:
+    """Rows of numbers, read in order."""
+
+    def __init__(self, place: str, chunks: Iterator[NDArray[Any]]) -> None:
+        self.place, self.chunks = place, chunks
+        self.rest = next(chunks, np.zeros((0, 1)))
+        self.columns: int = self.rest.shape[1]
+        self.taken = 0
+
+    def take(self, number: int) -> NDArray[Any]:
+        """Return the next ``number`` rows."""
+        parts, found = [self.rest[:number]], min(number, len(self.rest))
+        self.rest = self.rest[found:]
+        while found < number:
+            chunk = next(self.chunks, None)
+            if chunk is None:
+                raise UserError(f"{self.place} has {self.taken + found} lines, too few for the graphs.")
+            parts.append(chunk[: number - found])
+            self.rest = chunk[number - found :]
+            found += len(parts[-1])
+        self.taken += number
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def finish(self) -> None:
+        """Raise an error if rows are left over."""
+        if len(self.rest) or next(self.chunks, None) is not None:
+            raise UserError(f"{self.place} has more than {self.taken} lines, too many for the graphs.")
+
+
+def is_ogb(path: Path) -> bool:
+    """Whether a folder or zip file is an OGB data set."""
+    if path.is_dir():
+        return (path / f"{_NODE_COUNTS}.csv.gz").is_file()
+    return any(PurePosixPath(name).match(f"{_NODE_COUNTS}.csv.gz") for name in names_in_zip(path))
+
+
+def dataset_name(path: Path) -> str:
+    """OGB's name of the data set in a folder or zip file."""
+    try:
+        with open_ogb(path) as files:
+            return files.name
+    except UserError:  # reported when it is read
+        return _name_from_stem(path.stem if path.suffix == ".zip" else path.name)
+
+
+@contextmanager
+def open_ogb(path: Path) -> Iterator[OgbFiles]:
+    """Open the one data set in a folder or zip file."""
+    if path.is_dir():
+        files = {
+            _strip_suffix(file.relative_to(path).as_posix()): file_member(file) for file in path.glob("*/**/*.csv.gz")
+        }
+        yield OgbFiles(path, _name_from_stem(path.name), files)
+        return
+    with open_zip(path) as members:
+        roots = [
+            name.removesuffix(f"{_NODE_COUNTS}.csv.gz")
+            for name in members
+            if PurePosixPath(name).match(f"{_NODE_COUNTS}.csv.gz") and "__MACOSX" not in name
+        ]
+        if len(roots) != 1:
+            raise UserError(f"{path}: expected one file {_NODE_COUNTS}.csv.gz, found {len(roots)}.")
+        inner = {
+            _strip_suffix(name.removeprefix(roots[0])): member
+            for name, member in members.items()
+            if name.startswith(roots[0]) and name.endswith(".csv.gz")
+        }
+        inside = PurePosixPath(roots[0]).name
+        known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
+        yield OgbFiles(path, _name_from_stem(known), inner)
+
+
+def _strip_suffix(name: str) -> str:
+    return name.removesuffix(".csv.gz")
 
 
 @dataclass(frozen=True, eq=False)
 class OfficialSplit:
-    """Numbers of graphs to learn from, to choose the epoch with, and to test on.
+    """Graph numbers of the three parts of a split.
 
     Attributes:
-        name: what it is by: ``scaffold``, ``species`` or ``project``.
+        name: criterion of the split: ``scaffold``, ``species`` or ``project``.
     """
 
     name: str
@@ -56,33 +215,33 @@ class OfficialSplit:
 
 
 def official_split(path: Path, num_graphs: int) -> OfficialSplit:
-    """The split of the data set in the folder or zip file ``path``; no graph is in two parts."""
+    """Read the official split of the data set in the folder or zip file ``path``."""
     with open_ogb(path) as files:
         names = sorted(
             {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
         )
         if len(names) != 1:
             found = ", ".join(names) or "none"
-            raise UserError(f"{path}: expected one split, split/NAME/train.csv.gz and so on, found {found}.")
+            raise UserError(f"{path}: expected one split (split/NAME/train.csv.gz and so on), found {found}.")
         parts = [files.numbers(f"split/{names[0]}/{part}") for part in _PARTS]
     for part, graphs in zip(_PARTS, parts, strict=True):
         if not len(graphs):
-            raise UserError(f"{path}: the part '{part}' of its split is empty.")
+            raise UserError(f"{path}: part '{part}' of the split is empty.")
     everything = np.concatenate(parts)
     if everything.min() < 0 or everything.max() >= num_graphs:
         outside = everything[(everything < 0) | (everything >= num_graphs)][0]
-        raise UserError(f"{path}: its split has graph {outside}; there are graphs 0 to {num_graphs - 1}.")
+        raise UserError(f"{path}: the split contains graph {outside}, expected 0 to {num_graphs - 1}.")
     if len(np.unique(everything)) != len(everything):
         values, counts = np.unique(everything, return_counts=True)
-        raise UserError(f"{path}: graph {values[np.argmax(counts)]} is in its split more than once.")
+        raise UserError(f"{path}: graph {values[np.argmax(counts)]} occurs more than once in the split.")
     return OfficialSplit(names[0], *parts)
 
 
 def read_words(path: Path, num_graphs: int) -> list[list[str]]:
-    """The words of each graph's name, in order: ``get name`` is two."""
-    file = "raw/graph-label"
+    """Read the words that ogbg-code2 asks for: ``get name`` is two words."""
+    file = _LABELS
     with open_ogb(path) as files, files.stream(file) as stream:
-        lines = stream.read().splitlines()  # words of 450,000 names are 8 MB
+        lines = stream.read().splitlines()  # 8 MB for 450,000 names
         if len(lines) != num_graphs:
             raise UserError(f"{files.place(file)} has {len(lines)} lines for {num_graphs} graphs.")
         return [_words(files, file, number, line) for number, line in enumerate(lines, 1)]
@@ -92,25 +251,19 @@ def _words(files: OgbFiles, file: str, number: int, line: bytes) -> list[str]:
     try:
         return line.decode("utf-8").strip().strip('"').split()
     except UnicodeDecodeError as error:
-        raise UserError(f"{files.place(file)} line {number}: not text in UTF-8.") from error
-
-
-_AT_ONCE = 1 << 17  # nodes and edges
-_SYNTAX = ("raw/node_depth", "raw/node_is_attributed", "raw/node_dfs_order")
-
-Indices = NDArray[np.int64]
+        raise UserError(f"{files.place(file)} line {number}: not valid UTF-8.") from error
 
 
 def read_ogb(path: Path) -> Dataset:
-    """Reads the one data set in the folder or zip file ``path``; its split and words are not part of it."""
+    """Read the data set in the folder or zip file ``path``, without its split and words."""
     with open_ogb(path) as files:
         form = _form(files)
-        num_nodes, num_edges = files.numbers(SIZES), files.numbers("raw/num-edge-list")
+        num_nodes, num_edges = files.numbers(_NODE_COUNTS), files.numbers(_EDGE_COUNTS)
         _check_sizes(files, num_nodes, num_edges)
         if not form.node_columns:
             check_isolated_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
         first_node, num_found = sizes_to_offsets(num_nodes), 0
-        arrays = _room_for(files, form, num_nodes, num_edges)
+        arrays = _allocate(files, form, num_nodes, num_edges)
         edges_per_graph = []
         for graphs, ends, labels, attr in _parts(files, form, num_nodes, num_edges):
             part = make_dataset(files.name, num_nodes[graphs], ends, node_labels=labels, edge_attr=attr)
@@ -138,7 +291,7 @@ def read_ogb(path: Path) -> Dataset:
 
 @dataclass(frozen=True)
 class _Form:
-    """What a kind of data set has: columns of nodes and edges in memory, and their types."""
+    """Columns of nodes and edges and their types in memory."""
 
     kind: str
     node_columns: int
@@ -160,15 +313,15 @@ def _form(files: OgbFiles) -> _Form:
 
 def _check_sizes(files: OgbFiles, num_nodes: Indices, num_edges: Indices) -> None:
     if len(num_nodes) != len(num_edges) or not len(num_nodes):
-        raise UserError(f"{files.path}: {len(num_nodes)} numbers of nodes and {len(num_edges)} numbers of edges.")
+        raise UserError(f"{files.path}: {len(num_nodes)} node counts and {len(num_edges)} edge counts.")
     for what, sizes, least in (("nodes", num_nodes, 1), ("edges", num_edges, 0)):
         if sizes.min() < least or sizes.max() >= 1 << 31:
             graph = int(np.argmax((sizes < least) | (sizes >= 1 << 31)))
             raise UserError(f"{files.path}: graph {graph} has {sizes[graph]} {what}.")
 
 
-def _room_for(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> dict[str, Any]:
-    """Arrays of the data set in the making, with room for both directions of all edges."""
+def _allocate(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> dict[str, Any]:
+    """Allocate the arrays of the data set, for both directions of all edges."""
     most, nodes = 2 * int(num_edges.sum()), int(num_nodes.sum())
     narrow = np.int16 if num_nodes.max() < 1 << 15 else np.int32
     try:
@@ -177,13 +330,13 @@ def _room_for(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indic
             arrays["node_labels"] = np.empty((nodes, form.node_columns), form.node_type)
         if form.edge_columns:
             arrays["edge_attr"] = np.empty((most, form.edge_columns), form.edge_type)
-    except (MemoryError, ValueError) as error:
-        raise UserError(f"{files.path}: {nodes} nodes and {most // 2} edges are more than memory holds.") from error
+    except (MemoryError, ValueError):  # counts in the files may be arbitrarily large
+        raise UserError(f"{files.path}: not enough memory for {nodes} nodes and {most // 2} edges.") from None
     return arrays
 
 
 def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """Graphs, edges, nodes and edge attributes, as :func:`make_dataset` takes them, some graphs at a time."""
+    """Read a few graphs at a time: their numbers, edges, node labels and edge attributes."""
     with ExitStack() as stack:
 
         def rows(file: str, dtype: type[np.generic], columns: int) -> Rows:
@@ -210,15 +363,15 @@ def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices)
 
 
 def _groups(sizes: Indices) -> Iterator[slice]:
-    """Successive graphs, of about :data:`_AT_ONCE` nodes and edges and one at least."""
-    group = (np.cumsum(sizes) - sizes) // _AT_ONCE
+    """Slices of successive graphs with about :data:`_ITEMS_PER_CHUNK` nodes and edges."""
+    group = (np.cumsum(sizes) - sizes) // _ITEMS_PER_CHUNK
     first = np.flatnonzero(np.diff(group, prepend=-1))
     for start, stop in zip(first, [*first[1:], len(sizes)], strict=True):
         yield slice(int(start), int(stop))
 
 
 def _ends(rows: Rows, num_nodes: Indices, num_edges: Indices) -> Indices:
-    """``(e, 2)`` ends of the next edges, as numbers through all these graphs."""
+    """Read the next edges, ``(e, 2)``, and number their nodes through all graphs of the slice."""
     before = rows.taken
     ends: Indices = rows.take(int(num_edges.sum()))
     size = np.repeat(num_nodes, num_edges)[:, None]
@@ -226,18 +379,20 @@ def _ends(rows: Rows, num_nodes: Indices, num_edges: Indices) -> Indices:
     if outside.any():
         line = int(np.argmax(outside))
         raise UserError(
-            f"{rows.place} line {before + line + 1}: joins nodes {ends[line, 0]} and {ends[line, 1]} of a graph with "
-            f"{size[line, 0]} nodes, counted from 0."
+            f"{rows.place} line {before + line + 1}: edge from {ends[line, 0]} to {ends[line, 1]}, but the graph has "
+            f"nodes 0 to {size[line, 0] - 1}."
         )
     return ends + np.repeat(sizes_to_offsets(num_nodes)[:-1], num_edges)[:, None]
 
 
 def _syntax(rows: list[Rows], nodes: list[Any], ends: Indices) -> tuple[Any, Any, Any]:
-    """Edges in both directions, the four numbers of nodes, and which way each edge goes."""
+    """Edges in both directions, the four codes of each node, and the direction of each edge."""
     codes, depth, is_attributed, order = nodes
     for read, values in zip(rows, nodes, strict=True):
         if values.size and not (values.min() >= 0 and values.max() < 1 << 31):
-            raise UserError(f"{read.place} has {values.min()} to {values.max()}; 0 to {2**31 - 1} are possible.")
+            raise UserError(
+                f"{read.place} has values from {values.min()} to {values.max()}, expected 0 to {2**31 - 1}."
+            )
     labels = np.concatenate([codes, depth, np.where(is_attributed == 1, order, -1)], axis=1)
     source, target = ends.T
     is_upwards = np.repeat([0, 1], len(ends))[:, None]
@@ -249,17 +404,17 @@ def _check_values(rows: Rows, values: Any, is_code: bool) -> None:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         line = rows.taken - len(values) + row + 1
-        what = "number of a category, 0 to 255" if is_code else "finite number"
-        raise UserError(f"{rows.place} line {line}: {values[row, column]} is no {what}.")
+        expected = "an integer from 0 to 255" if is_code else "a finite number"
+        raise UserError(f"{rows.place} line {line}: expected {expected}, got {values[row, column]}.")
 
 
 def _classes(files: OgbFiles, form: _Form, num_graphs: int) -> tuple[Indices | None, tuple[str, ...]]:
-    """Of plain graphs."""
-    if form.kind != "graphs" or "raw/graph-label" not in files:
+    """Class numbers and names of plain graphs."""
+    if form.kind != "graphs" or _LABELS not in files:
         return None, ()
-    labels = files.numbers("raw/graph-label")
+    labels = files.numbers(_LABELS)
     if len(labels) != num_graphs:
-        raise UserError(f"{files.place('raw/graph-label')} has {len(labels)} lines for {num_graphs} graphs.")
+        raise UserError(f"{files.place(_LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
     values, classes = np.unique(labels, return_inverse=True)
     return classes.astype(np.int64), tuple(map(str, values.tolist()))
 
@@ -267,17 +422,17 @@ def _classes(files: OgbFiles, form: _Form, num_graphs: int) -> tuple[Indices | N
 def _tasks(
     files: OgbFiles, form: _Form, num_graphs: int
 ) -> tuple[NDArray[np.float32] | None, tuple[str, ...], tuple[str, ...]]:
-    """Labels of molecules with gaps, names of the tasks, and SMILES."""
+    """Labels of molecules (NaN for missing values), task names and SMILES."""
     if form.kind != "ogb_molecules":
         return None, (), ()
     names, smiles = _mapping(files, num_graphs)
-    if "raw/graph-label" not in files:
+    if _LABELS not in files:
         return None, (), smiles
-    place, rows = files.place("raw/graph-label"), []
-    for line, cells in files.cells("raw/graph-label"):
+    place, rows = files.place(_LABELS), []
+    for line, cells in files.cells(_LABELS):
         rows.append(np.array([_label(cell, place, line) for cell in cells or [""]], dtype=np.float32))
         if len(rows[-1]) != len(rows[0]):
-            raise UserError(f"{place} line {line}: {len(rows[-1])} labels where {len(rows[0])} are expected.")
+            raise UserError(f"{place} line {line}: {len(rows[-1])} labels, expected {len(rows[0])}.")
     if len(rows) != num_graphs:
         raise UserError(f"{place} has {len(rows)} lines for {num_graphs} graphs.")
     targets = np.stack(rows)
@@ -289,15 +444,15 @@ def _label(cell: str, place: str, line: int) -> float:
     try:
         return float(cell) if cell.strip() else np.nan
     except ValueError as error:
-        raise UserError(f"{place} line {line}: {short_repr(cell)} is not a number.") from error
+        raise UserError(f"{place} line {line}: expected a number, got {short_repr(cell)}.") from error
 
 
 def _mapping(files: OgbFiles, num_graphs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of tasks and SMILES; none where the table is not there."""
+    """Task names and SMILES; empty if the table is missing."""
     if "mapping/mol" not in files:
         return (), ()
     (_, header), *rows = [*files.cells("mapping/mol")] or [(1, [])]
     column = header.index("smiles") if "smiles" in header else -1
     if column < 0 or len(rows) != num_graphs or any(len(cells) <= column for _, cells in rows):
-        raise UserError(f"{files.place('mapping/mol')} has no column 'smiles' with a row for each graph.")
+        raise UserError(f"{files.place('mapping/mol')} needs a column 'smiles' with one row per graph.")
     return tuple(header[:column]), tuple(cells[column] for _, cells in rows)

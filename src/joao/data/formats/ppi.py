@@ -1,19 +1,19 @@
-"""Protein interaction networks: the published files of the pre-training literature (Hu et al., ICLR 2020).
+"""Protein interaction networks as published by Hu et al. (ICLR 2020).
 
-A graph is what surrounds a protein in the network of its species: all nodes carry the number 1, edges nine numbers
-(seven kinds of evidence, and two that say "loop" and "masked", 0 in the files). The files are in two folders:
+Each graph is the neighbourhood of a protein in the network of its species. All nodes have the attribute 1; edges have
+nine attributes (seven kinds of evidence, and the flags "loop" and "masked", which are 0). There are two folders:
 
 =================================================== ================================================================
-``supervised/processed/…``                          proteins of eight species, with functions (terms of the GO)
-``unsupervised/processed/…``                        proteins of fifty species, without
+``supervised/processed/…``                          proteins of 8 species with functions (GO terms)
+``unsupervised/processed/…``                        proteins of 50 species without functions
 =================================================== ================================================================
 
-each with a ``geometric_data_processed.pt``: ``Data`` of an old torch-geometric, all graphs side by side, and ``slices``
-that tell them apart. Of its attributes ``x``, ``edge_index``, ``edge_attr``, ``species_id``, ``center_node_idx`` and
-``go_target_downstream`` are read. A term that is not known of a protein counts as absent, as published.
-``go_target_pretrain``, labels for another kind of pre-training, is not used.
+each with a ``geometric_data_processed.pt``: a ``Data`` object of an old torch-geometric with all graphs, and ``slices``
+that separate them. The attributes ``x``, ``edge_index``, ``edge_attr``, ``species_id``, ``center_node_idx`` and
+``go_target_downstream`` are read. Unknown functions count as absent, as published. ``go_target_pretrain``, labels for
+supervised pre-training, is not used.
 
-The file is a pickle, of which nothing but tensors and that one class, by a stand-in, is let in.
+The file is a pickle. Only tensors and a stand-in for that one class are unpickled.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.data.dataset import Dataset
 from joao.data.validation import make_dataset
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = Path("processed") / "geometric_data_processed.pt"
 _OLD_CLASS = "torch_geometric.data.data.Data"
@@ -41,12 +42,12 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ProteinNetworks:
-    """Networks around proteins.
+    """Neighbourhoods of proteins.
 
     Attributes:
-        graphs: with the functions as targets, if the file has them.
-        species: ``(G,)`` numbers in the NCBI taxonomy, such as 9606 for human.
-        centre: ``(G,)`` the number, inside its graph, of the protein that each is about.
+        graphs: the graphs, with functions as targets if the file has them.
+        species: ``(G,)`` NCBI taxonomy numbers, such as 9606 for human.
+        centre: ``(G,)`` number of the central protein inside its graph.
     """
 
     graphs: Dataset
@@ -55,22 +56,19 @@ class ProteinNetworks:
 
 
 class _Data:
-    """Stands in for a class of torch-geometric as it was in 2019: a bag of attributes.
-
-    Where torch-geometric is loaded, it allows its own class of that name, which is one, too.
-    """
+    """Stand-in for torch-geometric's ``Data`` of 2019, if torch-geometric is not loaded."""
 
 
 def is_ppi(folder: Path) -> bool:
-    """Whether ``folder`` is one of the two published ones."""
+    """Whether ``folder`` is one of the two published folders."""
     return (folder / FILE).is_file()
 
 
 def read_ppi(folder: Path) -> ProteinNetworks:
-    """Reads ``supervised`` or ``unsupervised``, as published."""
+    """Read the folder ``supervised`` or ``unsupervised``."""
     path = folder / FILE
     if not path.is_file():
-        raise UserError(f"{folder}: has no {FILE}. Give the folder 'supervised' or 'unsupervised' as published.")
+        raise UserError(f"{folder}: {FILE} is missing. Give the published folder 'supervised' or 'unsupervised'.")
     values, slices = _load(path)
     first_node, first_edge = _offsets(path, values, slices, "x"), _offsets(path, values, slices, "edge_index")
     num_graphs = len(first_node) - 1
@@ -79,7 +77,7 @@ def read_ppi(folder: Path) -> ProteinNetworks:
         raise UserError(f"{path}: is damaged: nodes, edges and their attributes do not agree.")
     species, centre = (_per_graph(path, values, name, num_graphs) for name in ("species_id", "center_node_idx"))
     if ((centre < 0) | (centre >= np.diff(first_node))).any():
-        raise UserError(f"{path}: is damaged: a centre is not in its graph.")
+        raise UserError(f"{path}: is damaged: a central protein is not in its graph.")
     shift = np.repeat(first_node[:-1], np.diff(first_edge))
     graphs = make_dataset(
         folder.name,
@@ -89,6 +87,11 @@ def read_ppi(folder: Path) -> ProteinNetworks:
         edge_attr=attr.numpy(),
     )
     return ProteinNetworks(_with_functions(path, graphs, values), species, centre)
+
+
+def read_ppi_graphs(folder: Path) -> Dataset:
+    """Read the graphs without species and centres."""
+    return read_ppi(folder).graphs
 
 
 def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> Dataset:
@@ -102,32 +105,36 @@ def _with_functions(path: Path, graphs: Dataset, values: Mapping[str, Any]) -> D
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes and slices of a file, without running anything in it."""
+    """Load attributes and slices without executing code of the file."""
+    import torch
+
     try:
         with torch.serialization.safe_globals([(_Data, _OLD_CLASS)]):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    except Exception as error:  # whatever a damaged file happens to raise
+    except Exception as error:  # a damaged file may raise anything
         foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
-        reason = f"it holds '{foreign.group(1)}', which is not run" if foreign else "it cannot be read"
-        raise UserError(f"{path}: is damaged or not as published: {reason}.") from error
+        reason = f"it contains '{foreign.group(1)}', which is not allowed" if foreign else "it cannot be read"
+        raise UserError(f"{path}: is damaged or not the published file: {reason}.") from error
     data, slices = loaded if isinstance(loaded, tuple) and len(loaded) == 2 else (None, None)
     values = data if isinstance(data, dict) else getattr(data, "__dict__", None)
     if not isinstance(values, dict) or not isinstance(slices, dict):
-        raise UserError(f"{path}: is not as published: it does not hold graphs and their slices.")
+        raise UserError(f"{path}: is not the published file: it does not contain graphs and slices.")
     return values, slices
 
 
 def _get_tensor(path: Path, values: Mapping[str, Any], name: str) -> Tensor:
+    from torch import Tensor
+
     value = values.get(name)
     if not isinstance(value, Tensor):
-        raise UserError(f"{path}: is not as published: it has no tensor '{name}'.")
+        raise UserError(f"{path}: is not the published file: tensor '{name}' is missing.")
     return value
 
 
 def _offsets(path: Path, values: Mapping[str, Any], slices: Mapping[str, Any], name: str) -> Indices:
-    """``(G + 1,)`` where each graph's nodes or edges begin."""
+    """``(G + 1,)`` offsets of the graphs in the list of nodes or edges."""
     value, first = _get_tensor(path, values, name), _get_tensor(path, slices, name).numpy()
     length = value.shape[1] if name == "edge_index" and value.dim() == 2 and len(value) == 2 else len(value)
     if first.ndim != 1 or len(first) < 2 or first[0] != 0 or first[-1] != length or (np.diff(first) < 0).any():
@@ -136,8 +143,7 @@ def _offsets(path: Path, values: Mapping[str, Any], slices: Mapping[str, Any], n
 
 
 def _per_graph(path: Path, values: Mapping[str, Any], name: str, num_graphs: int) -> Indices:
-    """``(G,)``"""
     value = _get_tensor(path, values, name)
     if value.numel() != num_graphs:
-        raise UserError(f"{path}: is damaged: {value.numel()} entries of '{name}' for {num_graphs} graphs.")
+        raise UserError(f"{path}: is damaged: {value.numel()} values of '{name}' for {num_graphs} graphs.")
     return value.flatten().numpy().astype(np.int64)

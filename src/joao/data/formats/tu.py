@@ -1,19 +1,18 @@
-"""Reads a data set in the layout of the TU collection.
+"""Data sets in the layout of the TU collection.
 
-A folder, or a zip file with or without one, holds text files that share a name; a line is a row:
+A folder, or a zip file, contains text files that share a name, with one row per line:
 
 ========================= ===========================================================================
-``NAME_A.txt``            an edge, as two node numbers counted from 1 through all graphs: ``1, 2``
+``NAME_A.txt``            edges: two node numbers, counted from 1 through all graphs: ``1, 2``
 ``NAME_graph_indicator``  the graph of each node, counted from 1
-``NAME_graph_labels``     optional: the class of each graph, any whole numbers
-``NAME_node_labels``      optional: categories of each node, in one or several columns
+``NAME_graph_labels``     optional: the class of each graph, an integer
+``NAME_node_labels``      optional: categories of each node, one or several columns
 ``NAME_node_attributes``  optional: real numbers for each node
 ``NAME_edge_labels``      optional: categories of each line of ``NAME_A.txt``, read as one-hot columns
 ``NAME_edge_attributes``  optional: real numbers for each line of ``NAME_A.txt``
 ========================= ===========================================================================
 
-Edge attributes come first and the one-hot edge labels behind them. Nodes whose graphs are not in ascending order
-are moved, with their rows, and keep their order within a graph.
+Edge attributes come before the one-hot edge labels. If nodes are not sorted by graph, they are sorted stably.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _MAX_EDGE_LABELS = 1000
 
 
 def read_tu(path: Path) -> Dataset:
-    """Reads the one data set in the zip file or folder ``path``."""
+    """Read the data set in the zip file or folder ``path``."""
     with _open_files(path) as files:
         tables = _Tables(path, _name(path, list(files)), files)
         indicator = tables.whole_numbers("graph_indicator")
@@ -45,7 +44,7 @@ def read_tu(path: Path) -> Dataset:
         order = np.argsort(indicator, kind="stable")
         source, target = _edges(tables, indicator, order)
         if not len(source):
-            notices.append(f"{tables.name}: {tables.name}{_EDGES} is empty; no graph has an edge.")
+            notices.append(f"{tables.name}: {tables.name}{_EDGES} is empty: the graphs have no edges.")
         node_labels = tables.rows("node_labels", np.int64, len(indicator), "nodes")
         attributes = tables.rows("node_attributes", np.float64, len(indicator), "nodes")
         edge_attr = _edge_attr(tables, len(source))
@@ -62,7 +61,7 @@ def read_tu(path: Path) -> Dataset:
 
 
 def is_tu(path: Path) -> bool:
-    """Whether ``path`` is a folder or zip file with an edge file of a TU data set in it."""
+    """Whether a folder or zip file contains the edge file of a TU data set."""
     try:
         with _open_files(path) as files:
             return any(file.endswith(_EDGES) for file in files)
@@ -72,7 +71,7 @@ def is_tu(path: Path) -> bool:
 
 @contextmanager
 def _open_files(path: Path) -> Iterator[dict[str, Member]]:
-    """The files of a zip file or folder (or of its folder ``raw``), by name."""
+    """Open the files of a zip file or folder (or of its folder ``raw``), by name."""
     try:
         if path.is_dir():
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
@@ -91,13 +90,13 @@ def _name(path: Path, files: list[str]) -> str:
         return path.stem
     if len(names) != 1:
         found = " ".join(", ".join(names or files[:4]).split()) or "nothing"
-        raise UserError(f"{path}: expected one file NAME{_EDGES} of a TU data set, found {found}.")
+        raise UserError(f"{path}: expected one file NAME{_EDGES}, found {found}.")
     return names[0]
 
 
 @dataclass(frozen=True)
 class _Tables:
-    """The number tables of one data set, by the part of the file name behind ``NAME_``."""
+    """The files of one data set, by the part of the file name after ``NAME_``."""
 
     path: Path
     name: str
@@ -107,17 +106,17 @@ class _Tables:
         return f"{self.path}: {self.name}_{part}.txt"
 
     def table(self, part: str, dtype: DTypeLike) -> Any:
-        """``(rows, columns)``, or None where there is no such file."""
+        """Read ``(rows, columns)``; None if the file is missing."""
         if f"{self.name}_{part}.txt" not in self.files:
             return None
         with self.files[f"{self.name}_{part}.txt"].open() as stream:
             return read_numbers(stream, self.place(part), dtype)
 
     def whole_numbers(self, part: str) -> NDArray[np.int64]:
-        """``(rows,)`` of a file that must be there and have one column."""
+        """Read ``(rows,)`` integers; the file must exist and have one column."""
         table = self.table(part, np.int64)
         if table is None:
-            raise UserError(f"{self.path}: no file {self.name}_{part}.txt in it.")
+            raise UserError(f"{self.path}: file {self.name}_{part}.txt is missing.")
         if table.shape[1] != 1:
             found = f"has {table.shape[1]} columns, expected 1" if len(table) else "is empty"
             raise UserError(f"{self.place(part)} {found}.")
@@ -125,37 +124,36 @@ class _Tables:
         return numbers
 
     def rows(self, part: str, dtype: DTypeLike, expected: int, what: str) -> Any:
-        """Like :meth:`table`, with ``expected`` rows."""
+        """Like :meth:`table`; checks the number of rows."""
         table = self.table(part, dtype)
         if table is not None and len(table) != expected:
-            raise UserError(f"{self.place(part)} has {len(table)} lines for {expected} {what}.")
+            raise UserError(f"{self.place(part)} has {len(table)} lines, expected {expected} (number of {what}).")
         return table
 
 
 def _graph_labels(tables: _Tables, indicator: NDArray[np.int64]) -> tuple[int, list[int] | None, list[str]]:
-    """The number of graphs, their labels if they can be classes, and notices."""
+    """Return the number of graphs, their labels if they are integers, and notices."""
     place = tables.place("graph_indicator")
     if indicator.min() < 1:
         line = int(np.argmin(indicator))
-        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but graphs are counted from 1.")
+        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but graphs are numbered from 1.")
     labels = tables.table("graph_labels", np.float64)
     num_graphs = int(indicator.max()) if labels is None else len(labels)
     if indicator.max() > min(num_graphs, len(indicator)):
         line = int(np.argmax(indicator))
         known = f"{len(indicator)} nodes" if labels is None else f"{num_graphs} graph labels"
-        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but there are only {known}.")
+        raise UserError(f"{place} line {line + 1}: graph {indicator[line]}, but there are {known}.")
     if labels is None:
         return num_graphs, None, []
     if labels.shape[1] != 1 or not (np.abs(labels) < 2**53).all() or (labels % 1).any():
-        told = f"{tables.name}: graph labels are not one whole number each; they are left out."
-        return num_graphs, None, [told]
+        return num_graphs, None, [f"{tables.name}: graph labels are ignored because they are not single integers."]
     return num_graphs, labels[:, 0].astype(np.int64).tolist(), []
 
 
 def _edges(
     tables: _Tables, indicator: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Source and target as positions in ``order``, checked; half the size of the file's numbers in memory."""
+    """Read sources and targets as positions in ``order``, in int32 to halve the memory."""
     place, num_nodes = tables.place("A"), len(indicator)
     new_number = np.empty(num_nodes, dtype=np.int32)
     new_number[order] = np.arange(num_nodes, dtype=np.int32)
@@ -174,20 +172,18 @@ def _check_edges(ends: NDArray[np.int64], indicator: NDArray[np.int64], place: s
         missing = (ends < 0) | (ends >= len(indicator))
         line = int(np.argmax(missing.any(0)))
         node = ends[:, line][missing[:, line]][0] + 1
-        raise UserError(
-            f"{place} line {first_line + line}: there is no node {node}; nodes run from 1 to {len(indicator)}."
-        )
+        raise UserError(f"{place} line {first_line + line}: no node {node}; expected 1 to {len(indicator)}.")
     graphs = indicator[ends]
     if (graphs[0] != graphs[1]).any():
         line = int(np.argmax(graphs[0] != graphs[1]))
-        joined = " and ".join(
+        ends_of_edge = " and ".join(
             f"node {node + 1} of graph {graph}" for node, graph in zip(ends[:, line], graphs[:, line], strict=True)
         )
-        raise UserError(f"{place} line {first_line + line}: joins {joined}; an edge stays within one graph.")
+        raise UserError(f"{place} line {first_line + line}: connects {ends_of_edge}. Edges must stay within one graph.")
 
 
 def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
-    """``(E, columns)``: attributes, then each label column one-hot."""
+    """Return ``(E, columns)``: attributes, then one-hot labels."""
     parts = []
     attributes = tables.rows("edge_attributes", np.float64, num_edges, "edges")
     if attributes is not None and attributes.size:
@@ -197,8 +193,8 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
         values = np.unique(column)
         if len(values) > _MAX_EDGE_LABELS:
             raise UserError(
-                f"{tables.place('edge_labels')} has {len(values)} different labels, each of which would be a column of "
-                f"every edge; {_MAX_EDGE_LABELS} are possible. Give them as edge attributes."
+                f"{tables.place('edge_labels')} has {len(values)} different labels, at most {_MAX_EDGE_LABELS} are "
+                "supported. Use edge attributes instead."
             )
         parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

@@ -1,85 +1,35 @@
-"""What is known of the graphs of a store without reading them: counts, and what rules of features are fixed on.
-
-What a store of shards says of itself: ``index.json``."""
+"""The index of a store of shards (``index.json``): its files, and a summary of all graphs."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import user_error_on_os_error
-from joao.data.dataset import Dataset
+from joao.data.dataset import ColumnFacts, Dataset, attribute_facts, label_values
 from joao.data.validation import KINDS
 
 
 @dataclass(frozen=True)
-class ColumnFacts:
-    """Of a column of node attributes: how many, mean and deviation in double precision, range, and whether all are
-    zeros and ones."""
-
-    count: int
-    mean: float
-    deviation: float
-    least: float
-    most: float
-    binary: bool
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> ColumnFacts:
-        binary = bool(np.isin(values, (0.0, 1.0)).all())
-        mean, deviation = float(values.mean()), float(values.std())
-        return cls(len(values), mean, deviation, float(values.min()), float(values.max()), binary)
-
-    def joined(self, other: ColumnFacts) -> ColumnFacts:
-        r"""Of both columns under one another.
-
-        .. math:: n \sigma^2 = n_1 \sigma_1^2 + n_2 \sigma_2^2 + \frac{n_1 n_2}{n} (\mu_1 - \mu_2)^2
-        """
-        count = self.count + other.count
-        share = other.count / count
-        mean = self.mean + (other.mean - self.mean) * share
-        variance = (1 - share) * self.deviation**2 + share * other.deviation**2
-        variance += share * (1 - share) * (other.mean - self.mean) ** 2
-        return ColumnFacts(
-            count=count,
-            mean=mean,
-            deviation=math.sqrt(variance),
-            least=min(self.least, other.least),
-            most=max(self.most, other.most),
-            binary=self.binary and other.binary,
-        )
-
-    @property
-    def shift_and_scale(self) -> tuple[float, float]:
-        """What brings the column to mean 0 and deviation 1; one of zeros and ones stays as it is."""
-        if self.binary:
-            return 0.0, 1.0
-        # A constant's deviation may come out as 1e-17, not 0.
-        return self.mean, 1.0 if self.least == self.most else self.deviation
-
-
-@dataclass(frozen=True)
 class Facts:
-    """What graphs have in common, and what they have together.
+    """Summary of the graphs of a data set.
 
     Attributes:
-        kind: as a data set has it, ``graphs``, ``molecules`` and so on.
-        label_values: of each column of node labels, the values there are, ascending; None without labels.
-        attributes: of each column of node attributes; None without any.
-        num_edge_features: columns of edge attributes; of graphs without edges nobody can say, and it is 0.
-        graphs, nodes, edges: how many; edges are undirected.
-        failures: rows that gave no graph.
-        most_nodes, most_edges, most_degree: of a graph, a graph and a node.
-        class_names, target_names: in the order in which they came up.
-        has_names, has_smiles: whether any graphs have names, and SMILES.
-        featuriser: what made molecules.
+        kind: as in :class:`joao.data.Dataset`.
+        label_values: sorted values of each column of node labels; None without labels.
+        attributes: statistics of each column of node attributes; None without attributes.
+        num_edge_features: number of columns of edge attributes; 0 if there are no edges.
+        graphs, nodes, edges: numbers of graphs, nodes and undirected edges.
+        failures: number of rows that are not graphs.
+        most_nodes, most_edges, most_degree: maxima over graphs, graphs and nodes.
+        class_names, target_names: in the order of their first occurrence.
+        has_names, has_smiles: whether any graph has a name, and a SMILES.
+        featuriser: name and version of the code that converted the molecules.
     """
 
     kind: str
@@ -120,13 +70,13 @@ class Facts:
             featuriser=dataset.featuriser,
         )
 
-    def joined(self, other: Facts) -> Facts:
-        """Of the graphs of both, whose nodes and edges must be described alike."""
+    def merge(self, other: Facts) -> Facts:
+        """Summary of both data sets, which must have the same columns."""
         for what, one, another in zip(_DESCRIBED, self._described(), other._described(), strict=True):
             may_differ = what == "edge attributes" and not (self.edges and other.edges)
             if one != another and not may_differ:
                 raise UserError(
-                    f"graphs from {self.graphs} on differ from those before in {what}: {another}, not {one}"
+                    f"graph {self.graphs} and later ones differ from earlier ones in {what}: {another}, expected {one}"
                 )
         added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
         columns = zip(self.label_values or (), other.label_values or (), strict=True)
@@ -136,7 +86,7 @@ class Facts:
         return Facts(
             kind=self.kind,
             label_values=None if self.label_values is None else labels,
-            attributes=None if self.attributes is None else tuple(one.joined(another) for one, another in attributes),
+            attributes=None if self.attributes is None else tuple(one.merge(another) for one, another in attributes),
             class_names=tuple(dict.fromkeys((*self.class_names, *other.class_names))),
             target_names=tuple(dict.fromkeys((*self.target_names, *other.target_names))),
             featuriser=self.featuriser
@@ -156,7 +106,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Facts:
-        """The reverse of ``dataclasses.asdict``, after JSON has turned tuples into lists."""
+        """The reverse of ``dataclasses.asdict`` after a round trip through JSON."""
         labels, attributes = fields["label_values"], fields["attributes"]
         return cls(
             **fields
@@ -169,18 +119,6 @@ class Facts:
         )
 
 
-def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
-    """The values of each column of node labels, ascending; None without labels."""
-    labels = dataset.node_labels
-    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
-
-
-def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
-    """Of each column of node attributes; None without any."""
-    attributes = dataset.node_attributes
-    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))
-
-
 _DESCRIBED = ("kind", "node labels", "node attributes", "edge attributes")
 
 
@@ -191,7 +129,7 @@ FORMAT_KEY = "joao.shards"
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What the index says of a shard; ``edges`` are directed. It was made of ``rows`` rows of source ``source``."""
+    """Entry of a shard, made from ``rows`` rows of source number ``source``; ``edges`` are directed."""
 
     file: str
     bytes: int
@@ -206,7 +144,7 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class Index:
-    """What stands in ``index.json``; ``origin`` tells of what and how it was packed, for whoever goes on with it."""
+    """Contents of ``index.json``; ``origin`` is a hash of sources and options, needed to continue a store."""
 
     name: str
     complete: bool
@@ -218,7 +156,7 @@ class Index:
 
     @property
     def num_failures(self) -> int:
-        """Rows of the sources that gave no graph, whether they are kept or not."""
+        """Number of failed rows, including those that were not kept."""
         return sum(each.rows - each.graphs for each in self.shards)
 
     @classmethod
@@ -227,33 +165,33 @@ class Index:
         with user_error_on_os_error(path, "cannot be read"):
             content = path.read_bytes()
         with user_error_on_failure(f"{path}: is damaged", "Pack the graphs again."):
-            told = json.loads(content)
-            if int(told[FORMAT_KEY]) > FORMAT:
-                raise UserError(f"{path}: format {told[FORMAT_KEY]} is newer than this version of joao knows.")
+            fields = json.loads(content)
+            if int(fields[FORMAT_KEY]) > FORMAT:
+                raise UserError(f"{path}: format {fields[FORMAT_KEY]} is newer than this version of joao. Update joao.")
             index = cls(
-                name=str(told["name"]),
-                origin=str(told["origin"]),
-                complete=told["complete"] is True,
-                facts=None if told["facts"] is None else Facts.from_json(told["facts"]),
-                shards=tuple(ShardInfo(**each) for each in told["shards"]),
-                notices=tuple(map(str, told["notices"])),
-                offsets=str(told["offsets"]),
+                name=str(fields["name"]),
+                origin=str(fields["origin"]),
+                complete=fields["complete"] is True,
+                facts=None if fields["facts"] is None else Facts.from_json(fields["facts"]),
+                shards=tuple(ShardInfo(**each) for each in fields["shards"]),
+                notices=tuple(map(str, fields["notices"])),
+                offsets=str(fields["offsets"]),
             )
             index.check()
         return index
 
     def check(self) -> None:
-        """Counts are counts, names are names of files here, and shards and facts agree."""
+        """Raise ValueError if the entries are invalid or inconsistent."""
         for number, each in enumerate(self.shards):
             counts = each.graphs, each.nodes, each.edges, each.rows, each.bytes, each.source
             if not all(type(count) is int and count >= 0 for count in counts) or not 0 < each.graphs <= each.nodes:
-                raise ValueError(f"shard {number} has an impossible size")
+                raise ValueError(f"shard {number} has an invalid size")
             if each.file != shard_name(number) or max(counts) >= 1 << 32:
-                raise ValueError(f"shard {number} is not called so, or too large")
+                raise ValueError(f"shard {number} has a wrong name or is too large")
         facts = self.facts
-        told = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
-        if told != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
-            raise ValueError("shards and counts do not agree")
+        totals = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
+        if totals != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
+            raise ValueError("the sums over the shards are wrong")
         if facts is not None and facts.kind not in KINDS:
             raise ValueError(f"unknown kind {facts.kind!r}")
 
@@ -266,7 +204,7 @@ def shard_name(number: int) -> str:
 
 
 def is_shard_store(folder: Path) -> bool:
-    """Whether a folder is a store, also one that is not finished."""
+    """Whether a folder is a store of shards, complete or not."""
     try:
         with (folder / INDEX).open("rb") as stream:
             return FORMAT_KEY.encode() in stream.read(200)
@@ -275,5 +213,5 @@ def is_shard_store(folder: Path) -> bool:
 
 
 def damage_error(folder: Path, what: str) -> UserError:
-    """A store that was found to be wrong while it was used."""
-    return UserError(f"{folder}: is damaged ({what}). To find out more: joao data {folder} --check")
+    """Error for a damaged store."""
+    return UserError(f"{folder}: is damaged ({what}). For details: joao data {folder} --check")

@@ -1,4 +1,4 @@
-"""The arrays of all shards of a store, mapped into memory, and rows taken from them."""
+"""Memory-mapped arrays of the shards of a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AS_STORED = ("degrees", "source")
 
 
 class _Form(NamedTuple):
-    """Type and shape of a row of an array in a file, and its type in memory."""
+    """Type and shape of a row in the file, and its type in memory."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -30,16 +30,16 @@ class _Form(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Bytes."""
+        """Bytes per row."""
         return self.dtype.itemsize * int(np.prod(self.shape))
 
 
 @final
 class MappedRows:
-    """The files of a store; each is mapped when it is first needed.
+    """The files of a store, mapped on first use.
 
     Attributes:
-        offsets: ``first_node`` and ``first_edge``, ``(graphs + shards,)`` each.
+        offsets: ``first_node`` and ``first_edge``, ``(graphs + shards,)``: a shard with G graphs has G + 1 offsets.
     """
 
     def __init__(self, folder: Path, index: Index) -> None:
@@ -54,7 +54,7 @@ class MappedRows:
     def rows(
         self, name: str, shards: list[int], first: NDArray[np.int64], last: NDArray[np.int64]
     ) -> NDArray[Any] | None:
-        """The rows of array ``name`` from ``first`` to ``last`` of each graph, one behind the other."""
+        """Concatenate the rows ``first`` to ``last - 1`` of array ``name`` of each graph."""
         forms = self._forms[name]
         if not forms:
             return None
@@ -63,19 +63,19 @@ class MappedRows:
         form, *others = forms
         if others or form.kind.kind == "U":
             return self._mixed_rows(name, shards, first.tolist(), last.tolist())
+        # Joining byte ranges is several times faster than indexing with numpy.
         width, views = form.width, self._views[name]
         ends = zip(shards, (first * width).tolist(), (last * width).tolist(), strict=True)
         data = bytearray().join([views[shard][start:stop] for shard, start, stop in ends])
         if len(data) != int((last - first).sum()) * width:
-            raise damage_error(self.folder, f"{name}: a graph leaves its shard")
+            raise damage_error(self.folder, f"{name}: a graph exceeds its shard")
         array: NDArray[Any] = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
         return array if name in _AS_STORED else array.astype(form.kind, copy=False)
 
-    def expect(self, shard: int, first: int, last: int) -> None:
-        """Tells the system that graphs ``first`` to before ``last`` of a shard will soon be asked for.
+    def prefetch(self, shard: int, first: int, last: int) -> None:
+        """Tell the operating system that graphs ``first`` to ``last - 1`` of a shard will be read soon.
 
-        Left alone, a page that is not there comes with as many of its neighbours as the system is set to read ahead,
-        often megabytes; told, it reads what is needed and nothing else.
+        Without this hint, every page fault reads megabytes of neighbouring pages.
         """
         place, length = self._first_place[shard] + first, self._first_place[-1]
         size, count = self._offsets_size, 4 * (last - first + 1)
@@ -91,17 +91,17 @@ class MappedRows:
         _will_need(self.folder / self.index.shards[shard].file, ranges)
 
     def _mixed_rows(self, name: str, shards: list[int], first: list[int], last: list[int]) -> NDArray[Any]:
-        """The same where shards keep the array in different types, or where it is text."""
+        """Like :meth:`rows`, for text and for arrays with different types in different shards."""
         parts = []
         for shard, start, stop in zip(shards, first, last, strict=True):
             form = self._form_of(name, shard)
             if form is None:
                 if stop > start:
-                    raise damage_error(self.folder, f"{name}: {self.index.shards[shard].file} has none")
+                    raise damage_error(self.folder, f"{name}: missing in {self.index.shards[shard].file}")
                 continue
             data = self._views[name][shard][start * form.width : stop * form.width]
             if len(data) != (stop - start) * form.width:
-                raise damage_error(self.folder, f"{name}: a graph leaves its shard")
+                raise damage_error(self.folder, f"{name}: a graph exceeds its shard")
             array = np.frombuffer(data, form.dtype).reshape(-1, *form.shape)
             parts.append(array if name in _AS_STORED else self._in_memory(name, array, form.kind))
         _, shape, kind = self._forms[name][0]
@@ -114,27 +114,27 @@ class MappedRows:
         except ValueError as error:
             raise damage_error(self.folder, f"{name}: {one_line(error)}") from error
 
-    def _checked_header(self, told: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
-        """The descriptions of a shard's arrays, their types in memory, and where the first of them begins."""
-        path = self.folder / told.file
+    def _checked_header(self, info: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
+        """Return a shard's array entries, their types in memory, and the position of the first array."""
+        path = self.folder / info.file
         if not path.is_file():
-            raise UserError(f"{path}: is not there. Copy it again, or pack the graphs again.")
+            raise UserError(f"{path}: is missing. Copy it again, or pack the graphs again.")
         metadata, entries = read_header(path)
         size = path.stat().st_size
-        if size != told.bytes or metadata.get("checksum") != told.checksum:
-            raise UserError(f"{path}: is not the shard that {INDEX} tells of. Copy or pack it again.")
+        if size != info.bytes or metadata.get("checksum") != info.checksum:
+            raise UserError(f"{path}: does not match {INDEX}. Copy or pack it again.")
         with user_error_on_failure(f"{path}: is damaged", "Copy or pack it again."):
-            lengths = {"first_node": told.graphs, "first_edge": told.graphs}
-            lengths |= dict.fromkeys(NODE_ROWS, told.nodes) | dict.fromkeys(EDGE_ROWS, told.edges)
+            lengths = {"first_node": info.graphs, "first_edge": info.graphs}
+            lengths |= dict.fromkeys(NODE_ROWS, info.nodes) | dict.fromkeys(EDGE_ROWS, info.edges)
             types = json.loads(metadata["about"])["types"]
             for name, entry in entries.items():
                 if name in lengths and (entry["shape"][0] != lengths[name] or 0 in entry["shape"][1:]):
-                    raise ValueError(f"{name} has another length")
+                    raise ValueError(f"{name} has a wrong length")
             if not {"first_node", "first_edge", "source", "degrees"} <= entries.keys():
-                raise ValueError("an array is not there")
+                raise ValueError("an array is missing")
             whole = ("U8", "U16", "U32")
             if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
-                raise ValueError("node numbers are not whole")
+                raise ValueError("node numbers are not integers")
         last = max(entry["data_offsets"][1] for entry in entries.values())
         return entries, types, size - last
 
@@ -143,23 +143,23 @@ class MappedRows:
         try:
             size = self._offsets_size = path.stat().st_size
         except OSError as error:
-            raise UserError(f"{path}: is not there. Copy it again, or pack the graphs again.") from error
+            raise UserError(f"{path}: is missing. Copy it again, or pack the graphs again.") from error
         if size < 8 * length:
-            raise UserError(f"{path}: is cut short. Copy it again, or pack the graphs again.")
+            raise UserError(f"{path}: is incomplete. Copy it again, or pack the graphs again.")
         both = np.frombuffer(_mapping(path, size)[size - 8 * length :], "<u4")
         return both[:length], both[length:]
 
     def _map(self, number: int) -> None:
-        told = self.index.shards[number]
+        info = self.index.shards[number]
         entries, _, start = self._headers[number]
-        whole = _mapping(self.folder / told.file, told.bytes)
+        whole = _mapping(self.folder / info.file, info.bytes)
         for name in self._views.keys() & entries.keys():
             first, last = entries[name]["data_offsets"]
             self._views[name][number] = whole[start + first : start + last]
         self._mapped.add(number)
 
     def _form_of(self, name: str, shard: int) -> _Form | None:
-        """Of the array in a shard; None where it has none."""
+        """Form of an array in a shard; None if it is missing."""
         entries, types, _ = self._headers[shard]
         if name not in entries:
             return None
@@ -173,20 +173,20 @@ class MappedRows:
     def _forms_of(self, name: str) -> list[_Form]:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
         sizes = [self._headers[number][0].get(name, {"shape": [0]})["shape"][0] for number in range(len(forms))]
-        # The type of nothing does not matter, unless there is nothing in any shard.
+        # Ignore the type of empty arrays, unless the array is empty in all shards.
         found = list(dict.fromkeys(form for form, size in zip(forms, sizes, strict=True) if form is not None and size))
         found = found or [form for form in forms if form is not None][:1]
         is_missing = len(found) and name != "edge_attr" and None in forms
         axes = {"degrees": 1, "source": 1}.get(name, 2)
         wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
         if is_missing or wrong or len({shape for _, shape, kind in found if kind.kind != "U"}) > 1:
-            raise damage_error(self.folder, f"{name}: shards differ in it")
+            raise damage_error(self.folder, f"{name} differs between shards")
         return found
 
 
 def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
-    """Asks for bytes of a file, given as places and sizes, to be read ahead; only a hint, so nothing is told."""
-    with suppress(OSError, OverflowError, AttributeError):  # the last on systems that take no hints
+    """Ask the operating system to read ranges (position, size) of a file ahead; failures do not matter."""
+    with suppress(OSError, OverflowError, AttributeError):  # AttributeError: not supported by the system
         handle = os.open(path, os.O_RDONLY)
         try:
             for place, size in ranges:
@@ -196,7 +196,7 @@ def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
 
 
 def _mapping(path: Path, size: int) -> memoryview:
-    """The bytes of a file, mapped and not read; torch, unlike Python, keeps no handle open for each."""
+    """Map a file into memory. Unlike Python's mmap, torch does not keep a file handle open."""
     import torch
 
     try:

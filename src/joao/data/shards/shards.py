@@ -1,19 +1,17 @@
-"""Graphs in a folder of shards, read as they are needed: a data set larger than memory.
+"""A store of shards: a data set larger than memory, read as it is needed.
 
 ======================= ===============================================================================================
-``index.json``          name, shards with their counts and checksums, and what is known of all graphs (:class:`Facts`)
-``shard-00000...``      some graphs each, a file of :mod:`joao.data.formats.packed`, by degrees
-``offsets.safetensors`` ``first_node``, ``first_edge``: of each shard, the offsets of its graphs, one more than graphs
-``failures.csv``        the rows that gave no graph, where there are any
+``index.json``          name, shards with their counts and checksums, and a summary of all graphs (:class:`Facts`)
+``shard-00000...``      some graphs each, in the format of :mod:`joao.data.formats.packed`, with degrees
+``offsets.safetensors`` ``first_node``, ``first_edge``: for each shard, the offsets of its graphs
+``failures.csv``        rows that are not graphs, if there are any
 ======================= ===============================================================================================
 
-Shards and offsets are mapped into memory, not read: what is touched is in the page cache of the operating system, which
-lets it go when others need the room. Opening looks at the index, the size of every file and the header of every shard.
-Taking graphs checks that what comes is inside its file and its graph. :meth:`Shards.check` reads everything.
-A file must not be cut while it is mapped: that ends the process, whoever maps it.
-
-
-The graphs of a store of shards, as batches."""
+Shards and offsets are memory-mapped: used pages stay in the page cache of the operating system as long as there is
+room. Opening a store checks the index, the size of every file and the header of every shard. Reading graphs checks
+that they are inside their file, and edges inside their graph. :meth:`Shards.check` reads everything. Truncating a file
+while it is mapped kills the process.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.data.dataset import Dataset, as_bytes, sizes_to_offsets
+from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats.packed import read_packed
-from joao.data.joining import concatenate_datasets
 from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, damage_error
 from joao.data.shards.rows import EDGE_ROWS, NODE_ROWS, MappedRows
 from joao.data.validation import check_molecules
@@ -41,29 +38,29 @@ class Shards:
     """The graphs of a store.
 
     Attributes:
-        folder: of the store.
-        name: how messages and records call the graphs.
-        facts: what is known of all of them.
-        notices: what was changed on packing that their owner should know.
-        kind, featuriser: as :class:`Dataset` has them.
-        fingerprint: a hash of the fingerprints of the shards; of a single one, its own.
+        folder: folder of the store.
+        name: used in messages and records.
+        facts: summary of all graphs.
+        notices: changes made on packing that the user should know about.
+        kind, featuriser: as in :class:`Dataset`.
+        fingerprint: hash of the fingerprints of the shards; that of the shard if there is only one.
 
     >>> import joao, networkx, tempfile
     >>> from joao.data.shards.writer import ShardWriter
-    >>> with tempfile.TemporaryDirectory() as folder:  # or on the command line: joao pack DATA --out FOLDER
+    >>> with tempfile.TemporaryDirectory() as folder:  # on the command line: joao pack DATA --out FOLDER
     ...     writer = ShardWriter(Path(folder), "paths", "made by hand")
     ...     for size in (2, 3, 4):
     ...         writer.add(joao.read([networkx.path_graph(size)]), source=0, rows=1)
     ...     _ = writer.finish()
     ...     shards = joao.read(folder)
     ...     shards, shards[1]
-    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graphs, 3 nodes, 2 edges))
+    (Shards('paths', 3 graphs in 3 shards), Dataset('paths', 1 graph, 3 nodes, 2 edges))
     """
 
     def __init__(self, folder: Path) -> None:
         index = Index.read(folder)
         if not index.complete:
-            raise UserError(f"{folder}: is not complete. Give the same 'joao pack' again: it goes on where it was.")
+            raise UserError(f"{folder}: is incomplete. Repeat the same 'joao pack' command to continue it.")
         if index.facts is None:
             raise UserError(f"{folder / INDEX}: is damaged (no graphs). Pack the graphs again.")
         self.folder, self.index, self.facts = folder, index, index.facts
@@ -75,7 +72,7 @@ class Shards:
         self._rows = MappedRows(folder, index)
 
     def __reduce__(self) -> tuple[type[Shards], tuple[Path]]:
-        """Another process opens the same store."""
+        """Pickle the path: another process opens the same store."""
         return Shards, (self.folder.absolute(),)
 
     def __repr__(self) -> str:
@@ -86,41 +83,42 @@ class Shards:
 
     @property
     def num_bytes(self) -> int:
-        """Of shards and offsets."""
+        """Size of shards and offsets."""
         return sum(each.bytes for each in self.index.shards) + (self.folder / OFFSETS).stat().st_size
 
     def __getitem__(self, which: Any) -> Dataset:
-        """The graphs that a number, a slice or a list of numbers picks, without labels and names."""
+        """Select graphs by a number, a slice or a list of numbers, without labels and names."""
         if isinstance(which, slice):
             return self.graphs(np.arange(*which.indices(len(self))))
         numbers = np.atleast_1d(np.asarray(which, dtype=np.int64))
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
-            raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
+            raise IndexError(f"{self.name}: expected a graph number from 0 to {len(self) - 1}")
         return self.graphs(numbers % len(self))
 
     def sizes(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """``(g,)`` nodes, and ``(g,)`` directed edges, of the graphs ``numbers``."""
+        """Numbers of nodes and of directed edges of the graphs ``numbers``, ``(g,)`` each."""
+        # Each earlier shard has one offset more than graphs.
         place = numbers + self._shard_of(numbers)
         nodes, edges = ((each[place + 1].astype(np.int64) - each[place]) for each in self._rows.offsets)
         return nodes, edges
 
     def graphs(self, numbers: NDArray[np.int64]) -> Dataset:
-        """The graphs ``numbers`` ``(g,)``, in that order and from whatever shards; labels and names stay behind."""
+        """Return the graphs ``numbers`` ``(g,)``, in that order, without labels and names."""
         shard = self._shard_of(numbers)
         place, shards = numbers + shard, shard.tolist()
         bounds = [(each[place].astype(np.int64), each[place + 1].astype(np.int64)) for each in self._rows.offsets]
         (_, nodes), (_, edges) = ((first, last - first) for first, last in bounds)
         if len(numbers) and (nodes.min() < 1 or edges.min() < 0):
-            raise damage_error(self.folder, "a graph has an impossible size")
+            raise damage_error(self.folder, "a graph has an invalid size")
         rows = {name: self._rows.rows(name, shards, *bounds[0]) for name in NODE_ROWS}
         rows |= {name: self._rows.rows(name, shards, *bounds[1]) for name in EDGE_ROWS}
         first_node, first_edge = sizes_to_offsets(nodes), sizes_to_offsets(edges)
         degrees, source = rows["degrees"], rows["source"]
-        assert degrees is not None  # every shard has both, or it was refused
+        assert degrees is not None  # checked when the store was opened
         assert source is not None
         degrees = degrees.astype(np.int64)
         if (sizes_to_offsets(degrees)[first_node] != first_edge).any() or (source >= np.repeat(nodes, edges)).any():
-            raise damage_error(self.folder, "an edge leaves its graph")
+            raise damage_error(self.folder, "an edge refers to a node outside its graph")
         inside = np.arange(len(degrees)) - np.repeat(first_node[:-1], nodes)
         dataset = Dataset(
             name=self.name,
@@ -139,61 +137,61 @@ class Shards:
                 check_molecules(dataset)
             except ValueError as error:
                 raise damage_error(self.folder, str(error)) from error
-        vars(dataset)["degrees"] = degrees  # known already
+        vars(dataset)["degrees"] = degrees  # saves computing them
         return dataset
 
-    def expect(self, first: int, last: int) -> None:
-        """Has the graphs from ``first`` to before ``last`` read by the system meanwhile; only a hint."""
+    def prefetch(self, first: int, last: int) -> None:
+        """Tell the operating system that graphs ``first`` to ``last - 1`` will be read soon."""
         last = min(last, len(self))
         begin, end = self._shard_of(np.array([first, last - 1])).tolist()
         for shard in range(begin, end + 1):
             own, behind = self._first_graph[shard : shard + 2].tolist()
-            self._rows.expect(shard, max(first, own) - own, min(last, behind) - own)
+            self._rows.prefetch(shard, max(first, own) - own, min(last, behind) - own)
 
     def pieces(self) -> Iterator[Dataset]:
-        """One shard after the other, read whole and checked, with labels and names; rows count from each shard's."""
-        for told in self.index.shards:
-            dataset = read_packed(self.folder / told.file)
+        """Read and check one shard after the other, with labels and names; rows are counted inside each shard."""
+        for info in self.index.shards:
+            dataset = read_packed(self.folder / info.file)
             if dataset.edge_attr is None and self.facts.num_edge_features and not dataset.num_edges:
                 dataset = replace(dataset, edge_attr=np.zeros((0, self.facts.num_edge_features), np.float32))
             yield replace(dataset, name=self.name)
 
     def whole(self) -> Dataset:
-        """All graphs in memory, with labels and names, as they would have been read from the source."""
+        """Read all graphs into memory, with labels and names, as if read from the source."""
         return _with_classes_in_order(
             replace(concatenate_datasets(list(self.pieces()), self.name), notices=self.notices)
         )
 
     def labels(self) -> Dataset:
-        """Everything but nodes and edges: names of graphs, classes, tasks, and rows that gave no graph."""
+        """Read graph names, classes, tasks and failures, without nodes and edges."""
         return _with_classes_in_order(
             concatenate_datasets([_without_graphs(piece) for piece in self.pieces()], self.name)
         )
 
     def check(self) -> None:
-        """Reads every shard, and compares it with its checksum, its graphs' form, the offsets and the index."""
+        """Read every shard, and check checksums, graphs, offsets and index."""
         facts: Facts | None = None
-        for number, told in enumerate(self.index.shards):
-            dataset = read_packed(self.folder / told.file)  # whose header has the index's checksum, as opening saw
+        for number, info in enumerate(self.index.shards):
+            dataset = read_packed(self.folder / info.file)  # the checksum of its header was compared on opening
             first = self._first_graph[number] + number
             for offsets, own in zip(self._rows.offsets, (dataset.first_node, dataset.first_edge), strict=True):
                 if (offsets[first : first + len(own)] != own).any():
-                    raise damage_error(self.folder, f"offsets of {told.file} are not its own")
-            if dataset.fingerprint != told.fingerprint:
-                raise damage_error(self.folder, f"{told.file} holds other graphs")
+                    raise damage_error(self.folder, f"wrong offsets of {info.file}")
+            if dataset.fingerprint != info.fingerprint:
+                raise damage_error(self.folder, f"{info.file} contains other graphs")
             own_facts = Facts.of(dataset)
-            facts = own_facts if facts is None else facts.joined(own_facts)
+            facts = own_facts if facts is None else facts.merge(own_facts)
         digest = hashlib.sha256()
         for offsets in self._rows.offsets:
             digest.update(as_bytes(offsets))
         if digest.hexdigest() != self.index.offsets:
-            raise damage_error(self.folder, "offsets are not those that were written")
+            raise damage_error(self.folder, "wrong checksum of the offsets")
         if facts != self.facts:
-            raise damage_error(self.folder, "what it says of all graphs is not so")
+            raise damage_error(self.folder, "wrong summary of the graphs")
 
     def _shard_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self)):
-            raise IndexError(f"{self.name}: graphs run from 0 to {len(self) - 1}")
+            raise IndexError(f"{self.name}: expected a graph number from 0 to {len(self) - 1}")
         return np.searchsorted(self._first_graph, numbers, side="right") - 1
 
 
@@ -213,7 +211,7 @@ def _without_graphs(dataset: Dataset) -> Dataset:
 
 
 def _with_classes_in_order(dataset: Dataset) -> Dataset:
-    """Classes as a reader of all graphs would have numbered them: by number where all are numbers, or by text."""
+    """Number the classes as a reader of all graphs would: sorted by number if all names are numbers, else by text."""
     if dataset.classes is None:
         return dataset
     names = dataset.class_names

@@ -1,4 +1,4 @@
-"""The graphs of a store of shards, as batches."""
+"""Batches of the graphs of a store of shards."""
 
 from __future__ import annotations
 
@@ -14,23 +14,18 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 
-# Graphs that lie together are read together: 4,096 molecules are half a megabyte.
+# Number of graphs that are read together; 4,096 molecules take half a megabyte.
 BLOCK = 1 << 12
-
-
 _MAX_PREFETCHED = 1 << 10
 
 
 @final
 class ShardStore(Store):
-    """Batches of graphs that are taken from shards as they are needed; features are made of each batch by itself.
-
-    It has no place for labels, so none can reach pre-training.
-    """
+    """Reads batches from shards and computes their features. It contains no labels, so none can reach pre-training."""
 
     def __init__(self, shards: Shards, features: Features, device: torch.device | str = "cpu") -> None:
         self.shards, self.features, self._device = shards, features, torch.device(device)
-        self._expected: dict[int, None] = {}
+        self._prefetched: dict[int, None] = {}
         self._num_features = features.columns(shards[0]).shape[1]
 
     def __len__(self) -> int:
@@ -53,7 +48,6 @@ class ShardStore(Store):
         return self.shards.facts.num_edge_features
 
     def to(self, device: torch.device | str) -> ShardStore:
-        """The same graphs, whose batches are brought to another device."""
         return ShardStore(self.shards, self.features, device)
 
     def sizes(self, graphs: Tensor) -> Tensor:
@@ -62,7 +56,7 @@ class ShardStore(Store):
 
     def batch(self, graphs: Tensor) -> GraphBatch:
         wanted = graphs.cpu().numpy()
-        self._expect(wanted)
+        self._prefetch(wanted)
         dataset = self.shards.graphs(wanted)
         nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
         numbers = np.arange(dataset.num_nodes)
@@ -85,15 +79,15 @@ class ShardStore(Store):
         batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
         return batch
 
-    def _expect(self, graphs: NDArray[np.int64]) -> None:
-        """Has the blocks of ``graphs`` read whole, unless that was done not long ago: others of them will follow."""
-        for block in {*(graphs // BLOCK).tolist()} - self._expected.keys():
-            self.shards.expect(block * BLOCK, (block + 1) * BLOCK)
-            self._expected[block] = None
-            if len(self._expected) > _MAX_PREFETCHED:
-                del self._expected[next(iter(self._expected))]
+    def _prefetch(self, graphs: NDArray[np.int64]) -> None:
+        """Prefetch the blocks of ``graphs`` that were not prefetched recently: more of their graphs will follow."""
+        for block in {*(graphs // BLOCK).tolist()} - self._prefetched.keys():
+            self.shards.prefetch(block * BLOCK, (block + 1) * BLOCK)
+            self._prefetched[block] = None
+            if len(self._prefetched) > _MAX_PREFETCHED:
+                del self._prefetched[next(iter(self._prefetched))]
 
 
 def open_store(graphs: Dataset | Shards, features: Features) -> Store:
-    """Batches of ``graphs``, in memory or in shards, with ``features`` on their nodes."""
+    """Make a store of graphs in memory or in shards, with ``features`` as ``x``."""
     return ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)

@@ -1,6 +1,6 @@
-"""The Triton forms, a file each. Only imported where tensors are on an NVIDIA GPU.
+"""Triton forms of the kernels, imported only if tensors are on an NVIDIA GPU.
 
-Every sum is in a fixed order: the same input gives the same bits.
+No kernel uses floating-point atomics and every sum has a fixed order, so equal inputs give bit-identical outputs.
 """
 
 from joao.kernels._triton.batch_norm import normalise as normalise

@@ -1,4 +1,7 @@
-"""Triton forms of ReLU and batch normalisation, forward and backward."""
+"""Triton form of masked ReLU and batch normalisation, forward and backward.
+
+Statistics are computed in two stages (:mod:`joao.kernels._triton.tiles`): per part of a view, then per view.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from joao.kernels._triton.tiles import (
     view_stride,
 )
 
-BACKWARD_ROWS = 8  # where a program holds several tiles: more would not fit its registers
+BACKWARD_ROWS = 8  # the backward kernels hold several tiles; more rows would not fit into registers
 
 
 class Inputs(NamedTuple):
-    """What is normalised, h = max(z + bias, floor), over the nodes that are kept."""
+    """The values to normalise, h = max(z + bias, floor), and which nodes are kept."""
 
     z: Tensor
     bias: Tensor
@@ -36,7 +39,7 @@ class Inputs(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """By which it is normalised."""
+    """Means and variances to normalise by."""
 
     means: Tensor
     variances: Tensor
@@ -44,7 +47,7 @@ class Statistics(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of the nodes, if any, and of their graphs' sums."""
+    """Gradients of the node vectors (None if they are not used) and of their sums over graphs."""
 
     nodes: Tensor | None
     pooled: Tensor
@@ -55,9 +58,9 @@ class Gradients(NamedTuple):
 def normalise(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``(V, N, d)`` max(z + bias, floor), normalised view by view over the kept nodes; ``(V, d)`` means, variances.
+    """Normalise max(z + bias, floor) over the kept nodes of each view: ``(V, N, d)``; also means and variances.
 
-    ``bias``, ``scale`` and ``shift`` are ``(d,)`` of all views, or ``(V, d)``.
+    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``.
     """
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, ROWS)
@@ -89,9 +92,9 @@ def normalise_backward(
     eps: float,
     floor: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of z, scale, shift and bias, inputs those of the nodes (if any) and of their graphs' sums.
+    """Compute the gradients of z, scale, shift and bias from those of the nodes and of their sums over graphs.
 
-    Those of scale, shift and bias are sums over all views, or ``(V, d)`` where they were.
+    The gradients of scale, shift and bias are sums over all views, or ``(V, d)`` if the parameters have this shape.
     """
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, BACKWARD_ROWS)
@@ -122,7 +125,7 @@ def _bias(inputs, view, column):
 
 @triton.jit
 def _tile(inputs, bias, view, nodes, end, column):
-    """h of some nodes and columns, where they lie, and which are kept."""
+    """h for some nodes and columns, their offsets in memory, which nodes are kept, and which entries are valid."""
     kept = tl.load(inputs.keep + view * inputs.num_nodes + nodes, mask=nodes < end, other=0) != 0
     at = (view * inputs.num_nodes + nodes[:, None]) * inputs.width + column[None, :]
     mask = kept[:, None] & (column < inputs.width)[None, :]
@@ -131,7 +134,7 @@ def _tile(inputs, bias, view, nodes, end, column):
 
 @triton.jit
 def _scaling(statistics, view, column, width):
-    """Mean and one over the standard deviation."""
+    """Mean and reciprocal standard deviation."""
     at, inside = view * width + column, column < width
     mean = tl.load(statistics.means + at, mask=inside, other=0.0)
     return mean, tl.rsqrt(tl.load(statistics.variances + at, mask=inside, other=1.0) + statistics.eps)
@@ -139,7 +142,7 @@ def _scaling(statistics, view, column, width):
 
 @triton.jit
 def _gradient(gradients, view, nodes, end, column, width, at, mask):
-    """What comes back to a tile."""
+    """The gradient that arrives at a tile: of its nodes, and of the sum over each node's graph."""
     graph = tl.load(gradients.graph_of_node + nodes, mask=nodes < end, other=0)
     of_graph = (view * gradients.num_graphs + graph[:, None]) * width + column[None, :]
     gradient = tl.load(gradients.pooled + of_graph, mask=mask, other=0.0).to(tl.float32)
@@ -150,7 +153,10 @@ def _gradient(gradients, view, nodes, end, column, width, at, mask):
 
 @triton.jit
 def _moments(inputs, part_means, part_squares, counts, parts, rows_of_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Mean and sum of squared deviations of h over the kept nodes of a part of a view, and their number."""
+    """Mean and sum of squared deviations of h over the kept nodes of one part of a view, and their number.
+
+    Two passes, because sums of squares minus squared sums would cancel in float32.
+    """
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column, inside = tile_columns(tl.program_id(2), inputs.width, COLUMNS)
     bias = _bias(inputs, view, column)
@@ -177,7 +183,7 @@ def _moments(inputs, part_means, part_squares, counts, parts, rows_of_part, ROWS
 def _combine_moments(
     part_means, part_squares, counts, means, variances, parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr
 ):
-    """Mean and variance of a view, from those of its parts."""
+    """Mean and variance of a view from those of its parts (the parallel form of Welford's update)."""
     view = tl.program_id(0).to(tl.int64)
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     each = tl.arange(0, PARTS)
@@ -187,6 +193,7 @@ def _combine_moments(
     of_part = tl.load(part_means + at, mask=valid, other=0.0)
     total = tl.maximum(tl.sum(count, 0), 1.0)
     mean = tl.sum(of_part * count[:, None], 0) / total
+    # Deviations inside the parts, plus those of the means of the parts.
     off = of_part - mean[None, :]
     squares = tl.sum(tl.load(part_squares + at, mask=valid, other=0.0) + off * off * count[:, None], 0)
     tl.store(means + view * width + column, mean, mask=inside)
@@ -210,7 +217,7 @@ def _normalise(inputs, statistics, scale, shift, scale_stride, y, ROWS: tl.const
 def _gradient_sums(
     inputs, statistics, gradients, sums, products, parts, rows_of_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The sums of the gradient, and of its product with the normalised values, over a part of a view."""
+    """Sums over one part of a view: of the gradient, and of the gradient times the normalised values."""
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column, inside = tile_columns(tl.program_id(2), inputs.width, COLUMNS)
     bias = _bias(inputs, view, column)
@@ -244,7 +251,7 @@ def _normalise_backward(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Takes the gradient of a part of a view through normalisation and ReLU, and adds it up."""
+    """Propagate the gradient of one part of a view through normalisation and ReLU, and sum it for the bias."""
     view, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column, inside = tile_columns(tl.program_id(2), inputs.width, COLUMNS)
     bias = _bias(inputs, view, column)
@@ -260,9 +267,10 @@ def _normalise_backward(
         nodes = row + tl.arange(0, ROWS)
         h, at, _, mask = _tile(inputs, bias, view, nodes, end, column)
         gradient = _gradient(gradients, view, nodes, end, column, inputs.width, at, mask)
+        # The gradient of normalisation: remove the mean and the component along the normalised values.
         normal = (h - mean[None, :]) * slope[None, :]
         value = weighted[None, :] * (gradient - mean_gradient[None, :] - normal * mean_product[None, :])
-        value = tl.where(mask & (h > inputs.floor), value, 0.0)
+        value = tl.where(mask & (h > inputs.floor), value, 0.0)  # ReLU passes gradients only above its floor
         total += tl.sum(value, 0)
         tl.store(dz + at, value.to(dz.dtype.element_ty), mask=(nodes < end)[:, None] & inside[None, :])
     tl.store(bias_parts + (view * parts + part) * inputs.width + column, total, mask=inside)

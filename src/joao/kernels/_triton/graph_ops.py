@@ -13,7 +13,7 @@ from joao.kernels.graph_ops import PackedGraphs
 
 def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:
     """See :func:`joao.kernels.graph_ops.first_passage`."""
-    # Non-negative numbers of type float64 are in the order of their bits as int64, which atomics can compare.
+    # There is no atomic minimum of float64. Non-negative float64 are ordered like their bits, read as int64.
     time = start.clone().view(torch.int64)
     edges = min(1024, max(64, triton.next_power_of_2(batch.most_edges)))
     graphs = batch.source, batch.target, batch.first_edge, batch.first_node
@@ -23,7 +23,7 @@ def first_passage(batch: PaddedBatch, start: Tensor, waiting: Tensor) -> Tensor:
 
 @triton.jit
 def _first_passage(source, target, first_edge, first_node, time, waiting, EDGES: tl.constexpr):
-    """A program is a graph: sweeps over its edges until nothing changes."""
+    """One program per graph. It relaxes all edges of the graph until nothing changes."""
     graph = tl.program_id(0)
     begin = tl.load(first_edge + tl.load(first_node + graph))
     end = tl.load(first_edge + tl.load(first_node + graph + 1))
@@ -35,7 +35,7 @@ def _first_passage(source, target, first_edge, first_node, time, waiting, EDGES:
             is_edge = edges < end
             of = tl.load(source + edges, mask=is_edge, other=0)
             to = tl.load(target + edges, mask=is_edge, other=0)
-            # What other threads of the program have written must be seen: past the first cache.
+            # volatile: read what other threads of the program have written, not an old value from the L1 cache.
             known = tl.load(time + of, mask=is_edge, other=0, volatile=True).to(tl.float64, bitcast=True)
             arrival = known + tl.load(waiting + to, mask=is_edge, other=0.0)
             bits = arrival.to(tl.int64, bitcast=True)
@@ -44,8 +44,8 @@ def _first_passage(source, target, first_edge, first_node, time, waiting, EDGES:
         tl.debug_barrier()
 
 
-ITEMS = 64  # at once
-SHARES = 8  # of a graph
+ITEMS = 64  # nodes or edges that a program copies at once
+SHARES = 8  # programs per graph
 
 
 def copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: Tensor, batch: PaddedBatch) -> None:
@@ -68,7 +68,7 @@ def copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: Tensor
 def _copy_graphs(
     packed, offsets, batch, marks, graphs, sizes, ITEMS: tl.constexpr, SHARES: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """A program is a share of a graph; behind the last graph, of the room left over."""
+    """One program per graph and share of its items; the programs after the last graph fill the padding."""
     from_x, from_source, from_target, from_reverse = packed
     from_first_node, from_first_edge, edge_of_node = offsets
     x, source, target, reverse = batch
@@ -118,7 +118,7 @@ def _copy_graphs(
 
 
 def rank_within_groups(values: Tensor, group_of_item: Tensor, first: Tensor) -> Tensor:
-    """``(N,)`` how many items of its group come before each one."""
+    """See :func:`joao.kernels.graph_ops.rank_within_groups`; counts the items that come before each one."""
     counted = torch.empty_like(group_of_item)
     num_items, items = values.numel(), 64
     _rank_within_groups[(triton.cdiv(num_items, items),)](values, group_of_item, first, counted, num_items, ITEMS=items)
@@ -127,15 +127,15 @@ def rank_within_groups(values: Tensor, group_of_item: Tensor, first: Tensor) -> 
 
 @triton.jit
 def _rank_within_groups(values, group_of_item, first, counted, num_items, ITEMS: tl.constexpr):
-    """A program is some items, which it compares with all items of all their groups."""
+    """One program per block of items, which it compares with all items of all their groups."""
     item = tl.program_id(0) * ITEMS + tl.arange(0, ITEMS)
     inside = item < num_items
     value = tl.load(values + item, mask=inside, other=0.0)
     group = tl.load(group_of_item + item, mask=inside, other=0)
     begin = tl.load(first + group, mask=inside, other=2**62)
     end = tl.load(first + group + 1, mask=inside, other=0)
-    is_over = item >= end
-    count = tl.where(is_over, item - begin, 0)
+    is_padding = item >= end  # after the last group: ranked by position
+    count = tl.where(is_padding, item - begin, 0)
     for other_first in range(tl.min(begin, 0), tl.max(end, 0), ITEMS):
         other = other_first + tl.arange(0, ITEMS)
         other_value = tl.load(values + other, mask=other < num_items, other=0.0)
@@ -143,5 +143,5 @@ def _rank_within_groups(values, group_of_item, first, counted, num_items, ITEMS:
             (other_value[None, :] == value[:, None]) & (other[None, :] < item[:, None])
         )
         in_group = (other[None, :] >= begin[:, None]) & (other[None, :] < end[:, None])
-        count += tl.sum((is_before & in_group & ~is_over[:, None]).to(tl.int64), 1)
+        count += tl.sum((is_before & in_group & ~is_padding[:, None]).to(tl.int64), 1)
     tl.store(counted + item, count, mask=inside)

@@ -1,4 +1,4 @@
-"""Triton forms of the sums and of the hidden layer in :mod:`joao.kernels.layers`."""
+"""Triton forms of the sums of :mod:`joao.kernels.layers`, and of the hidden layer of a GIN layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from joao.kernels._triton.tiles import (
 
 
 def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None) -> Tensor:
-    """``(V, N, d)`` each node and its neighbours, added up; ``weight`` ``(V, N)`` of both ends are factors."""
+    """Sum each node and its neighbours, ``(V, N, d)``; ``weight`` ``(V, N)`` scales a term by both of its ends."""
     num_views, num_nodes, width = x.shape
     summed = torch.empty_like(x, dtype=dtype)
     columns = min(512, triton.next_power_of_2(width))
@@ -36,7 +36,7 @@ def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Ten
 def _neighbour_sum(
     x, source, first_edge, weight, summed, num_nodes, num_edges, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr
 ):
-    """A program is a node and some columns."""
+    """One program per node and block of columns."""
     place = tl.program_id(0).to(tl.int64)
     view, node = place // num_nodes, place % num_nodes
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
@@ -45,7 +45,7 @@ def _neighbour_sum(
     if weight is not None:
         weight += view * num_nodes
         of_node = tl.load(weight + node)
-        total *= of_node
+        total *= of_node  # the node itself has the factor squared: here and at the end
     begin = tl.load(first_edge + view * (num_nodes + 1) + node)
     end = tl.load(first_edge + view * (num_nodes + 1) + node + 1)
     for edge in range(begin, end, EDGES):
@@ -63,7 +63,7 @@ def _neighbour_sum(
 
 
 def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
-    """``(V, G, d)`` the sum over each graph's nodes; ``first_node`` is ``(G + 1,)`` or ``(V, G + 1)``."""
+    """Sum the nodes of each graph, ``(V, G, d)``; ``first_node`` is ``(G + 1,)`` or ``(V, G + 1)``."""
     num_views, num_nodes, width = x.shape
     num_graphs = first_node.shape[-1] - 1
     summed = x.new_empty(num_views, num_graphs, width)
@@ -76,7 +76,7 @@ def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
 
 @triton.jit
 def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """A program is a graph and some columns."""
+    """One program per graph and block of columns."""
     place = tl.program_id(0).to(tl.int64)
     view, graph = place // num_graphs, place % num_graphs
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
@@ -92,7 +92,7 @@ def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS
 
 
 def add_and_relu(z: Tensor, bias: Tensor) -> Tensor:
-    """``max(z + bias, 0)``, in the place of ``z`` ``(R, d)``."""
+    """Compute ``max(z + bias, 0)`` in place for ``z`` ``(R, d)``."""
     num_rows, width = z.shape
     columns = tile_width(width)
     grid = triton.cdiv(num_rows, ROWS), triton.cdiv(width, columns)
@@ -111,7 +111,7 @@ def _add_and_relu(z, bias, num_rows, width, ROWS: tl.constexpr, COLUMNS: tl.cons
 
 
 def relu_backward(gradient: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
-    """Where ``activation`` ``(R, d)`` is 0 the gradient, changed in place, becomes 0; and its sum ``(d,)``."""
+    """Set ``gradient`` ``(R, d)`` to 0, in place, where ``activation`` is 0; also return its sum ``(d,)``."""
     num_rows, width = gradient.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_rows, ROWS)
     sums = torch.empty(1, 1, parts, width, device=gradient.device)
@@ -124,7 +124,7 @@ def relu_backward(gradient: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]
 def _relu_backward(
     gradient, activation, sums, num_rows, rows_of_part, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """A program is a part of the rows and some columns."""
+    """One program per part of the rows and block of columns."""
     part = tl.program_id(0)
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     begin, end = part_rows(part, rows_of_part, num_rows)

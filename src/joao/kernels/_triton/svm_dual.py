@@ -1,3 +1,5 @@
+"""Triton form of :mod:`joao.kernels.svm_dual`."""
+
 from __future__ import annotations
 
 import torch
@@ -9,7 +11,7 @@ from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE, SvmProblems
 
 
 def solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
-    """See :func:`joao.kernels.svm_dual.plain_solve_duals`; a program for each machine, which holds all its rows."""
+    """See :func:`joao.kernels.svm_dual.plain_solve_duals`. One program fits one machine and holds all its rows."""
     number, width = problems.sign.shape
     alpha, gradient = torch.empty_like(problems.sign), torch.empty_like(problems.sign)
     block = triton.next_power_of_2(width)
@@ -48,7 +50,7 @@ def _solve(
     gradient = -tl.abs(sign)
     step_number = 0
     going = True
-    while going:
+    while going:  # the steps are those of plain_solve_duals, which explains them
         uphill = -sign * gradient
         can_rise = ((sign > 0) & (alpha < bound)) | ((sign < 0) & (alpha > 0))
         can_fall = ((sign > 0) & (alpha > 0)) | ((sign < 0) & (alpha < bound))
@@ -67,6 +69,7 @@ def _solve(
         row_j = tl.load(kernel + tl.load(rows + own + j) * size + row, mask=inside, other=0.0).to(tl.float64)
         y_i, y_j = tl.load(signs + own + i), tl.load(signs + own + j)
         is_i, is_j = place == i, place == j
+        # A scalar is read out of a vector by a masked sum; Triton has no indexing of registers.
         a_i = tl.sum(tl.where(is_i, alpha, 0.0), 0)
         a_j = tl.sum(tl.where(is_j, alpha, 0.0), 0)
         longest = tl.sum(tl.where(is_j, gap / curve, 0.0), 0)

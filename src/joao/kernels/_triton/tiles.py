@@ -1,4 +1,8 @@
-"""What several kernels share: tiles of rows and columns, and sums over rows that are cut into parts."""
+"""Helpers of several kernels: tiles of rows and columns, and sums over rows in two stages.
+
+A sum over many rows is split into parts of whole tiles. Each program sums one part, and a second kernel adds up the
+parts in a fixed order, so the result does not depend on which program finishes first.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 32  # of a tile
-MAX_PARTS = 128  # into which rows are cut for sums over them
+ROWS = 32  # rows of a tile
+MAX_PARTS = 128  # parts of a sum over rows
 
 
 def tile_width(width: int) -> int:
@@ -17,18 +21,18 @@ def tile_width(width: int) -> int:
 
 
 def split_rows(num_rows: int, rows: int) -> tuple[int, int]:
-    """The number of parts that rows are cut into, and the rows of a part: whole tiles of ``rows``."""
+    """Split ``num_rows`` into parts that are whole tiles of ``rows``: the number of parts and the rows of one part."""
     parts = min(MAX_PARTS, triton.cdiv(num_rows, rows))
     return parts, triton.cdiv(triton.cdiv(num_rows, parts), rows) * rows
 
 
 def view_stride(values: Tensor) -> int:
-    """From one view's values to the next one's; 0 where all views share them."""
+    """Distance from the values of one view to those of the next; 0 if all views share them."""
     return values.shape[-1] if values.dim() == 2 else 0
 
 
 def sum_parts(parts: Tensor) -> tuple[Tensor, Tensor]:
-    """Adds up ``(K, V, parts, d)``: to ``(K, V, d)``, and further to ``(K, d)``."""
+    """Add up ``(K, V, parts, d)`` over parts, ``(K, V, d)``, and also over views, ``(K, d)``."""
     num_kinds, num_views, num_parts, width = parts.shape
     by_view = torch.empty(num_kinds, num_views, width, device=parts.device)
     total = torch.empty(num_kinds, width, device=parts.device)
@@ -41,7 +45,7 @@ def sum_parts(parts: Tensor) -> tuple[Tensor, Tensor]:
 
 @triton.jit
 def _sum_parts(parts, by_view, total, num_views, num_parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr):
-    """A program is a kind of sums and some columns."""
+    """One program per kind of sum and block of columns."""
     kind = tl.program_id(0).to(tl.int64)
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     part = tl.arange(0, PARTS)
@@ -57,14 +61,14 @@ def _sum_parts(parts, by_view, total, num_views, num_parts, width, COLUMNS: tl.c
 
 @triton.jit
 def tile_columns(block, width, COLUMNS: tl.constexpr):
-    """The columns of a block, and which of them valid are."""
+    """The columns of a block, and which of them exist."""
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     return column, column < width
 
 
 @triton.jit
 def part_rows(part, rows_of_part, num_rows):
-    """Where the rows of a part begin and end."""
+    """The first row of a part and the end of its rows."""
     begin = part * rows_of_part
     return begin, tl.minimum(begin + rows_of_part, num_rows)
 
@@ -73,4 +77,4 @@ def part_rows(part, rows_of_part, num_rows):
 def add_bias_and_clamp(z, mask, bias, floor):
     """A tile of max(z + bias, floor)."""
     value = tl.load(z, mask=mask, other=0.0).to(tl.float32) + bias[None, :]
-    return tl.maximum(value, floor, propagate_nan=tl.PropagateNan.ALL)  # as torch: a fault must be seen
+    return tl.maximum(value, floor, propagate_nan=tl.PropagateNan.ALL)  # NaN propagates as in torch

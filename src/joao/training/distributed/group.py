@@ -1,4 +1,4 @@
-"""What the processes of one training do together."""
+"""What the processes of one training do together: collectives, shards of a batch, and batch normalisation."""
 
 from __future__ import annotations
 
@@ -6,135 +6,127 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from joao.core.errors import ProcessLost
+from joao.core.errors import ProcessLost, UserError
+from joao.core.graphs import GraphBatch, Store, concatenate
+from joao.training import steps
+from joao.training.steps import BatchViews, PairSteps, View, project_pool
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of a training, seen from one of them. Alone, it does nothing.
+    """The processes of a training, seen from one of them.
 
-    Losses are computed by every process from the projections of all, so that each has the gradient of the sum of all
-    processes' equal losses; :meth:`average_gradients` makes of that the gradient of one.
+    Every process computes the loss from the projections of all processes. So each has the gradient of the sum of
+    ``size`` equal losses, which :meth:`average_gradients` turns into the gradient of one loss.
 
     Attributes:
-        rank: number of this process.
-        size: how many there are.
+        rank: index of this process.
+        size: number of processes.
     """
 
-    rank: int = 0
-    size: int = 1
+    rank: int
+    size: int
 
-    def part(self, count: int) -> slice:
-        """The places in a batch of ``count`` graphs that are this process's: in order, and as even as can be."""
-        return self._part_of(self.rank, count)
+    def shard(self, count: int) -> slice:
+        """Return the contiguous part of a batch of ``count`` graphs that belongs to this process."""
+        return self._shard_of(self.rank, count)
 
-    def _part_of(self, rank: int, count: int) -> slice:
+    def _shard_of(self, rank: int, count: int) -> slice:
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
-    def gather(self, own: Tensor, count: int) -> Tensor:
-        """The rows of all processes, ``(count, d)``, of which ``own`` ``(n, d)`` are this one's :meth:`part`.
+    def gather_rows(self, own: Tensor, count: int) -> Tensor:
+        """Concatenate the rows of all processes to ``(count, d)``; ``own`` ``(n, d)`` belongs to :meth:`shard`.
 
-        Gradients go back to the processes that the rows came from, added up over all that used them.
+        Gradients flow back to the process that a row came from, summed over all processes that used it.
         """
-        if self.size == 1:
-            return own
-        all_gather_tensors: Tensor = _Gather.apply(own, self, count)  # type: ignore[no-untyped-call]
-        return all_gather_tensors
+        rows: Tensor = _GatherRows.apply(own, self, count)  # type: ignore[no-untyped-call]
+        return rows
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Every gradient becomes its mean over the processes; a parameter that none of them used has none."""
-        if self.size == 1:
-            return
-        moving = [each for each in parameters if each.requires_grad]
-        # Beside the gradients, in the same message, how many have them: of a head that was used in part of a batch.
-        pieces = [torch.zeros_like(each) if each.grad is None else each.grad for each in moving]
-        is_used = torch.tensor([each.grad is not None for each in moving]).to(pieces[0])
+        """Replace every gradient by its mean over the processes; a parameter that no process used keeps None."""
+        trainable = [each for each in parameters if each.requires_grad]
+        # One message carries all gradients and, per parameter, how many processes have one: a head may have been used
+        # in some shards only.
+        pieces = [torch.zeros_like(each) if each.grad is None else each.grad for each in trainable]
+        is_used = torch.tensor([each.grad is not None for each in trainable]).to(pieces[0])
         total = torch.cat([*(piece.flatten() for piece in pieces), is_used])
         all_reduce_(total)
-        mean, used = torch.split(total / self.size, [total.numel() - len(moving), len(moving)])
-        means = torch.split(mean, [each.numel() for each in moving])
-        for parameter, each, count in zip(moving, means, used.tolist(), strict=True):
+        mean, used = torch.split(total / self.size, [total.numel() - len(trainable), len(trainable)])
+        means = torch.split(mean, [each.numel() for each in trainable])
+        for parameter, each, count in zip(trainable, means, used.tolist(), strict=True):
             parameter.grad = each.view_as(parameter) if count else None
 
-    def total(self, values: Tensor) -> Tensor:
-        """The sum over the processes, the same bit for bit for all of them."""
-        if self.size == 1:
-            return values
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum over the processes, bit for bit the same in all of them."""
         total = values.clone()
         all_reduce_(total)
         return total
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes, likewise."""
-        return values if self.size == 1 else self.total(values) / self.size
+        """Return the mean over the processes, bit for bit the same in all of them."""
+        return self.sum(values) / self.size
 
     def broadcast_model(self, model: nn.Module) -> None:
-        """All weights and statistics become those of process 0."""
-        if self.size > 1:
-            for value in model.state_dict().values():
-                with _together():
-                    distributed.broadcast(value, 0)
+        """Copy all weights and statistics from process 0."""
+        for value in model.state_dict().values():
+            with _detect_lost_process():
+                distributed.broadcast(value, 0)
 
     def broadcast(self, value: Any) -> Any:
-        """What process 0 has for ``value``."""
-        if self.size == 1:
-            return value
+        """Return the ``value`` of process 0."""
         values = [value]
-        with _together():
+        with _detect_lost_process():
             distributed.broadcast_object_list(values, 0)
         return values[0]
 
     def all_gather(self, value: Any) -> list[Any]:
-        """What each process has for ``value``."""
+        """Return the ``value`` of each process."""
         values = [value] * self.size
-        if self.size > 1:
-            with _together():
-                distributed.all_gather_object(values, value)
+        with _detect_lost_process():
+            distributed.all_gather_object(values, value)
         return values
 
-    def wait(self) -> None:
-        """Until all are here."""
-        if self.size > 1:
-            all_reduce_(torch.zeros(1, device=_device()))
+    def barrier(self) -> None:
+        """Wait for all processes."""
+        all_reduce_(torch.zeros(1, device=_device()))
 
 
-ALONE = ProcessGroup()
-
-
-class _Gather(torch.autograd.Function):
+class _GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, ranks: ProcessGroup, count: int) -> Tensor:
-        ctx.part = ranks.part(count)
-        sizes = [part.stop - part.start for part in (ranks._part_of(rank, count) for rank in range(ranks.size))]
-        padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes send the same number of rows
+    def forward(ctx: Any, own: Tensor, group: ProcessGroup, count: int) -> Tensor:
+        ctx.shard = group.shard(count)
+        shards = (group._shard_of(rank, count) for rank in range(group.size))
+        sizes = [shard.stop - shard.start for shard in shards]
+        padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes must send the same number of rows
         padded[: len(own)] = own
-        found = all_gather_tensors(padded, ranks.size)
+        found = all_gather_tensors(padded, group.size)
         return torch.cat([each[:size] for each, size in zip(found, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         total = gradient.clone(memory_format=torch.contiguous_format)
         all_reduce_(total)
-        return total[ctx.part], None, None
+        return total[ctx.shard], None, None
 
 
 def all_gather_tensors(own: Tensor, size: int) -> list[Tensor]:
-    """The same tensor of each of ``size`` processes, without gradients."""
+    """Return the tensor ``own`` of each of ``size`` processes, without gradients."""
     found = [torch.empty_like(own) for _ in range(size)]
-    with _together():
+    with _detect_lost_process():
         distributed.all_gather(found, own)
     return found
 
 
 def all_reduce_(values: Tensor) -> None:
-    """In place, the sum over the processes."""
-    with _together():
+    """Sum ``values`` over the processes, in place."""
+    with _detect_lost_process():
         distributed.all_reduce(values)
 
 
@@ -144,10 +136,166 @@ def _device() -> torch.device:
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Whatever goes wrong in here went wrong in another process first."""
+def _detect_lost_process() -> Iterator[None]:
+    """Raise :class:`ProcessLost` if communication fails: then another process failed first."""
     try:
         yield
     except RuntimeError as error:
-        line = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split()))  # without a line of somebody's source
+        line = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split()))  # without torch's file and line
         raise ProcessLost(f"another process of this training is gone ({line[:160].removesuffix('.')}).") from error
+
+
+class BatchShard(BatchViews):
+    """The graphs of a batch that one of several processes augments and encodes.
+
+    A process draws only the sections that overlap its shard, so its work does not grow with the number of processes,
+    and then keeps the graphs of its shard.
+
+    Args:
+        store: the graphs.
+        graphs: ``(B,)`` indices of all graphs of the batch, on the device of ``store``.
+        group: the processes.
+    """
+
+    def __init__(self, store: Store, graphs: Tensor, group: ProcessGroup) -> None:
+        super().__init__(store, graphs)
+        self.group, self.shard = group, group.shard(graphs.numel())
+        if not self.has_one_section:
+            # An empty shard still draws one section, of which it keeps no graph.
+            last = max(self.shard.start, self.shard.stop - 1)
+            section = steps.SECTION
+            self.starts = [start for start in self.starts if start <= last and self.shard.start < start + section]
+
+    def project(self, model: nn.Module, view: View) -> Tensor:
+        own: Tensor = model(view.augmentation, *view.batch.fields)
+        z = self.group.gather_rows(own, self.graphs.numel())
+        return z if view.row is None else z[view.row]
+
+    def is_unchanged(self, view: View) -> bool:
+        return False  # all processes must encode the same number of views, whatever their shards contain
+
+    def _join(self, sections: list[GraphBatch]) -> GraphBatch:
+        parts = []
+        for start, section in zip(self.starts, sections, strict=True):
+            # The shard in positions relative to the section, clipped to it.
+            low, high = max(self.shard.start - start, 0), min(self.shard.stop - start, section.num_graphs)
+            parts.append(section.between(low, high))
+        return parts[0] if len(parts) == 1 else concatenate(parts)
+
+
+@final
+@dataclass(eq=False)
+class DistributedSteps(PairSteps):
+    """Steps in which every process has a shard of each batch, and rows of the table of pair losses."""
+
+    group: ProcessGroup
+
+    def views(self, graphs: Tensor) -> BatchShard:
+        return BatchShard(self.store, graphs, self.group)
+
+    def backward(self, loss: Tensor) -> None:
+        super().backward(loss)
+        self.group.average_gradients(self.model.parameters())
+
+    @torch.no_grad()
+    def pair_losses(self, graphs: Tensor) -> Tensor:
+        generator = self.generators["evaluation views"]
+        first, second = project_pool(self.model, self.views(graphs), self.pool, generator)
+        table = second.new_zeros(len(first), len(first))
+        for k in range(self.group.rank, len(first), self.group.size):
+            table[k] = self.objective(first[k], second)
+        return self.group.sum(table)
+
+
+@final
+class SyncedBatchNorm1d(nn.BatchNorm1d):
+    r"""Batch normalisation with the mean and variance over the rows of all processes.
+
+    Process r has :math:`n_r` rows, possibly none, with mean :math:`m_r` and variance :math:`v_r`. With
+    :math:`n = \sum_r n_r`,
+
+    .. math::
+        m = \frac{1}{n} \sum_r n_r m_r, \qquad v = \frac{1}{n} \sum_r n_r \big( v_r + (m_r - m)^2 \big), \qquad
+        y = w \, \hat x + b \quad \text{with} \quad \hat x = (x - m) / \sqrt{v + \epsilon} ,
+
+    and with the mean :math:`\langle \cdot \rangle` over all n rows the gradient is
+    :math:`dx = w (v + \epsilon)^{-1/2} \big( dy - \langle dy \rangle - \hat x \langle dy \, \hat x \rangle \big)`.
+
+    (``torch.nn.SyncBatchNorm`` supports GPUs only.) Weights and statistics have the same names as in ``BatchNorm1d``,
+    and in evaluation mode it behaves like ``BatchNorm1d``.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        y, mean, variance, count = _Normalise.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
+        self._update_running_statistics(mean, variance * (count / (count - 1).clamp(min=1)))
+        normalised: Tensor = y
+        return normalised
+
+    @torch.no_grad()
+    def _update_running_statistics(self, mean: Tensor, variance: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        weight = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean), weight)
+        self.running_var.lerp_(variance.to(self.running_var), weight)
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+        mean, variance, count = _global_moments(x)
+        # Under autocast x has fewer bits than the weights; the statistics are kept as precise as the weights.
+        precise = torch.promote_types(x.dtype, torch.float32)
+        m, v = mean.to(precise), variance.to(precise)
+        y = F.batch_norm(x, m, v, weight, bias, training=False, eps=eps)
+        ctx.save_for_backward(x, weight, m, torch.rsqrt(v + eps), count)
+        ctx.mark_non_differentiable(mean, variance, count)
+        return y, mean, variance, count
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
+        x, weight, mean, scale, count = ctx.saved_tensors
+        standard = (x - mean) * scale
+        # Sums over this process's rows: also the gradients of bias and weight, which are averaged later.
+        own = torch.stack([gradient.sum(0, dtype=scale.dtype), (gradient * standard).sum(0)])
+        means = own.clone()
+        all_reduce_(means)
+        means /= count.to(means)
+        slope = scale if weight is None else scale * weight
+        x_gradient = (gradient - means[0] - standard * means[1]) * slope
+        return x_gradient.to(x.dtype), None if weight is None else own[1], None if weight is None else own[0], None
+
+
+def _global_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean and variance ``(d,)`` over the rows of all processes, and the number of rows ``()``, in float64."""
+    own = torch.zeros(3, x.shape[1], dtype=torch.float64, device=x.device)
+    own[0] = len(x)
+    if len(x):
+        own[2], own[1] = torch.var_mean(x.float() if x.dtype.itemsize < 4 else x, dim=0, correction=0)
+    found = torch.stack(all_gather_tensors(own, distributed.get_world_size()))
+    counts, means, variances = found.unbind(1)
+    count = counts.sum(0)
+    mean = (counts * means).sum(0) / count
+    variance = (counts * (variances + (means - mean).square())).sum(0) / count
+    return mean, variance, count[0]
+
+
+@contextmanager
+def synced_batch_norms(model: nn.Module) -> Iterator[None]:
+    """Turn every ``BatchNorm1d`` of ``model`` into a :class:`SyncedBatchNorm1d` inside the context, in place."""
+    norms = [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        if type(norm) is not nn.BatchNorm1d:
+            raise UserError(
+                f"training: {type(norm).__name__} does not work in several processes. Use BatchNorm1d or one process."
+            )
+    for norm in norms:
+        norm.__class__ = SyncedBatchNorm1d
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.__class__ = nn.BatchNorm1d

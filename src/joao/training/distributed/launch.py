@@ -1,6 +1,4 @@
-"""Where a process stands among those of a training, as whatever started them says; torch is not needed to know.
-
-Starting the processes of a training on this machine, and noticing at once when one of them is gone."""
+"""Find out which process of a training this is, and start the processes of this machine. Does not import torch."""
 
 from __future__ import annotations
 
@@ -11,61 +9,149 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from joao.core.errors import ProcessLost, UserError
 from joao.core.processes import exit_with_parent
-from joao.training.distributed.place import ProcessLayout
 
-PATIENCE = 3.0  # seconds in which the process that starts the others must have noticed that one of its own is gone
+INTERACTIVE_JOBS = ("bash", "interactive")  # SLURM jobs in which, as for Lightning, the user starts the processes
+PATIENCE = 3.0  # seconds within which the starting process notices that one of its processes is gone
 
 Send = Callable[[object], None]
 
 
-def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], place: ProcessLayout) -> Iterator[Any]:
-    """Calls ``function(send, *arguments)`` in a new process for each device of this machine; yields what they send.
+@dataclass(frozen=True)
+class ProcessLayout:
+    """The processes of a training, and which of them this is.
 
-    Their environment says to Lightning which they are and where they meet. This one does not take part. It raises what
-    one of them raises and, when one dies, :class:`joao.core.errors.ProcessLost`; in any case none of them outlives it.
+    Attributes:
+        devices: processes per machine, one for each device.
+        num_nodes: number of machines.
+        rank: index of this process among all; process 0 writes files and reports progress.
+        local_rank: index among the processes of this machine.
+        is_worker: False for a process that only starts the workers of its machine.
+    """
+
+    devices: int = 1
+    num_nodes: int = 1
+    rank: int = 0
+    local_rank: int = 0
+    is_worker: bool = True
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes on all machines."""
+        return self.devices * self.num_nodes
+
+
+def find_process_layout(
+    devices: int | None = None,
+    num_nodes: int | None = None,
+    default: tuple[int, int] = (1, 1),
+    environment: Mapping[str, str] = os.environ,
+) -> ProcessLayout:
+    """Find the layout of a training with ``devices`` processes on each of ``num_nodes`` machines.
+
+    Under torchrun the environment determines everything. Otherwise None means ``default``. SLURM's variables are used
+    only if several processes are requested, because inside a job every program sees them. Without torchrun and SLURM,
+    this process is a worker if ``LOCAL_RANK`` is set, and else starts the workers.
+    """
+    for name, value in (("devices", devices), ("num_nodes", num_nodes)):
+        if value is not None and value < 1:
+            raise UserError(f"{name}: must be at least 1, got {value}.")
+    if "TORCHELASTIC_RUN_ID" in environment:
+        size, local = (_integer(environment, name) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        ranks = _integer(environment, "RANK"), _integer(environment, "LOCAL_RANK")
+        return _check_layout(ProcessLayout(local, size // local, *ranks), devices, num_nodes, "torchrun")
+    requested = ProcessLayout(devices or default[0], num_nodes or default[1])
+    if requested.world_size == 1:
+        return requested
+    if int(environment.get("SLURM_NTASKS", "1")) > 1 and environment.get("SLURM_JOB_NAME") not in INTERACTIVE_JOBS:
+        if "SLURM_NTASKS_PER_NODE" not in environment:
+            raise UserError(
+                "SLURM: the number of processes per machine is unknown. Use --ntasks-per-node, not --ntasks."
+            )
+        local, nodes = (_integer(environment, name) for name in ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES"))
+        ranks = _integer(environment, "SLURM_PROCID"), _integer(environment, "SLURM_LOCALID")
+        return _check_layout(ProcessLayout(local, nodes, *ranks), devices, num_nodes, "SLURM")
+    if requested.num_nodes > 1:
+        for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
+            if name not in environment:
+                raise UserError(
+                    f"num_nodes: {name} is not set, which {requested.num_nodes} machines need to connect. Set "
+                    "MASTER_ADDR and MASTER_PORT to those of the first machine and NODE_RANK to 0, 1, ..."
+                )
+    node = _integer(environment, "NODE_RANK") if requested.num_nodes > 1 else 0
+    if node >= requested.num_nodes:
+        raise UserError(f"NODE_RANK: must be below the number of machines, {requested.num_nodes}, got {node}.")
+    is_worker = "LOCAL_RANK" in environment
+    local_rank = _integer(environment, "LOCAL_RANK") if is_worker else 0
+    rank = node * requested.devices + local_rank
+    return ProcessLayout(requested.devices, requested.num_nodes, rank, local_rank, is_worker)
+
+
+def _check_layout(layout: ProcessLayout, devices: int | None, num_nodes: int | None, launcher: str) -> ProcessLayout:
+    found = {"devices": (devices, layout.devices), "num_nodes": (num_nodes, layout.num_nodes)}
+    for name, (requested, started) in found.items():
+        if requested is not None and requested != started:
+            raise UserError(
+                f"{name}: {requested} requested, but {launcher} started {started}. Leave it out or make them agree."
+            )
+    return layout
+
+
+def _integer(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name, "")
+    if not text.isdecimal():
+        raise UserError(f"{name}: must be a number, got '{text}'.")
+    return int(text)
+
+
+def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], layout: ProcessLayout) -> Iterator[Any]:
+    """Call ``function(send, *arguments)`` in a new process for each device of this machine; yield what they send.
+
+    Environment variables tell Lightning the index of each process and where to connect. This process does not train. It
+    raises the exception of a worker and, if a worker dies, :class:`joao.core.errors.ProcessLost`. No worker outlives it.
 
     Args:
-        function: one that other processes can import.
-        arguments: that can be pickled.
-        place: this process's, which starts the others.
+        function: a function that other processes can import.
+        arguments: objects that can be pickled.
+        layout: the layout of this process, which starts the workers.
     """
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "NODE_RANK": "0"}
-    environment = meeting if place.num_nodes == 1 else {}  # for several machines, a person has said it
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "NODE_RANK": "0"}
+    environment = address if layout.num_nodes == 1 else {}  # for several machines the user has set these
     context = multiprocessing.get_context("spawn")
     running: dict[Connection, tuple[SpawnProcess, int]] = {}
     started: list[SpawnProcess] = []
     try:
-        for number in range(place.devices):
-            here, there = context.Pipe(duplex=False)
+        for number in range(layout.devices):
+            receiver, sender = context.Pipe(duplex=False)
             own = environment | {"LOCAL_RANK": str(number)}
-            process = context.Process(target=_work, args=(function, arguments, own, there), daemon=True)
+            process = context.Process(target=_work, args=(function, arguments, own, sender), daemon=True)
             _start(process)
-            there.close()  # so that the end of the process is the end of the pipe
-            running[here] = process, number
+            sender.close()  # only the worker holds this end, so the pipe closes when the worker ends
+            running[receiver] = process, number
             started.append(process)
         while running:
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
                 try:
-                    told = connection.recv()
+                    message = connection.recv()
                 except (EOFError, OSError):
                     process, number = running.pop(connection)
                     process.join()
                     if process.exitcode:
                         raise ProcessLost(
-                            f"process {number} (of 0 to {place.devices - 1}) {_end_of(process.exitcode)}."
+                            f"process {number} (of 0 to {layout.devices - 1}) {_describe_exit(process.exitcode)}."
                         ) from None
                     continue
-                if isinstance(told, BaseException):
-                    raise told
-                yield told
+                if isinstance(message, BaseException):
+                    raise message
+                yield message
     finally:
         for process in started:
             process.terminate()
@@ -76,9 +162,9 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], pl
 
 
 def _free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port: int = door.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
     return port
 
 
@@ -86,23 +172,23 @@ def _start(process: SpawnProcess) -> None:
     try:
         process.start()
     except (TypeError, AttributeError, pickle.PicklingError) as error:
-        raise UserError(f"devices: a part of your own cannot be sent to another process ({error}).") from error
+        raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
 
 
-def _end_of(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def _work(
     function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], parent: Connection
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
     exit_with_parent()
     os.environ.update(environment)
     try:
         function(parent.send, *arguments)
     except ProcessLost as lost:
-        # If it was on this machine, the parent knows better which it was and ends this one meanwhile.
+        # If the lost process was on this machine, the parent knows which one it was and ends this worker meanwhile.
         time.sleep(PATIENCE)
         parent.send(lost)
     except (UserError, MemoryError) as error:

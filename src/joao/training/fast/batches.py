@@ -1,8 +1,10 @@
-"""Replaying work on a GPU instead of sending it kernel by kernel.
+"""Padded batches in buffers of fixed size, so that a GPU can capture the work on them in CUDA graphs and replay it.
 
-All graphs of a data set, ready to be laid out in padded batches without a word from the device to the host.
-
-Buffers: padded batches in tensors that stay, so that work on them can be recorded."""
+A step on small graphs launches hundreds of short kernels, and launching them one by one takes longer than running them.
+A captured CUDA graph launches all of them at once. It requires that every run uses the same tensors with the same
+shapes, and that the host never waits for a value from the device. Hence batches are padded to a common size, live in
+buffers that are refilled in place, and are assembled on the device.
+"""
 
 from __future__ import annotations
 
@@ -26,54 +28,54 @@ from joao.training.device import Fabric
 
 
 class CudaGraphRunner:
-    """Runs functions; on a GPU each is recorded as a CUDA graph when it comes up again, and replayed from then on.
+    """Run functions; on a GPU, capture each as a CUDA graph on its second call and replay it from then on.
 
-    A function that is run under a key does the same to the same tensors every time: it reads and writes tensors that
-    stay, draws only from the registered generators or torch's own, and asks the device nothing. On a CPU it is simply
-    called.
+    A function that is run under a key must do the same to the same tensors every time: it reads and writes tensors that
+    persist, draws only from the registered generators or torch's own, and must not synchronise with the host. On a CPU
+    it is simply called.
 
     Args:
-        device: where the functions work.
-        generators: those they draw from.
+        device: the device of the tensors.
+        generators: the generators that the functions draw from.
     """
 
     def __init__(self, device: torch.device, generators: Sequence[torch.Generator]) -> None:
-        self.records = device.type == "cuda"
+        self.captures = device.type == "cuda"
         self.generators = generators
-        self._seen: set[Hashable] = set()
+        self._warmed_up: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._memory = torch.cuda.graph_pool_handle() if self.records else None
+        self._memory = torch.cuda.graph_pool_handle() if self.captures else None
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
-        """Calls ``function``, or what was recorded of it under ``key``."""
+        """Call ``function``, or replay the CUDA graph that was captured from it under ``key``."""
         if key in self._graphs:
             self._graphs[key].replay()
-        elif not self.records:
+        elif not self.captures:
             function()
-        elif key not in self._seen:
-            # The first time nothing is recorded: kernels are compiled and the optimiser's state comes into being.
+        elif key not in self._warmed_up:
+            # The first call only warms up: Triton compiles kernels and the optimiser creates its state.
             with _side_stream():
                 function()
-            self._seen.add(key)
+            self._warmed_up.add(key)
         else:
-            self._graphs[key] = self._record(function)
+            self._graphs[key] = self._capture(function)
             self._graphs[key].replay()
 
-    def _record(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        # One pool of memory serves all recordings: nothing in it is needed once a replay is over.
+        # All CUDA graphs share one memory pool: no intermediate result is needed after a replay.
         with torch.cuda.graph(graph, pool=self._memory):
             function()
-        # Recording sets the generators' place to 0 on a stream of its own, which a replay must not overtake.
+        # Capturing resets the generators' offsets on a separate stream; a replay must not start before that.
         torch.cuda.synchronize()
         return graph
 
 
 @contextmanager
 def _side_stream() -> Iterator[None]:
-    """Where work must be warmed up that is to be recorded."""
+    """Run on a side stream, as torch requires for the warm-up before a capture."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -82,18 +84,18 @@ def _side_stream() -> Iterator[None]:
 
 
 class PaddedStore:
-    """The graphs of ``store`` as padded batches.
+    """Assemble padded batches of the graphs of ``store`` on its device.
 
     Attributes:
-        x, source, target, first_node, first_edge, edge_attr: of ``store``.
-        nodes_of_graph, edges_of_graph: ``(G,)`` the graphs' sizes.
-        edge_of_node: ``(N,)`` where each node's edges begin, counted inside its graph.
-        reverse_edge: ``(E,)`` the position of each edge's other direction, counted inside its graph.
+        x, source, target, first_node, first_edge, edge_attr: as in ``store``.
+        nodes_of_graph, edges_of_graph: ``(G,)`` sizes of the graphs.
+        edge_of_node: ``(N,)`` index of the first edge of each node, relative to the first edge of its graph.
+        reverse_edge: ``(E,)`` index of the reverse of each edge, relative to the first edge of its graph.
     """
 
     def __init__(self, store: GraphStore) -> None:
         self.x, self.first_node, self.first_edge = store.x, store.first_node, store.first_edge
-        # Room left over reads some edge, whatever it is: there must be one.
+        # Unused slots of a batch read an arbitrary edge; the extra one at the end makes sure that there is one.
         self.source, self.target = (F.pad(end, (0, 1)) for end in (store.source, store.target))
         self.edge_attr = None if store.edge_attr is None else F.pad(store.edge_attr, (0, 0, 0, 1))
         self.nodes_of_graph, self.edges_of_graph = store.first_node.diff(), store.first_edge.diff()
@@ -101,17 +103,21 @@ class PaddedStore:
         graph_of_node = torch.repeat_interleave(self.nodes_of_graph)
         graph_of_edge = torch.repeat_interleave(self.edges_of_graph)
         shift = take_rows(store.first_node, graph_of_edge)
-        numbers = torch.arange(len(graph_of_node), device=store.device)
-        first = torch.searchsorted(store.target + shift, numbers)
+        # Edges are sorted by target, so a binary search for each node finds its first edge in the whole store.
+        nodes = torch.arange(len(graph_of_node), device=store.device)
+        first = torch.searchsorted(store.target + shift, nodes)
         self.edge_of_node = first - take_rows(store.first_edge, graph_of_node)
-        # Edges are sorted by (graph, target, source). Sorted by (graph, source, target) instead, the k-th one is the
-        # other direction of edge k.
+        # Edges are sorted by (graph, target, source). If they are sorted by (graph, source, target) instead, the k-th is
+        # the reverse of edge k.
         reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
     def batch(self, graphs: Tensor, num_nodes: int, num_edges: int) -> PaddedBatch:
-        """The graphs numbered ``graphs`` ``(g,)``, which must have fewer than ``num_nodes`` nodes and at most
-        ``num_edges`` directed edges."""
+        """Allocate a batch and fill it with ``graphs`` ``(g,)``.
+
+        They must have fewer than ``num_nodes`` nodes in total, because one node absorbs the padding, and at most
+        ``num_edges`` directed edges.
+        """
         device = self.x.device
 
         def integers(size: int) -> Tensor:
@@ -134,7 +140,7 @@ class PaddedStore:
         return batch
 
     def fill(self, batch: PaddedBatch, graphs: Tensor) -> None:
-        """Puts other graphs, as many as there were, into the tensors of ``batch``."""
+        """Overwrite the tensors of ``batch`` with the same number of other graphs."""
         first_edge_of_graph = torch.zeros_like(batch.first_node)
         torch.cumsum(take_rows(self.nodes_of_graph, graphs), 0, out=batch.first_node[1:])
         torch.cumsum(take_rows(self.edges_of_graph, graphs), 0, out=first_edge_of_graph[1:])
@@ -143,15 +149,15 @@ class PaddedStore:
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatch:
-    """A batch on its device: the numbers of its graphs, ``(B,)``, and whether it is of a usual size."""
+    """Indices of the graphs of a batch ``(B,)`` on the device, and whether they fit into the buffers."""
 
     graphs: Tensor
-    fits: bool = True
+    fits: bool
 
 
 @dataclass(frozen=True, eq=False)
 class PaddedBuffers:
-    """The tensors that the recordings for one number of graphs read and write."""
+    """The tensors that the CUDA graphs for one number of graphs read and write."""
 
     graphs: Tensor
     batch: PaddedBatch
@@ -159,106 +165,113 @@ class PaddedBuffers:
 
 
 class BufferPool:
-    """A room for each number of graphs, made when it is first needed.
+    """Buffers for each number of graphs in a batch, allocated when first needed.
 
     Args:
-        store: the graphs, on the device to work on.
-        num_views: of each batch.
-        recorder: of the work.
+        store: the graphs, on the device to train on.
+        num_views: number of views of each batch.
+        runner: captures and replays the work on the buffers.
     """
 
-    def __init__(self, store: GraphStore, num_views: int, recorder: CudaGraphRunner) -> None:
-        self.store, self.num_views, self.recorder = PaddedStore(store), num_views, recorder
+    def __init__(self, store: GraphStore, num_views: int, runner: CudaGraphRunner) -> None:
+        self.store, self.num_views, self.runner = PaddedStore(store), num_views, runner
+        # The sizes are needed on the host, where it is decided which batches fit.
         self.sizes = store.first_node.diff().cpu(), store.first_edge.diff().cpu()
-        self.capacity: dict[int, tuple[int, int]] = {}
-        self.rooms: dict[int, PaddedBuffers] = {}
+        self.capacities: dict[int, tuple[int, int]] = {}
+        self.buffers: dict[int, PaddedBuffers] = {}
 
-    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
-        """Brings batches, the numbers of their graphs on the CPU, to the device."""
+    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+        """Move batches (indices of graphs on the CPU) to the device, all in one transfer."""
         fits = [self._fits(graphs) for graphs in batches]
-        numbers = torch.cat(list(batches)).to(self.store.x.device)
-        on_device = torch.split(numbers, [graphs.numel() for graphs in batches])
+        indices = torch.cat(list(batches)).to(self.store.x.device)
+        on_device = torch.split(indices, [graphs.numel() for graphs in batches])
         return [DeviceBatch(*each) for each in zip(on_device, fits, strict=True)]
 
     def _fits(self, graphs: Tensor) -> bool:
         count = graphs.numel()
-        if count not in self.capacity:
+        if count not in self.capacities:
             nodes, edges = (buffer_capacity(each, count) for each in self.sizes)
-            self.capacity[count] = nodes, edges
-        return all(int(each[graphs].sum()) <= room for each, room in zip(self.sizes, self.capacity[count], strict=True))
+            self.capacities[count] = nodes, edges
+        capacities = self.capacities[count]
+        return all(int(each[graphs].sum()) <= most for each, most in zip(self.sizes, capacities, strict=True))
 
-    def filled(self, graphs: Tensor) -> PaddedBuffers:
-        """The room with these graphs in it, which fit."""
+    def fill(self, graphs: Tensor) -> PaddedBuffers:
+        """Return the buffers for as many graphs, filled with ``graphs``, which must fit."""
         size = graphs.numel()
-        if size not in self.rooms:
+        if size not in self.buffers:
             own = graphs.clone()
-            num_nodes, num_edges = self.capacity[size]
+            num_nodes, num_edges = self.capacities[size]
             batch = self.store.batch(own, num_nodes + 1, num_edges)
-            self.rooms[size] = PaddedBuffers(own, batch, stack_views([batch] * self.num_views))
-        room = self.rooms[size]
-        room.graphs.copy_(graphs)
-        self.recorder.run(("batch", size), lambda: self.store.fill(room.batch, room.graphs))
-        return room
+            self.buffers[size] = PaddedBuffers(own, batch, stack_views([batch] * self.num_views))
+        buffers = self.buffers[size]
+        buffers.graphs.copy_(graphs)
+        self.runner.run(("batch", size), lambda: self.store.fill(buffers.batch, buffers.graphs))
+        return buffers
 
-    def show(
+    def draw_view(
         self,
-        room: PaddedBuffers,
+        buffers: PaddedBuffers,
         side: int,
-        number: int,
+        index: int,
         pool: Sequence[PaddedAugmentation],
         generator: torch.Generator,
     ) -> None:
-        """Makes view ``side`` of the room's batch by augmentation ``number``."""
+        """Augment the batch with ``pool[index]`` and write the result into view ``side``."""
 
         def draw() -> None:
-            view = pool[number].padded(room.batch, generator)
+            view = pool[index].padded(buffers.batch, generator)
             for name in ("x", "source", "target", "first_edge", "keep", "edge_attr"):
                 if getattr(view, name) is not None:
-                    getattr(room.views, name)[side].copy_(getattr(view, name))
+                    getattr(buffers.views, name)[side].copy_(getattr(view, name))
 
-        self.recorder.run(("view", room.graphs.numel(), side, number), draw)
+        self.runner.run(("view", buffers.graphs.numel(), side, index), draw)
+
+
+def buffer_capacity(sizes: Tensor, count: int) -> int:
+    r"""Compute the capacity of a buffer for the nodes or edges of ``count`` random graphs, given all ``sizes`` ``(G,)``.
+
+    .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n
+
+    for :math:`b` graphs with sizes of mean :math:`\bar n` and deviation :math:`\sigma_n`, and at most the total size of
+    the largest :math:`b` graphs. It depends on the data only, so that neither seed nor length of a training changes the
+    shapes and with them the random draws.
+    """
+    most = int(sizes.sort(descending=True).values[:count].sum())
+    numbers = sizes.double()
+    return min(most, math.ceil(count * float(numbers.mean()) + 4 * math.sqrt(count) * float(numbers.std(correction=0))))
 
 
 def drop_unused_edge_attr(encoder: Encoder, store: GraphStore) -> GraphStore:
-    """``store`` without edge attributes where they do not matter to ``encoder``."""
+    """Return ``store`` without edge attributes if ``encoder`` ignores them."""
     return store if encoder.uses_edge_attr else replace(store, edge_attr=None)
 
 
 def find_padding_obstacle(encoder: Encoder, pool: Sequence[Augmentation], fabric: Fabric) -> str:
-    """What stands in the way of training on padded batches, in words; nothing, if empty."""
+    """Return why training on padded batches is impossible, or an empty string."""
     if not isinstance(encoder, PaddedEncoder):
-        own = getattr(encoder, "module", encoder)  # a user's, wrapped
-        return f"the encoder {type(own).__name__} has no padded form"
+        custom = getattr(encoder, "module", encoder)  # the user's module inside ModuleEncoder
+        return f"the encoder {type(custom).__name__} has no padded form"
     for each in pool:
         if not isinstance(each, PaddedAugmentation):
             return f"the augmentation {type(each).__name__} has no padded form"
     precision = fabric.strategy.precision
     if getattr(precision, "scaler", None) is not None:
-        return "16-mixed scales gradients by what it finds in them"
+        return "the gradient scaler of 16-mixed synchronises with the host"
     if precision.precision not in ("32-true", "bf16-mixed"):
         return f"precision {precision.precision} is not 32-true, tf32 or bf16-mixed"
     if fabric.world_size > 1:
-        return "gradients are averaged over several processes"
+        return "several processes average their gradients"
     if fabric.device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return "Triton is not installed (pip install triton)"
     return ""
 
 
-def choose_fast_path(place: str, wanted: bool | None, reason: str, on_gpu: bool) -> bool:
-    """Whether to train on padded batches: as ``wanted`` or, where nothing is said, on a GPU; not against a reason."""
-    if wanted and reason:
-        raise UserError(f"{place}: the fast path is not possible: {reason}. Leave 'fast' out, or say plain.")
-    return not reason and (on_gpu if wanted is None else wanted)
+def choose_fast_path(where: str, requested: bool | None, obstacle: str) -> bool:
+    """Return whether to train on padded batches, which is ``requested`` (None: preferred) unless there is an obstacle.
 
-
-def buffer_capacity(sizes: Tensor, count: int) -> int:
-    r"""Room for the items of ``count`` graphs drawn at random, of which there are ``sizes`` ``(G,)``.
-
-    .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n
-
-    for :math:`b` graphs with sizes of mean :math:`\bar n` and deviation :math:`\sigma_n`, and never more than the
-    largest have. It depends on the data alone: neither seed nor length of a training has a say in its draws.
+    Raises:
+        UserError: if it was requested and is impossible.
     """
-    most = int(sizes.sort(descending=True).values[:count].sum())
-    numbers = sizes.double()
-    return min(most, math.ceil(count * float(numbers.mean()) + 4 * math.sqrt(count) * float(numbers.std(correction=0))))
+    if requested and obstacle:
+        raise UserError(f"{where}: the fast path is not possible: {obstacle}. Leave out 'fast', or pass --plain.")
+    return not obstacle

@@ -1,19 +1,19 @@
-"""Training on padded batches: every step does the same to the same tensors, so that a GPU can replay it."""
+"""Pre-training and fine-tuning on padded batches: every step runs on the same buffers, so a GPU can replay it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import final
+from typing import TYPE_CHECKING, cast, final
 
 import torch
 from torch import Tensor
 
 from joao.augmentations.base import Augmentation, PaddedAugmentation
-from joao.core.graphs import GraphStore
+from joao.config.builder import Method
+from joao.core.graphs import GraphStore, Store
 from joao.core.padded import stack_views
-from joao.encoders.base import Encoder, PaddedEncoder
-from joao.heads import Heads
-from joao.objectives import MomentumObjective, Objective, PairObjective
+from joao.encoders.base import PaddedEncoder
+from joao.objectives import MomentumObjective, PairObjective
 from joao.training.device import Fabric
 from joao.training.fast.batches import (
     BufferPool,
@@ -24,60 +24,66 @@ from joao.training.fast.batches import (
     find_padding_obstacle,
 )
 from joao.training.model import preserve_buffers
-from joao.training.steps import PlainSteps, Steps
+from joao.training.steps import PairSteps, Steps
+
+if TYPE_CHECKING:
+    from joao.training.finetune import Finetuning
 
 
 def find_fast_obstacle(
-    encoder: Encoder, pool: Sequence[Augmentation], objective: Objective, pair_per: str, fabric: Fabric
+    store: Store, method: Method, pool: Sequence[Augmentation], pair_per: str, fabric: Fabric
 ) -> str:
-    """What stands in the way of :class:`PaddedSteps`, in words; nothing, if empty."""
+    """Return why :class:`PaddedSteps` are impossible, or an empty string."""
+    objective = method.objective
+    if not isinstance(store, GraphStore):
+        return "graphs in shards do not fit into the memory of the device"
     if isinstance(objective, MomentumObjective):
-        return f"the objective {type(objective).__name__} has a copy of the encoder that follows it"
+        return f"the objective {type(objective).__name__} has a momentum copy of the encoder"
     if not isinstance(objective, PairObjective) or not objective.static:
-        return f"the objective {type(objective).__name__} does not say that it is static"
+        return f"the objective {type(objective).__name__} is not declared static"
     if pair_per == "graph":
         return "pair_per = 'graph' mixes augmentations in a batch"
-    return find_padding_obstacle(encoder, pool, fabric)
+    return find_padding_obstacle(method.encoder, pool, fabric)
 
 
 @final
 class PaddedSteps(Steps):
-    """On padded batches, recorded and replayed; a batch that is unusually large takes plain steps.
+    """Pre-training steps on padded batches, captured and replayed; batches that do not fit take eager steps.
 
     Args:
-        plain: the steps of batches that do not fit, with the same graphs, augmentations, objective and generators.
-        encoder, heads: of the method.
+        eager: steps for batches that do not fit, with the same graphs, augmentations, objective and generators.
+        method: its encoder and heads are trained.
         optimiser: of encoder and heads; on a GPU it must be capturable.
     """
 
-    def __init__(
-        self, plain: PlainSteps, encoder: PaddedEncoder, heads: Heads, optimiser: torch.optim.Optimizer
-    ) -> None:
-        store = plain.store
-        assert isinstance(store, GraphStore)  # or there was a reason not to
-        self.plain, self.encoder, self.heads, self.objective = plain, encoder, heads, plain.objective
-        self.pool = [each for each in plain.pool if isinstance(each, PaddedAugmentation)]
-        self.optimiser, self.precision = optimiser, plain.fabric.autocast
-        self.views_generator = plain.generators["views"]
-        self.evaluation_generator = plain.generators["evaluation views"]
-        self.recorder = CudaGraphRunner(store.device, [self.views_generator, self.evaluation_generator])
-        self.loss_sum, self.finite_steps = plain.loss_sum, plain.finite_steps
+    def __init__(self, eager: PairSteps, method: Method, optimiser: torch.optim.Optimizer) -> None:
+        store = eager.store
+        assert isinstance(store, GraphStore)  # find_fast_obstacle has checked both
+        assert isinstance(method.encoder, PaddedEncoder)
+        self.eager, self.encoder, self.heads, self.objective = eager, method.encoder, method.heads, eager.objective
+        self.pool = cast(Sequence[PaddedAugmentation], eager.pool)
+        self.optimiser, self.autocast = optimiser, eager.fabric.autocast
+        self.views_generator = eager.generators["views"]
+        self.evaluation_generator = eager.generators["evaluation views"]
+        self.runner = CudaGraphRunner(store.device, [self.views_generator, self.evaluation_generator])
+        self.loss_sum, self.finite_steps = eager.loss_sum, eager.finite_steps
         self.pair_losses = torch.zeros(len(self.pool), len(self.pool), device=store.device)
-        self.rooms = BufferPool(drop_unused_edge_attr(encoder, store), 2, self.recorder)
+        self.buffers = BufferPool(drop_unused_edge_attr(method.encoder, store), 2, self.runner)
 
-    def place(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
-        return self.rooms.place(batches)
+    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+        return self.buffers.load(batches)
 
     def train(self, batch: DeviceBatch, pairs: Tensor) -> None:
         if not batch.fits:
-            self.plain.train(batch, pairs)
+            self.eager.train(batch.graphs, pairs)
             return
-        room, size = self.rooms.filled(batch.graphs), batch.graphs.numel()
+        buffers, size = self.buffers.fill(batch.graphs), batch.graphs.numel()
         first, second = pairs[0].tolist()
-        for side, number in enumerate((first, second)):
-            self.rooms.show(room, side, number, self.pool, self.views_generator)
-        which_heads = None if self.heads.shared else (first, second)
-        self.recorder.run(("step", size, which_heads), lambda: self._descend(room, first, second))
+        for side, index in enumerate((first, second)):
+            self.buffers.draw_view(buffers, side, index, self.pool, self.views_generator)
+        # A CUDA graph is tied to the heads it was captured with: one per pair, unless all augmentations share a head.
+        heads = None if self.heads.shared else (first, second)
+        self.runner.run(("step", size, heads), lambda: self._descend(buffers, first, second))
 
     def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         self.pair_losses.zero_()
@@ -85,33 +91,68 @@ class PaddedSteps(Steps):
         for batch in batches:
             count += 1
             if batch.fits:
-                room, size = self.rooms.filled(batch.graphs), batch.graphs.numel()
-                self.recorder.run(("pair losses", size), lambda room=room: self._measure(room))  # type: ignore[misc]
+                buffers, size = self.buffers.fill(batch.graphs), batch.graphs.numel()
+                self.runner.run(("pair losses", size), lambda own=buffers: self._measure(own))  # type: ignore[misc]
             else:
-                self.pair_losses += self.plain.measure([batch])
+                self.pair_losses += self.eager.measure([batch.graphs])
         return self.pair_losses / count
 
-    def _descend(self, room: PaddedBuffers, first: int, second: int) -> None:
-        with self.precision():
-            embeddings = self.encoder.encode_padded(room.views)
+    def _descend(self, buffers: PaddedBuffers, first: int, second: int) -> None:
+        with self.autocast():
+            embeddings = self.encoder.encode_padded(buffers.views)
             projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
         loss = self.objective(*(each.float() for each in projected))
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        self.loss_sum += loss.detach() * room.graphs.numel()
+        self.loss_sum += loss.detach() * buffers.graphs.numel()
         self.finite_steps += self.loss_sum.isfinite()
 
     @torch.no_grad()
-    def _measure(self, room: PaddedBuffers) -> None:
-        """As :func:`joao.training.steps.pair_losses`, all draws in one pass of the encoder."""
-        numbers = range(len(self.pool))
-        draws = [self.pool[k].padded(room.batch, self.evaluation_generator) for k in (*numbers, *numbers)]
-        # Graphs that were left as they are need not be encoded again.
-        repeated = [k for k in numbers if draws[k] is room.batch]
-        kept = [k for k in range(len(draws)) if k - len(self.pool) not in repeated]
-        with self.precision(), preserve_buffers(self.encoder):
-            embeddings = self.encoder.encode_padded(stack_views([draws[k] for k in kept]))
-            projected = {k: self.heads(embeddings[n], k % len(self.pool)).float() for n, k in enumerate(kept)}
-        second = torch.stack([projected.get(k + len(self.pool), projected[k]) for k in numbers])
-        self.pair_losses += torch.stack([self.objective(projected[k], second) for k in numbers])
+    def _measure(self, buffers: PaddedBuffers) -> None:
+        """Add the pair losses of a batch, as :func:`joao.training.steps.pair_losses`, in one pass of the encoder."""
+        size = len(self.pool)
+        # Draw k of augmentation k % size: the first draws are 0 ... size - 1, the second ones size ... 2 size - 1.
+        draws = [self.pool[k % size].padded(buffers.batch, self.evaluation_generator) for k in range(2 * size)]
+        # Unchanged graphs, as from the augmentation identity, are not encoded a second time.
+        unchanged = [k for k in range(size) if draws[k] is buffers.batch]
+        encoded = [k for k in range(2 * size) if k - size not in unchanged]
+        with self.autocast(), preserve_buffers(self.encoder):
+            embeddings = self.encoder.encode_padded(stack_views([draws[k] for k in encoded]))
+            projected = {k: self.heads(embeddings[n], k % size).float() for n, k in enumerate(encoded)}
+        second = torch.stack([projected.get(k + size, projected[k]) for k in range(size)])
+        self.pair_losses += torch.stack([self.objective(projected[k], second) for k in range(size)])
+
+
+@final
+class PaddedFinetuningSteps:
+    """Fine-tuning steps on padded batches, captured and replayed; batches that do not fit take eager steps."""
+
+    def __init__(self, finetuning: Finetuning) -> None:
+        self.finetuning, self.classifier = finetuning, finetuning.classifier
+        self.pool = cast(Sequence[PaddedAugmentation], finetuning.pool)
+        self.runner = CudaGraphRunner(finetuning.device, [finetuning.views_generator])
+        store = drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store)
+        self.buffers = BufferPool(store, 1, self.runner)
+
+    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+        """Move batches (indices of graphs on the CPU) to the device."""
+        return self.buffers.load(batches)
+
+    def train(self, batch: DeviceBatch, index: int) -> None:
+        """Update the weights on ``batch``, augmented with augmentation ``index``."""
+        if not batch.fits:
+            self.finetuning.train_batch(batch.graphs, index)
+            return
+        buffers = self.buffers.fill(batch.graphs)
+        self.buffers.draw_view(buffers, 0, index, self.pool, self.finetuning.views_generator)
+        self.runner.run(("step", batch.graphs.numel()), lambda: self._descend(buffers))
+
+    def _descend(self, buffers: PaddedBuffers) -> None:
+        optimiser = self.finetuning.optimiser
+        with self.finetuning.fabric.autocast():
+            embeddings = cast(PaddedEncoder, self.classifier.encoder).encode_padded(buffers.views)[0]
+            logits = self.classifier.classify(embeddings)
+        optimiser.zero_grad()
+        self.finetuning.loss(logits, buffers.graphs).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()

@@ -1,0 +1,121 @@
+"""All generated pages and blocks of the documentation.
+
+A block is the text between ``<!-- generated: NAME -->`` and ``<!-- end generated -->``. :mod:`repro.documents.blocks`
+has one function per block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from joao.core.errors import UserError
+from joao.core.files import make_folder, write_file
+from repro.documents.blocks import BLOCKS
+from repro.protocols import gamma
+from repro.record_files import RECORDS
+from repro.studies import (
+    benchmark_tables,
+    controls,
+    defaults,
+    epochs,
+    evaluation_share,
+    factors,
+    fast_path,
+    faults,
+    kernels,
+    kills,
+    learned_table,
+    molecule_speed,
+    mutants,
+    pair_losses,
+    processes,
+    reading_order,
+    report_page,
+    scorers,
+    shards,
+    strengths,
+)
+from repro.studies.common import read_record
+from repro.tables.pages import PAGES, combined_page, combined_sections
+
+ROOT = RECORDS.parents[1]
+RESULTS = ROOT / "docs/results"
+_BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
+
+# Pages of studies with one record, which page functions take, and of studies with tables of records.
+_ONE_RECORD: dict[str, Callable[..., str]] = {
+    "epoch-choice": epochs.choice_page,
+    "evaluation-share": evaluation_share.page,
+    "fast-path": fast_path.page,
+    "faults": faults.page,
+    "kernels": kernels.page,
+    "kills": kills.page,
+    "molecule-speed": molecule_speed.page,
+    "mutants": mutants.page,
+    "pair-losses": pair_losses.page,
+    "processes": processes.page,
+    "published-epoch": epochs.rule_page,
+    "reading-order": reading_order.page,
+    "report-page": report_page.page,
+    "shards": shards.page,
+    "strengths": strengths.page,
+}
+_TABLES: dict[str, Callable[[], str]] = {
+    "benchmarks/tables": benchmark_tables.page,
+    "controls": lambda: controls.page(controls.read_all()),
+    "defaults": partial(defaults.table_page, "defaults"),
+    "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
+    "factors": lambda: factors.page(factors.read_all()),
+    "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
+    "learned-table": learned_table.page,
+    "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
+}
+
+
+def result_pages() -> dict[Path, str]:
+    """Return the texts of all pages in ``docs/results`` that are generated from records."""
+    texts = {f"{name}.md": page(read_record(name)) for name, page in _ONE_RECORD.items()}
+    texts |= {f"{name}.md": page() for name, page in _TABLES.items()}
+    for protocol, pages in PAGES.items():
+        texts |= {f"{protocol}/{name}": text for name, text in pages(RECORDS).texts.items()}
+    texts |= {name: combined_page(section) for name, section in combined_sections(RECORDS).items()}
+    return {RESULTS / name: text for name, text in texts.items()}
+
+
+def pages_with_blocks() -> dict[Path, str]:
+    """Return the texts of all hand-written pages, with their blocks up to date."""
+    texts = {}
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
+        if RESULTS not in path.parents:
+            text = path.read_text(encoding="utf-8")
+            if _BLOCK.search(text):
+                texts[path] = _BLOCK.sub(partial(_fill, path), text)
+    return texts
+
+
+def _fill(path: Path, found: re.Match[str]) -> str:
+    start, name, _, end = found.groups()
+    if name not in BLOCKS:
+        raise UserError(f"{path}: unknown block '{name}'. Known: {', '.join(BLOCKS)}.")
+    return f"{start}{BLOCKS[name]()}\n{end}"
+
+
+def outdated() -> dict[Path, str]:
+    """Return the new texts of all pages that are not up to date."""
+    texts = {**result_pages(), **pages_with_blocks()}
+    return {path: text for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+
+
+def write_documents() -> list[Path]:
+    """Write all pages that are not up to date, and the pictures of the tables; return the paths of the pages."""
+    changed = outdated()
+    for path, text in changed.items():
+        make_folder(path.parent)
+        write_file(path, text)
+    for protocol, pages in PAGES.items():
+        for name, draw in pages(RECORDS).pictures.items():
+            draw(RESULTS / protocol / name)
+    return [path.relative_to(ROOT) for path in changed]

@@ -1,0 +1,291 @@
+"""Blocks about speed and about single studies."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import numpy as np
+
+from joao.evaluation.tables import markdown
+from repro.documents.facts import (
+    benchmark,
+    count_word,
+    listed,
+    mean,
+    paper_mean,
+    require,
+    unsupervised_rows,
+    unsupervised_sets,
+    workload,
+)
+from repro.protocols.semi_supervised import run as semi_supervised
+from repro.protocols.transfer import run as transfer
+from repro.protocols.unsupervised.run import record_file
+from repro.protocols.unsupervised.variants import strength_lines
+from repro.record_files import RECORDS
+from repro.studies import (
+    benchmark_tables,
+    defaults_page,
+    molecule_speed,
+    pair_losses,
+    processes,
+    report_page,
+    shards,
+    strengths,
+)
+from repro.studies.common import read_record
+from repro.studies.default_candidates import CANDIDATES
+from repro.tables.benchmarks import figure
+
+CPU, GPU, GPU_TF32 = "cpu-1-thread", "gpu-h200", "gpu-h200-tf32"
+STEPS = ("GraphCL step", "GraphCL floor", "JOAO step", "JOAO floor")
+FAST = ("GraphCL step, fast", "JOAO step, fast")
+RIVALS = ("torch-geometric, a transform per graph", "torch-geometric, no augmentation")
+
+
+def _tables(page: str) -> str:
+    """The tables of a page, without its text."""
+    return "\n".join(line for line in page.splitlines() if line.startswith("|"))
+
+
+def speed() -> str:
+    """Three lines for the README."""
+    tf32 = benchmark(GPU_TF32)
+    nci1, molecules = (
+        workload(tf32, name)["rows"]["JOAO step, fast"]["graphs per second"] for name in ("NCI1", "molecules")
+    )
+    cpu = workload(benchmark(CPU), "NCI1")["rows"]["JOAO step"]["graphs per second"]
+    return f"""\
+On one NVIDIA H200 with `--precision tf32`, JOAO pre-trains {round(nci1, -3):,.0f} graphs/s on NCI1 (GIN 3x32, batch size 128)
+and {round(molecules, -3):,.0f} graphs/s on synthetic molecules of the size of ZINC (GIN 5x300, batch size 256).
+On one CPU thread it pre-trains {round(cpu, -2):,.0f} graphs/s on NCI1."""  # noqa: E501
+
+
+def performance_targets() -> str:
+    return benchmark_tables.targets_table({name: {"settings": [benchmark(name)]} for name in (CPU, GPU, GPU_TF32)})
+
+
+def performance_cpu() -> str:
+    return _graphs_per_second(CPU, {name: name for name in ("NCI1", "REDDIT-BINARY", "COLLAB")}, (*STEPS, *RIVALS))
+
+
+def performance_gpu() -> str:
+    names = {"NCI1": "NCI1, GIN 3x32, batch 128", "molecules": "molecules, GIN 5x300, batch 256"}
+    return _graphs_per_second(GPU_TF32, names, (*STEPS, *FAST, *RIVALS))
+
+
+def _graphs_per_second(record: str, workloads: dict[str, str], rows: tuple[str, ...]) -> str:
+    found = {name: workload(benchmark(record), name)["rows"] for name in workloads}
+    lines = [
+        [
+            row.replace(", fast", ", fast path").replace("a transform", "one transform"),
+            *(f"{found[name][row]['graphs per second']:,.0f}" for name in workloads),
+        ]
+        for row in rows
+    ]
+    return markdown(["", *(f"{title}, graphs/s" for title in workloads.values())], lines)
+
+
+def performance_roofline() -> str:
+    setting = benchmark(GPU_TF32)
+    found = workload(setting, "molecules")
+    work, roof = found["work of a step"]["JOAO"], setting["roof"]
+    multiply, copy = work["flop"] / roof["GFLOP/s"] / 1e6, work["bytes"] / roof["GB/s"] / 1e6
+    step = found["rows"]["JOAO step, fast"]["ms per step"]["median"]
+    return f"""\
+- **Distance from the hardware limit.** The two views of a JOAO step on molecules need at least {work["flop"] / 1e9:.1f} GFLOP and {work["bytes"] / 1e9:.2f} GB. The same GPU multiplies matrices at {roof["GFLOP/s"] / 1000:.0f} TFLOP/s and copies at {roof["GB/s"] / 1000:.1f} TB/s, measured next to it. This gives {multiply:.2f} ms and {copy:.2f} ms, one after the other {multiply + copy:.2f} ms. The
+  step takes {step:.2f} ms, including its share of the lower level. What takes the remaining time was not recorded."""  # noqa: E501
+
+
+def performance_finetuning() -> str:
+    records = semi_supervised.record_file(RECORDS)
+    plain, augmented = (
+        [records[f"NCI1/{method}-10-{seed}"] for seed in range(5)] for method in ("none", "augmentations")
+    )
+    took = [f"{record['seconds of fine-tuning']:.1f}" for record in plain]
+    slow = [record["seconds of fine-tuning"] for record in augmented]
+    torch = ".".join(plain[0]["versions"]["torch"].split(".")[:2])
+    return f"""\
+Ten folds of 100 epochs on NCI1 with 10 % of the labels took {listed(took)} s for five seeds in one process on one H200 (torch {torch}, {plain[0]["precision"]}), including the folds and testing. The first call compiles kernels, and the next ones meet new batch sizes. With
+augmentations the folds are fitted one after another and take {min(slow):.0f} to {max(slow):.0f} s (seven processes on the GPU)."""  # noqa: E501
+
+
+def performance_growth() -> str:
+    columns = {"GraphCL, an epoch": "GraphCL, one epoch", "JOAO, an epoch": "JOAO, one epoch", "peak memory": None}
+    lines = []
+    for name, axis in benchmark(CPU)["scaling"].items():
+        fit = axis["fits"]["JOAO, an epoch"]
+        unit = " nodes + edges" if axis["against"] == "nodes and edges" else ""
+        sizes = f"{name} ({fit['smallest']:,.0f} to {fit['largest']:,.0f}{unit})"
+        lines.append([sizes, *(f"{axis['fits'][column]['exponent']:.2f}" for column in columns)])
+    return markdown(["exponent of", *(title or name for name, title in columns.items())], lines)
+
+
+def performance_reading() -> str:
+    svm = benchmark(CPU)["svm"]
+    seconds = {name: figure(sum(turns)) for name, turns in svm["seconds of each turn"].items()}
+    require(svm["identical"], "scores and selected parameters are identical")
+    reading = benchmark("reading")["reading"]
+    times = {
+        name: [figure(reading[name][way]["seconds"]) for way in ("not kept", "first time", "second time")]
+        for name in ("COLLAB", "REDDIT-MULTI-5K")
+    }
+    collab, multi = times.values()
+    zinc, moses = read_record("molecule-speed")["rows"]
+    rates = [f"{row['graphs, molecules per CPU second']:,.0f}" for row in (zinc, moses)]
+    shares = [f"{100 * molecule_speed.rdkit_share(row):.0f} %" for row in (zinc, moses)]
+    kinds = ("with SMILES", "graphs and labels alone")
+    sizes = sorted(row[f"bytes per molecule, {kind}"] for row in (zinc, moses) for kind in kinds)
+    loading = sorted(moses[f"seconds to load, {kind}"] for kind in kinds)
+    joao = transfer.record_file(RECORDS)["bbbp/joao"]
+    corpus, epochs = joao["corpus"], joao["recipe"]["training"]["epochs"]
+    rate = workload(benchmark(GPU_TF32), "molecules")["rows"]["JOAO step, fast"]["graphs per second"]
+    return f"""\
+- SVM protocol, {svm["folds"]} outer folds of the embeddings of {svm["data"]} ({svm["graphs"]:,} x {svm["dimensions"]}): plain search {seconds["plain, 1 job"]} s with one job and {seconds["plain, 2 jobs"]} s with two; ours {seconds["ours, 1 job"]} s with one job and {seconds["ours, 2 jobs"]} s with two. Scores and selected parameters are identical. The rest of the time is spent in libsvm.
+- joao keeps a packed copy of data sets of 1 MiB or more ([cache](data-formats.md#cache)). A process that starts, reads and ends takes for COLLAB {collab[0]} s without copy, {collab[1]} s the first time and {collab[2]} s the second time; for REDDIT-MULTI-5K {multi[0]} s, {multi[1]} s and {multi[2]} s.
+- RDKit takes {shares[0]} (ZINC-250k) and {shares[1]} (MOSES) of the CPU time of reading molecules: {rates[0]} and {rates[1]} molecules per CPU second. A packed molecule takes {sizes[0]:.0f} to {sizes[-1]:.0f} bytes, and {moses["molecules"] / 1e6:.2f} million load in {loading[0]:.1f} to {loading[1]:.1f} s ([study](results/molecule-speed.md)).
+- Pre-training JOAO for the transfer table ({count_word(epochs)} epochs of {corpus["molecules"]:,} molecules) took {corpus["seconds"]:.1f} s on a shared GPU, including compilation. At this rate 100 epochs would take {corpus["seconds"] / epochs * 100 / 60:.0f} minutes, and {corpus["molecules"] * 100 / rate / 60:.0f} minutes at the rate of the benchmark."""  # noqa: E501
+
+
+def strengths_findings() -> str:
+    record = read_record("strengths")
+    chosen = strengths.chosen(record)
+    require(chosen == "Kullback-Leibler, gamma 1, equal prior", "equal prior and gamma 1 were chosen")
+    scores = {line[0].strip("*"): line for line in strengths.score_lines(record)}
+    *_, average, gain, cost = scores[chosen]
+    means = {way: line[-3] for way, line in scores.items()}
+    *lines, overall = strength_lines([each for each in record_file(RECORDS).read() if not _is_variant(each)])
+    bounds = [re.search(r"\((\S+) to (\S+)\)", line[3]) for line in lines]
+    contain = all(found is not None and float(found[1]) < 0 < float(found[2]) for found in bounds)
+    require(len(lines) == 8 and contain, "the interval contains 0 on every data set")
+    difference, spread = gain.split(" ", 1)
+    return f"""\
+- {count_word(len(strengths.DATASETS)).capitalize()} data sets, {count_word(len(strengths.SEEDS))} seeds, mean accuracy: {means[strengths.FIXED]} for JOAO at 0.2, and {average} for learned strengths (equal prior, `gamma` 1). The difference is {difference} points {spread.removesuffix(")")} over seeds). JOAO's maximiser over strengths has {means["JOAO's own maximiser over strengths"]}. Uniform pairs
+  at 0.2, which learn nothing, have {means["uniform, fixed 0.2"]}.
+- On these data sets, learned strengths cost no accuracy compared with JOAO, and the gain is inconclusive. They save one setting. They take {cost} times the CPU time of JOAO, because the lower level encodes 25 draws instead of 9.
+- On COX2 and DHFR the policy learned to prefer `attribute_mask`, half of it at strength 0.3. On MSRC_9 and MSRC_21 it stayed close to the prior.
+- On the eight data sets of the paper's table, with these settings, learned strengths have a mean accuracy of {overall[2]} and JOAO at 0.2 has {overall[1]}. The interval of the difference contains 0 on every data set
+  ([scores](../results/unsupervised/strengths.md), [learned tables](../results/unsupervised/learned.md))."""  # noqa: E501
+
+
+def _is_variant(record: dict[str, dict[str, bool]]) -> bool:
+    return record["cell"]["inductive"] or record["cell"]["twins_together"]
+
+
+def pair_losses_table() -> str:
+    return _tables(pair_losses.page(read_record("pair-losses")))
+
+
+def report_size() -> str:
+    return _tables(report_page.page(read_record("report-page")))
+
+
+def bundled_models() -> str:
+    folder = files("joao") / "pretrained"
+    card = (folder / "molecules.md").read_text(encoding="utf-8")
+    change = re.search(r"changes embeddings by (up to \S+ of their length)", card)
+    molecules = re.search(r"on ([\d,]+) molecules", card)
+    assert change is not None
+    assert molecules is not None
+    size = len((folder / "molecules.safetensors").read_bytes()) / 1e6
+    return markdown(
+        ["name", "description"],
+        [
+            [
+                "`molecules`",
+                f"JOAO encoder of the transfer table: five layers, width 300, two epochs on the {molecules[1]} "
+                f"molecules of MOSES and ZINC-250k, half precision, {size:.1f} MB. Half precision changes embeddings "
+                f"by {change[1]}. Model card: `src/joao/pretrained/molecules.md`",
+            ]
+        ],
+    )
+
+
+SHOWN_CANDIDATES = ("width_128", "epochs_100", "log_readouts", "wide_log_readouts", "wide_log_degree", "everything")
+
+
+def default_candidates() -> str:
+    gains, gpu, cpu = _gains_of_candidates(), _relative_times("defaults"), _relative_times("defaults-cpu")
+    lines = [[CANDIDATES[name].words, gains[name], gpu[name], cpu.get(name, "")] for name in SHOWN_CANDIDATES]
+    satisfied = [name for name, gain in gains.items() if _satisfies(gain, float(gpu[name]))]
+    require(
+        len(satisfied) == 3 and all("width 128" in CANDIDATES[name].words for name in satisfied), "three candidates"
+    )
+    header = ["candidate", "gain over the default (95 % CI over data sets)"]
+    header += ["relative time, GPU", "relative time, one CPU thread"]
+    return markdown(header, lines).replace("|  ", "| ")
+
+
+def _gains_of_candidates() -> dict[str, str]:
+    records = record_file(RECORDS, "defaults").read()
+    places = sorted({record["cell"]["dataset"] for record in records})
+    gains = defaults_page.gains_over_default(records, places, CANDIDATES)
+    return {name: defaults_page.over_sets(gains, name, places) for name in CANDIDATES if name != "default"}
+
+
+def _relative_times(table: str) -> dict[str, str]:
+    records = record_file(RECORDS, table).read()
+    return {name: f"{value:.1f}" for name, value in defaults_page.relative_times(records, CANDIDATES).items()}
+
+
+def _satisfies(gain: str, time: float) -> bool:
+    found = re.match(r"(\S+) \((\S+) to", gain)
+    return found is not None and float(found[1]) >= 1 and float(found[2]) > 0 and time <= 2
+
+
+def default_criteria() -> str:
+    ranks = defaults_page.rank_correlations(record_file(RECORDS, "defaults").read())
+    loss, alignment, uniformity, rank = (f"{ranks[name]:+.2f}" for name in defaults_page.CRITERIA)
+    calibrated = _gains_of_candidates()["calibrated"]
+    return f"""\
+No label-free criterion would have found the better candidates. The rank correlation with accuracy over the candidates is {loss} for the loss on held-out graphs, {alignment} for
+alignment, {uniformity} for uniformity and {rank} for the effective rank of the embeddings. Calibrating the trained encoder gains {calibrated}. Four candidates (log inside,
+width 128 with log inside, log of all readouts inside, log-degree) finished later than the others, and none of them satisfies the rule."""  # noqa: E501
+
+
+def default_averages() -> str:
+    table, sets = unsupervised_rows(), unsupervised_sets()
+    rows = {method: [table[method, name] for name in sets] for method in ("joao_default", "joao", "joaov2", "graphcl")}
+    papers = {method: paper_mean(rows[method]) for method in ("joao", "joaov2", "graphcl")}
+    below = {
+        name: table["joaov2", name].paper.mean - table["joao_default", name].mean  # type: ignore[union-attr]
+        for name in sets
+    }
+    (worst, miss), *others = [(name, by) for name, by in below.items() if by > 0]
+    require(not others, "JOAO() is below the paper's JOAOv2 on one data set")
+    change = {name: table["joao_default", name].mean - table["joao", name].mean for name in sets}
+    require(max(change["REDDIT-MULTI-5K"], change["REDDIT-BINARY"]) < 0, "a constant works better on REDDIT")
+    return f"""\
+The eight data sets of the paper's table played no part in this choice. On them `JOAO()` with default settings reaches an average of {mean(rows["joao_default"]):.1f}, and JOAO with the paper's features
+(node labels or a constant) reaches {mean(rows["joao"]):.1f} ([overview](../results/unsupervised/overview.md)). The paper reports {papers["joao"]:.1f} (JOAO), {papers["joaov2"]:.1f} (JOAOv2) and {papers["graphcl"]:.1f} (GraphCL).
+
+`JOAO()` is above the paper's JOAOv2 on {count_word(len(sets) - 1)} data sets and {miss:.1f} points below it on {worst}. On REDDIT-MULTI-5K and REDDIT-BINARY a constant feature works better than degrees. On
+COLLAB and IMDB-BINARY degrees work better, by {change["COLLAB"]:.1f} and {change["IMDB-BINARY"]:.1f} points. The choice of features moves these averages more than any part of JOAO ([factors](../results/factors.md))."""  # noqa: E501
+
+
+def shards_memory() -> str:
+    record = read_record("shards")
+    header, lines = shards.memory_table(record)
+    shown = ["graphs", "store, MB", "packing: anonymous, MB", "training from shards: anonymous, MB"]
+    shown += ["mapped files, MB", "training in memory: anonymous, MB"]
+    cells = [[line[header.index(name)] for name in shown] for line in lines]
+    whole, ratio, rows = record["pass"], record["speed"]["ratio"], record["sizes"]
+    before = {round(row["shards"]["anonymous before"] / 1e6) for row in rows}
+    least, most = min(before), max(before)
+    return f"""\
+{markdown(shown, cells)}
+
+- Before training, the process uses {least if least == most else f"{least} to {most}"} MB of anonymous memory.
+- One pass over {whole["graphs"]:,} graphs in batches of {record["batch"]} took {whole["seconds"]:.0f} s ({whole["CPU seconds"]:.0f} CPU s), with at most {whole["anonymous at most"] / 1e6:,.0f} MB of anonymous memory and {whole["file at most"] / 1e6:,.0f} MB of mapped files.
+- Batches from shards take {ratio["batches"][0]:.2f} times the CPU time of batches from memory, because features are computed and edges are checked again each time. For a whole training step the ratio is {ratio["steps"][0]:.2f} ({ratio["steps"][1]:.2f} to {ratio["steps"][2]:.2f})."""  # noqa: E501
+
+
+def processes_speed() -> str:
+    lines = []
+    for row in read_record("processes")["speed"]:
+        one, two, ratios = processes.speeds(row)
+        cells = [f"{np.median(one):,.0f}", f"{np.median(two):,.0f}", f"{np.median(ratios):.2f}"]
+        lines.append([f"{row['data']}, {row['encoder']}, {row['batch size']}", *cells])
+    header = ["data, encoder, batch", "one process, graphs/s", "two processes, graphs/s", "two / one"]
+    return markdown(header, lines)

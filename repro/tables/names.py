@@ -1,0 +1,33 @@
+"""Display names of the rows of the paper's tables, in the order of the tables."""
+
+from __future__ import annotations
+
+from joao.config.titles import TITLES
+from joao.objectives import OBJECTIVES, PairObjective
+
+_ORDER = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
+_PAIR_OBJECTIVES = {name: kind.title for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
+OBJECTIVE_NAMES = {name: _PAIR_OBJECTIVES[name] for name in (*_ORDER, *_PAIR_OBJECTIVES)}
+
+# None: the package declares the title.
+_ROWS = {
+    "none": "no pre-training",
+    "augmentations": "augmentations only",
+    **dict.fromkeys(("gae", "infomax", "context_pred", "edge_pred", "attr_masking")),
+    "ecfp": "random forest on ECFP",
+    "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
+    **dict.fromkeys(("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp", "mvgrl", "infograph", "histogram")),
+    **dict.fromkeys(("untrained_initial", "untrained", "graphcl", "uniform", "joao", "joaov2")),
+    "joao_default": "JOAO(), default settings",
+    "joao_strengths": None,
+    "joaov2_joao_budget": "JOAOv2, JOAO's budget",
+    **{
+        f"{objective}_{policy}": f"{name}, {policy if policy == 'uniform' else 'JOAO'}"
+        for objective, name in OBJECTIVE_NAMES.items()
+        for policy in ("uniform", "joao")
+    },
+    "joao_stronger": "JOAO, strength 0.25",
+    "joaov2_stronger": "JOAOv2, strength 0.25",
+    "joao_without_prior": "JOAO, gamma = 0",
+}
+NAMES: dict[str, str] = {row: title or TITLES[row] for row, title in _ROWS.items()} | TITLES

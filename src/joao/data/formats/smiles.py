@@ -1,0 +1,403 @@
+"""Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``.
+
+A ``.csv`` file has commas and a header::
+
+    mol_id,smiles,toxic,logP,source
+    TOX1,CCO,0,-0.31,A
+    TOX2,c1ccccc1,,2.13,B
+
+A ``.smi`` file has one SMILES per line, optionally followed by a space or tab and a name. If its first line is a
+header, its columns are treated like those of a ``.csv`` file.
+
+Columns are detected as follows:
+
+- *SMILES*: named ``smiles`` or another of :data:`SMILES_NAMES`, in any case.
+- *identifiers*: named ``id``, ``name`` or another of :data:`IDENTIFIER_NAMES`.
+- *task*: all cells are numbers or empty. ``na``, ``n/a``, ``nan``, ``null``, ``none`` and ``?`` are missing values.
+- *ignored*: all other columns, such as text, numbers mixed with text (``>10``), empty columns, columns without a name
+  and further columns with SMILES or identifiers.
+
+If ``tasks`` are given, only these columns are tasks, and a cell that is not a number is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.errors import UserError, short_repr, suggest
+from joao.data.dataset import Dataset
+from joao.data.formats import TABLE_SUFFIXES
+from joao.data.formats.edge_list import NEEDED
+from joao.data.formats.text import base_name, column_names, table_rows, text_lines
+from joao.data.molecules import ReadOptions, make_molecules
+
+# In the order of preference.
+SMILES_NAMES = (
+    "smiles", "canonical_smiles", "isomeric_smiles", "rdkit_smiles", "smile", "smi", "mol", "molecule", "structure",
+)  # fmt: skip
+IDENTIFIER_NAMES = (
+    "id", "mol_id", "molid", "molecule_id", "compound_id", "cmpd_id", "identifier", "chembl_id", "molecule_chembl_id",
+    "zinc_id", "cid", "name", "mol_name", "compound_name", "names", "title", "index",
+)  # fmt: skip
+_EMPTY = ("", "na", "n/a", "nan", "null", "none", "?")
+_ROWS_PER_CHUNK = 1024
+_LARGEST = float(np.finfo(np.float32).max)
+
+Row = tuple[int, list[str]]  # line, cells
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns given by the user; the others are detected.
+
+    Attributes:
+        smiles, identifiers: one column each.
+        tasks: label columns; by default all numeric columns.
+    """
+
+    smiles: str | None = None
+    identifiers: str | None = None
+    tasks: Sequence[str] | None = None
+
+
+DETECT_COLUMNS = Columns()
+
+
+def is_molecule_table(path: Path) -> bool:
+    """Whether a table contains molecules, by its suffix or its header; otherwise it is an edge list."""
+    if ".csv" not in path.name.lower():
+        return True
+    header = column_names(path)
+    if {*NEEDED} <= {*header}:
+        return False
+    if {*SMILES_NAMES} & {cell.casefold() for cell in header}:
+        return True
+    if {*NEEDED} & {*header}:
+        return False  # the reader of edge lists reports what is missing
+    found = ", ".join(header)[:200] or "an empty file"
+    raise UserError(
+        f"{path}:1: neither a table of molecules, with a column 'smiles' (another name can be given with --smiles, in "
+        f"Python smiles=), nor an edge list, with the columns {', '.join(NEEDED)}. Found: {found}."
+    )
+
+
+def read_molecules(path: Path, columns: Columns, options: ReadOptions) -> Dataset:
+    """Read a table of molecules; at least one row must be valid."""
+    dataset = _from_table(read_molecule_table(path, columns), columns, options)
+    if not len(dataset):
+        raise UserError(no_molecules_message(path, dataset))
+    return dataset
+
+
+def iterate_molecules(
+    path: Path, columns: Columns, options: ReadOptions, size: int, skip: int = 0
+) -> Iterator[Dataset]:
+    """Read ``size`` rows at a time after the first ``skip``; a data set may be empty."""
+    tables = iterate_molecule_table(path, size, skip=skip, columns=columns)
+    return (_from_table(table, columns, options) for table in tables)
+
+
+def no_molecules_message(path: Path, dataset: Dataset) -> str:
+    """Error message for a table without a valid molecule."""
+    first = dataset.failures[0]
+    return (
+        f"{path}:{first.line}: {short_repr(first.text)} is not a molecule ({first.reason}), and neither is any other "
+        f"of {len(dataset.failures)} rows. If another column contains the SMILES, give its name."
+    )
+
+
+def _from_table(table: MoleculeTable, columns: Columns, options: ReadOptions) -> Dataset:
+    notices = [
+        f"{table.name}: column {short_repr(column)} is not used as a task: {reason}."
+        for column, reason in table.rejected.items()
+    ]
+    not_numeric = [column for column in table.ignored if column not in table.rejected]
+    if not_numeric and columns.tasks is None:
+        notices.append(f"{table.name}: columns without numbers are ignored: {', '.join(not_numeric)}.")
+    dataset = make_molecules(table.name, table.smiles, table.identifiers, options)
+    rows = slice(None) if dataset.row_of_graph is None else dataset.row_of_graph
+    return replace(
+        dataset,
+        targets=table.labels[rows] if table.tasks else None,
+        target_names=table.tasks,
+        failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
+        notices=(*notices, *dataset.notices),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeTable:
+    """The contents of a table of molecules.
+
+    Attributes:
+        name: used in messages and records.
+        smiles: ``M`` texts as written, possibly empty or invalid.
+        identifiers: names of the molecules, or ``line 7`` for an empty cell; empty if no cell has a name.
+        tasks: names of the label columns.
+        labels: ``(M, T)``, NaN for missing values.
+        lines: ``(M,)`` line of each molecule, counted from 1.
+        ignored: names of the ignored columns.
+        rejected: for columns that are numeric up to some line, what that line contains.
+    """
+
+    name: str
+    smiles: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    tasks: tuple[str, ...]
+    labels: NDArray[np.float32]
+    lines: NDArray[np.int64]
+    ignored: tuple[str, ...] = ()
+    rejected: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"MoleculeTable({self.name!r}, {len(self)} molecules, {len(self.tasks)} tasks)"
+
+    def __len__(self) -> int:
+        return len(self.smiles)
+
+
+def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
+    """Read a whole table."""
+    reader, rows = _open_table(path, columns)
+    while chunk := list(islice(rows, _ROWS_PER_CHUNK)):
+        reader.add(chunk)
+    return reader.table()
+
+
+def iterate_molecule_table(
+    path: Path, size: int, *, skip: int = 0, columns: Columns = DETECT_COLUMNS
+) -> Iterator[MoleculeTable]:
+    """Read a table ``size`` rows at a time after the first ``skip``.
+
+    All pieces have the same tasks. If tasks are not given, the table is read twice, because the last line may show
+    that a column is not numeric.
+    """
+    ignored: tuple[str, ...] = ()
+    rejected: Mapping[str, str] = {}
+    if columns.tasks is None:
+        scanned, rows = _open_table(path, columns)
+        while chunk := list(islice(rows, _ROWS_PER_CHUNK)):
+            scanned.add(chunk)
+            scanned.drop_rows()
+        tasks, ignored, rejected = scanned.column_roles()
+        columns = replace(columns, tasks=tasks)
+    reader, rows = _open_table(path, columns)
+    deque(islice(rows, skip), maxlen=0)
+    while chunk := list(islice(rows, min(size - len(reader.smiles), _ROWS_PER_CHUNK))):
+        reader.add(chunk)
+        if len(reader.smiles) == size:
+            yield replace(reader.table(), ignored=ignored, rejected=rejected)
+            reader.drop_rows()
+    if reader.smiles or not (skip or reader.num_dropped):  # table() reports an empty table
+        yield replace(reader.table(), ignored=ignored, rejected=rejected)
+
+
+def _open_table(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
+    """Read the header; return a reader and the other rows."""
+    suffix = next((suffix for suffix in TABLE_SUFFIXES if path.name.lower().endswith(suffix)), None)
+    if suffix is None:
+        raise UserError(f"{path}: unknown file type. Known: {', '.join(TABLE_SUFFIXES)}.")
+    rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, columns.smiles)
+    line, header = next(rows, (1, []))
+    if not header:
+        raise UserError(f"{path}: the file is empty. Expected one SMILES per line.")
+    names = [" ".join(cell.split()) for cell in header]
+    return _Reader(path, names, _roles(f"{path}:{line}", names, columns), is_given=columns.tasks is not None), rows
+
+
+def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
+    """Line numbers and cells, preceded by a header, which is made up if needed. The last column takes the rest."""
+    lines = ((number, text) for number, text in enumerate(text_lines(path), 1) if text.strip())
+    number, first = next(lines, (1, ""))
+    header = first.rstrip("\r\n").split("\t") if "\t" in first else first.split()
+    known = SMILES_NAMES if smiles is None else (smiles.casefold(),)
+    if any(cell.strip().casefold() in known for cell in header):
+        separator = "\t" if "\t" in first else None
+        yield number, header
+        for number, text in lines:
+            yield number, text.strip("\r\n").split(separator, len(header) - 1)
+    elif first:
+        yield number, [smiles or "smiles", "name"]
+        yield number, [*first.split(None, 1), ""][:2]
+        for number, text in lines:
+            yield number, [*text.split(None, 1), ""][:2]
+
+
+def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
+    count = Counter(names)  # there may be a million
+    repeated = next((name for name in names if name and count[name] > 1), None)
+    if repeated is not None:
+        raise UserError(f"{place}: column {short_repr(repeated)} occurs twice.")
+    smiles = _find_column(place, names, columns.smiles, SMILES_NAMES)
+    if smiles is None:
+        found = ", ".join(names)[:200]
+        raise UserError(
+            f"{place}: no SMILES column among: {found}. Name it 'smiles' or give its name; "
+            "a file without a header must end in .smi."
+        )
+    identifiers = _find_column(place, names, columns.identifiers, IDENTIFIER_NAMES)
+    if identifiers == smiles:
+        raise UserError(f"{place}: column {short_repr(names[smiles])} cannot be both SMILES and identifiers.")
+    rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
+    if columns.tasks is None:
+        taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
+        may_be = [number for number in rest if names[number].casefold() not in taken]
+    else:
+        may_be = [_named_column(place, names, name) for name in columns.tasks]
+        if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
+            raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
+    return _Roles(smiles, identifiers, dict.fromkeys(may_be), sorted({*rest} - {*may_be}))
+
+
+def _find_column(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
+    if given is not None:
+        return _named_column(place, names, given)
+    lower = [name.casefold() for name in names]
+    return next((lower.index(name) for name in known if name in lower), None)
+
+
+def _named_column(place: str, names: list[str], name: str) -> int:
+    if name not in names:
+        raise UserError(f"{place}: no column {short_repr(name)}. {suggest(name, names)}")
+    return names.index(name)
+
+
+class _Roles(NamedTuple):
+    """Column numbers by role."""
+
+    smiles: int
+    identifiers: int | None
+    may_be_tasks: dict[int, None]
+    ignored: list[int]
+
+
+class _Reader:
+    """Collects the rows of a table."""
+
+    def __init__(self, path: Path, names: list[str], roles: _Roles, is_given: bool) -> None:
+        self.path, self.names, self.roles, self.is_given = path, names, roles, is_given
+        self.smiles: list[str] = []
+        self.identifiers: list[str] = []
+        self.labels: dict[int, list[NDArray[np.float32]]] = {}
+        self.rejected: dict[str, str] = {}
+        self.lines: list[NDArray[np.int64]] = []
+        self.num_dropped = 0
+
+    def drop_rows(self) -> None:
+        """Forget the rows read so far, but not the roles of the columns."""
+        self.num_dropped += len(self.smiles)
+        self.smiles, self.identifiers, self.lines = [], [], []
+        self.labels = {number: [] for number in self.labels}
+
+    def column_roles(self) -> tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]:
+        """Names of the tasks, names of the ignored columns, and reasons for the rejected ones."""
+        left_out = {*self.roles.ignored, *(number for number in self.roles.may_be_tasks if number not in self.labels)}
+        tasks = tuple(self.names[number] for number in self._tasks())
+        ignored = tuple(self.names[number] or f"column {number + 1}" for number in sorted(left_out))
+        return tasks, ignored, self.rejected
+
+    def _tasks(self) -> list[int]:
+        return [number for number in self.roles.may_be_tasks if number in self.labels]
+
+    def add(self, rows: list[Row]) -> None:
+        lines, cells = zip(*rows, strict=True)
+        width = len(self.names)
+        if {*map(len, cells)} != {width}:
+            line, row = next((line, row) for line, row in rows if len(row) != width)
+            raise UserError(f"{self.path}:{line}: {len(row)} cells, expected {width} as in the header.")
+        self.lines.append(np.array(lines))
+        by_column = list(zip(*cells, strict=True))
+        for number in tuple(self.roles.may_be_tasks):
+            self._add_labels(number, by_column[number], lines)
+        self.smiles += map(str.strip, by_column[self.roles.smiles])
+        if self.roles.identifiers is not None:
+            self.identifiers += map(str.strip, by_column[self.roles.identifiers])
+
+    def _add_labels(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> None:
+        """Add the numbers of a task. A column that is not numeric is ignored from now on, unless the user named it."""
+        if number not in self.labels:
+            first = next((cell for cell in cells if not _is_empty(cell)), None)
+            if first is None:
+                return
+            if not self.is_given and _number(first) is None:
+                self._ignore(number)
+                return
+            self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
+        numbers = _numbers(cells)
+        if isinstance(numbers, int):
+            line, column, cell = lines[numbers], self.names[number], short_repr(cells[numbers])
+            if self.is_given:
+                raise UserError(
+                    f"{self.path}:{line}: column {short_repr(column)}: expected a 32-bit number, got {cell}. "
+                    "Correct or empty the cell, or leave this column out of the tasks."
+                )
+            self.rejected[column] = f"line {line} has {cell}, which is not a 32-bit number"
+            self._ignore(number)
+        else:
+            self.labels[number].append(numbers)
+
+    def _ignore(self, number: int) -> None:
+        self.labels.pop(number, None)
+        del self.roles.may_be_tasks[number]
+        self.roles.ignored.append(number)
+
+    def table(self) -> MoleculeTable:
+        if not self.smiles:
+            raise UserError(f"{self.path}: no molecules, only a header.")
+        for number in self.roles.may_be_tasks if self.is_given else ():  # also if all values are missing
+            self.labels.setdefault(number, [np.full(len(self.smiles), np.nan, dtype=np.float32)])
+        tasks, ignored, rejected = self.column_roles()
+        labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
+        for place, number in enumerate(self._tasks()):
+            labels[:, place] = np.concatenate(self.labels.pop(number))
+        lines = np.concatenate(self.lines)
+        return MoleculeTable(
+            name=base_name(self.path),
+            smiles=tuple(self.smiles),
+            identifiers=self._all_identifiers(lines),
+            tasks=tasks,
+            labels=labels,
+            lines=lines,
+            ignored=ignored,
+            rejected=rejected,
+        )
+
+    def _all_identifiers(self, lines: NDArray[np.int64]) -> tuple[str, ...]:
+        """One identifier per row, made from the line for an empty cell; none if all cells are empty."""
+        if not any(self.identifiers):
+            return ()
+        return tuple(name or f"line {line}" for name, line in zip(self.identifiers, lines.tolist(), strict=True))
+
+
+def _numbers(cells: Sequence[str]) -> NDArray[np.float32] | int:
+    """Values of the cells, or the index of the first cell that is not a number."""
+    try:
+        values = np.array([float(cell or "nan") for cell in cells])
+        if "_" not in "".join(cells) and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
+            return values.astype(np.float32)
+    except ValueError:
+        pass
+    values_or_none = [math.nan if _is_empty(cell) else _number(cell) for cell in cells]
+    return values_or_none.index(None) if None in values_or_none else np.array(values_or_none, dtype=np.float32)
+
+
+def _is_empty(cell: str) -> bool:
+    return cell.strip().casefold() in _EMPTY
+
+
+def _number(cell: str) -> float | None:
+    """Value of a cell; None for text, infinity and numbers beyond 32 bits."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if "_" not in cell and abs(value) <= _LARGEST else None

@@ -1,0 +1,343 @@
+"""Convert SMILES to graphs with RDKit; atoms and bonds get the codes of :mod:`joao.core.codes`.
+
+Atoms keep the order of the SMILES. Hydrogens are merged into their atoms as RDKit does by default; isotopes (``[2H]``)
+and hydrogens without a neighbour are kept. A salt is one graph with several components. The published code stops at
+elements and bonds that are not in its lists; its table of 120 elements has a row for 118.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.core.codes import NUM_ELEMENTS
+from joao.core.errors import UserError, short_repr
+from joao.core.processes import map_chunks
+from joao.data.dataset import Dataset, Failure, sizes_to_offsets
+
+# Increase this number when the codes of any molecule change: encoders depend on them.
+FEATURISER = 1
+NO_ELEMENT = NUM_ELEMENTS - 1
+# Starting a process takes as long as converting this many molecules.
+_MIN_MOLECULES_PER_PROCESS = 4096
+MAX_ATOMS = 1 << 16
+MAX_SMILES_LENGTH = 16 * MAX_ATOMS
+_MAX_MATRIX_ATOMS = 128
+_ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
+_END, _MAY_BE_CHIRAL = 255, 128
+_BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
+_DIRECTIONS = {"ENDUPRIGHT": 1, "ENDDOWNRIGHT": 2}
+_TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
+
+Indices = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+def require_rdkit() -> None:
+    """Raise an error with the install command if RDKit is missing."""
+    try:
+        import rdkit  # noqa: F401
+    except ImportError as error:
+        raise UserError("rdkit is not installed: pip install rdkit") from error
+
+
+def featuriser_version() -> str | None:
+    """Versions of the codes and of RDKit; None without RDKit."""
+    try:
+        from rdkit import __version__
+    except ImportError:
+        return None
+    return f"codes {FEATURISER}, RDKit {__version__}"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How molecules are converted.
+
+    Attributes:
+        jobs: number of processes.
+        on_rows: called with the numbers of newly converted molecules and of all molecules.
+    """
+
+    jobs: int = 1
+    on_rows: Callable[[int, int], None] | None = None
+
+
+def make_molecules(
+    name: str, smiles: Sequence[str], names: Sequence[str] = (), options: ReadOptions | None = None
+) -> Dataset:
+    """Convert SMILES, optionally with one name each, to a data set, which may be empty."""
+    options = options or ReadOptions()
+    on_rows = options.on_rows
+    dataset = featurise(
+        smiles,
+        jobs=max(1, min(options.jobs, len(smiles) // _MIN_MOLECULES_PER_PROCESS)),
+        on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
+    )
+    rows = dataset.row_of_graph
+
+    def select(texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(texts) if rows is None or not texts else tuple(texts[row] for row in rows.tolist())
+
+    return replace(
+        dataset,
+        name=name,
+        graph_names=select(names),
+        smiles=select(smiles),
+        failures=tuple(each._replace(name=names[each.row]) if names else each for each in dataset.failures),
+        notices=_trailing_text_notice(name, select(smiles)),
+    )
+
+
+def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
+    """RDKit takes text after a blank for the name of the molecule, unless it is an extension (``|...|``)."""
+    words = ((text, text.split(None, 1)[1:]) for text in smiles)
+    with_name = [text for text, rest in words if rest and not rest[0].startswith("|")]
+    if not with_name:
+        return ()
+    which = f"{len(with_name)} of {len(smiles)} molecules, the first {short_repr(with_name[0])}"
+    return (f"{name}: text after the SMILES is ignored ({which}).",)
+
+
+def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Dataset:
+    """Convert every SMILES that RDKit can parse to a graph. The result depends on nothing but the SMILES.
+
+    Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` bond type and direction. Node numbers
+    are bytes, unless a molecule has more than 256 atoms.
+
+    Args:
+        smiles: one molecule each. Duplicates are kept; empty texts are failures.
+        jobs: number of processes.
+        on_chunk: called with the number of newly converted SMILES.
+    """
+    require_rdkit()
+    chunks = list(map_chunks(_featurise_chunk, smiles, jobs=jobs, on_chunk=on_chunk))
+    first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
+    failures = tuple(
+        failure._replace(row=first + failure.row)
+        for first, chunk in zip(first_rows, chunks, strict=False)
+        for failure in chunk.failures
+    )
+    return Dataset(
+        name="molecules",
+        first_node=sizes_to_offsets(_concatenate(chunks, "num_nodes", np.zeros(0, np.int64))),
+        first_edge=sizes_to_offsets(_concatenate(chunks, "num_edges", np.zeros(0, np.int64))),
+        source=_concatenate(chunks, "source", np.zeros(0, np.uint8)),
+        target=_concatenate(chunks, "target", np.zeros(0, np.uint8)),
+        node_labels=_concatenate(chunks, "atoms", np.zeros((0, 2), np.uint8)),
+        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, 2), np.uint8)),
+        kind="molecules",
+        row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
+        failures=failures,
+        featuriser=featuriser_version() or "",
+    )
+
+
+@dataclass
+class _Chunk:
+    """Converted molecules of one chunk: sizes instead of offsets, rows counted from the start of the chunk."""
+
+    num_rows: int
+    num_nodes: Indices
+    num_edges: Indices
+    atoms: Bytes
+    bonds: Bytes
+    source: NodeNumbers
+    target: NodeNumbers
+    failures: list[Failure]
+
+
+def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any]:
+    """Concatenate one array of all chunks, and free it in the chunks to halve the memory."""
+    joined = np.concatenate([empty, *(getattr(chunk, name) for chunk in chunks)])
+    for chunk in chunks:
+        setattr(chunk, name, None)
+    return joined
+
+
+def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
+    """Convert one chunk of SMILES, in one process.
+
+    Querying RDKit for every atom and bond would take longer than parsing. Elements are therefore taken from the text
+    of the atoms, and bonds from matrices of bond orders, for the whole chunk at once. Only molecules for which this is
+    ambiguous are queried atom by atom or bond by bond.
+    """
+    from rdkit import Chem, rdBase
+
+    failures: list[Failure] = []
+    with rdBase.BlockLogs():
+        # Texts that are too long are skipped: each atom takes more memory than its letter.
+        atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
+        for row, text in enumerate(smiles):
+            molecule = Chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
+            if molecule is not None and 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+                atoms.add(molecule, row)
+                edges.add(molecule, may_have_directions="/" in text or "\\" in text)
+            else:
+                failures.append(Failure(row, text, _reason(text)))
+            del molecule  # so that the next one reuses its memory, which is still in the processor's cache
+    num_edges, target, source, bonds = edges.packed()
+    return _Chunk(
+        num_rows=len(smiles),
+        num_nodes=np.array(atoms.sizes, dtype=np.int64),
+        num_edges=num_edges,
+        atoms=atoms.packed(),
+        bonds=bonds,
+        source=source,
+        target=target,
+        failures=failures,
+    )
+
+
+def _reason(text: str) -> str:
+    from rdkit import Chem
+
+    if not text.strip():
+        return "empty"
+    if len(text) > MAX_SMILES_LENGTH:
+        return f"{len(text)} characters; the limit is {MAX_SMILES_LENGTH}"
+    molecule = Chem.MolFromSmiles(text, sanitize=False)
+    if molecule is None:
+        return "not a valid SMILES"
+    if not 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+        return f"{molecule.GetNumAtoms()} atoms; expected 1 to {MAX_ATOMS}"
+    problems = Chem.DetectChemistryProblems(molecule)
+    return problems[0].Message() if problems else "RDKit rejects it"
+
+
+def _element(atom: Any) -> int:
+    number = atom.GetAtomicNum()
+    return number - 1 if 0 < number <= NO_ELEMENT else NO_ELEMENT
+
+
+def _chirality(atom: Any) -> int:
+    return min(int(atom.GetChiralTag()), 3)  # RDKit: unspecified, clockwise, counter-clockwise, others
+
+
+class _Codes(dict[str, int]):
+    """Cache of atom codes by their text in a SMILES, such as ``Cl`` or ``[C@H]``: element, and a chirality flag."""
+
+    def __missing__(self, text: str) -> int:
+        from rdkit import Chem
+
+        alone = Chem.MolFromSmiles(text, sanitize=False)
+        element = NO_ELEMENT if alone is None else _element(alone.GetAtomWithIdx(0))
+        self[text] = element + _MAY_BE_CHIRAL * ("@" in text)
+        return self[text]
+
+
+class _Atoms:
+    """The atoms of the molecules of a chunk."""
+
+    def __init__(self, smiles: Sequence[str]) -> None:
+        # A SMILES followed by a name or an extension is replaced by an empty text: RDKit is queried for its atoms.
+        alone = (words[0] if len(words) == 1 else "" for words in map(str.split, smiles))
+        texts = _ATOM_OR_END.findall("".join(f"{text}\n" for text in alone))
+        codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
+        ends = np.flatnonzero(codes == _END)
+        codes = np.delete(codes, ends)
+        first = sizes_to_offsets(np.diff(ends, prepend=-1) - 1)
+        self.first = first.tolist()  # offsets of the SMILES in the list of atoms
+        self.elements = codes % _MAY_BE_CHIRAL
+        self.centres: dict[int, list[int]] = {}
+        for place in np.flatnonzero(codes >= _MAY_BE_CHIRAL):
+            row = int(np.searchsorted(first, place, side="right")) - 1
+            self.centres.setdefault(row, []).append(int(place - first[row]))
+        self.sizes: list[int] = []
+        self.row: list[int] = []  # row of a molecule whose elements are taken from its text, else -1
+        self.queried: list[int] = []
+        self.chiral: list[tuple[int, int, int]] = []  # molecule, atom, tag
+
+    def add(self, molecule: Any, row: int) -> None:
+        size = molecule.GetNumAtoms()
+        from_text = self.first[row + 1] - self.first[row] == size
+        centres: Iterable[int] = self.centres.get(row, ()) if from_text else range(size)
+        if not from_text:  # RDKit has merged hydrogens, so texts and atoms do not correspond
+            self.queried += [_element(molecule.GetAtomWithIdx(atom)) for atom in range(size)]
+        self.chiral += [(len(self.sizes), atom, _chirality(molecule.GetAtomWithIdx(atom))) for atom in centres]
+        self.sizes.append(size)
+        self.row.append(row if from_text else -1)
+
+    def packed(self) -> Bytes:
+        """Return ``(N, 2)`` elements and chiralities."""
+        row, first = np.array(self.row, dtype=np.int64), np.array(self.first)
+        from_text = np.repeat(row >= 0, self.sizes)
+        is_used = np.zeros(len(first) - 1, dtype=bool)
+        is_used[row[row >= 0]] = True
+        atoms = np.zeros((len(from_text), 2), dtype=np.uint8)
+        atoms[from_text, 0] = self.elements[np.repeat(is_used, np.diff(first))]
+        atoms[~from_text, 0] = self.queried
+        molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
+        atoms[sizes_to_offsets(np.array(self.sizes))[molecule] + atom, 1] = tag
+        return atoms
+
+
+class _Edges:
+    """The bonds of the molecules of a chunk, in both directions."""
+
+    def __init__(self) -> None:
+        from rdkit import Chem
+
+        self.orders_of = Chem.GetAdjacencyMatrix
+        self.types = {getattr(Chem.BondType, name): code for name, code in _BOND_TYPES.items()}
+        self.directions = {getattr(Chem.BondDir, name): code for name, code in _DIRECTIONS.items()}
+        self.matrices: list[NDArray[np.float64]] = []
+        self.counted: list[tuple[int, int, int]] = []  # molecule, number of atoms, number of edges: with a matrix
+        self.queried: list[tuple[int, int, int, int]] = []  # molecule, target, source, type: the other edges
+        self.directed: list[tuple[int, int, int, int]] = []  # molecule, target, source, direction
+        self.largest = self.num_molecules = 0
+
+    def add(self, molecule: Any, may_have_directions: bool) -> None:
+        number, size, num_bonds = self.num_molecules, molecule.GetNumAtoms(), molecule.GetNumBonds()
+        self.num_molecules, self.largest = number + 1, max(size, self.largest)
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if may_have_directions else ()):
+            if direction := self.directions.get(bond.GetBondDir(), 0):
+                self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
+        if size <= _MAX_MATRIX_ATOMS:
+            matrix = self.orders_of(molecule, useBO=True)
+            if np.count_nonzero(matrix) == 2 * num_bonds:  # dative bonds have one entry, unspecified ones none
+                self.matrices.append(matrix.ravel())
+                self.counted.append((number, size, 2 * num_bonds))
+                return
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds)):
+            self.queried += ((number, *ends, self.types.get(bond.GetBondType(), 0)) for ends in _both_ways(bond))
+
+    def packed(self) -> tuple[Indices, NodeNumbers, NodeNumbers, Bytes]:
+        """Return the number of edges of each molecule ``(M,)``, targets and sources ``(E,)``, and bonds ``(E, 2)``."""
+        number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
+        orders = np.concatenate([np.zeros(0), *self.matrices])
+        # Row and column of a nonzero cell of a molecule's matrix are target and source; the value is the bond order.
+        cells = np.flatnonzero(orders)
+        cell = cells - np.repeat(sizes_to_offsets(sizes**2)[:-1], counts)
+        columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
+        edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
+        if self.queried:
+            edges = np.concatenate([edges, np.array(self.queried, dtype=np.int64).T], axis=1)
+            edges = edges[:, np.lexsort(edges[2::-1])]
+        molecule, target, source, types = edges
+        bonds = np.stack([types, np.zeros_like(types)], axis=1).astype(np.uint8)
+        if self.directed:
+            directed = np.array(self.directed, dtype=np.int64).T
+            bonds[np.searchsorted(_keys(edges), _keys(directed)), 1] = directed[3]
+        narrow = np.uint8 if self.largest <= 256 else np.uint16
+        num_edges = np.bincount(molecule, minlength=self.num_molecules)
+        return num_edges, target.astype(narrow), source.astype(narrow), bonds
+
+
+def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+    return (begin, end), (end, begin)
+
+
+def _keys(edges: Indices) -> Indices:
+    """A number per edge that sorts by molecule, target and source."""
+    molecule, target, source = edges[:3]
+    keys: Indices = (molecule * MAX_ATOMS + target) * MAX_ATOMS + source
+    return keys

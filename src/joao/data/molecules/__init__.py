@@ -1,1 +1,0 @@
-"""Molecules: tables of SMILES, and their conversion to graphs with RDKit."""

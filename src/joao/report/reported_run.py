@@ -1,0 +1,257 @@
+"""A run that the report describes, with whatever can be loaded of it, and the map of its embeddings."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.config.recipe import METHODS, Recipe
+from joao.config.titles import TITLES
+from joao.core.errors import UserError, suggest
+from joao.core.randomness import derive_seed, numpy_generator
+from joao.data.dataset import Dataset
+from joao.report.scores import find_score
+from joao.runs.finetuning import FILE as FINETUNED
+from joao.runs.folder import Run, read_text
+from joao.runs.trained import TrainedEncoder, load_run
+from joao.training.metrics import EpochMetrics
+
+MAP_KINDS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+ENOUGH_FOR_OUTLIERS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Embeddings in the plane.
+
+    Attributes:
+        points: ``(G, 2)`` coordinates.
+        axes: description of the projection.
+    """
+
+    points: NDArray[np.float64]
+    axes: str
+
+
+def check_map_kind(kind: str) -> None:
+    """Raise an error if a projection is unknown or its package is not installed."""
+    if kind not in MAP_KINDS:
+        raise UserError(f"--map {kind}: unknown projection. {suggest(kind, MAP_KINDS)}")
+    if kind == "umap" and importlib.util.find_spec("umap") is None:
+        raise UserError("--map umap: needs the package umap-learn. Run 'pip install umap-learn', or use tsne.")
+
+
+def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
+    """Project ``(G, d)`` embeddings to two dimensions.
+
+    Columns are standardised first, as for scoring. PCA is exact; t-SNE and UMAP start from PCA with a fixed seed. For
+    many graphs, outliers are moved to the edge: points beyond the central 99 % by more than half of its extent.
+    """
+    projection = _project(embeddings, kind)
+    if len(projection.points) < ENOUGH_FOR_OUTLIERS:
+        return projection
+    low, high = np.quantile(projection.points, [0.005, 0.995], axis=0)
+    reach = (high - low).max() / 2
+    points = projection.points.clip(low - reach, high + reach)
+    count = int((points != projection.points).any(axis=1).sum())
+    outliers = f"; {count} outlier{'s' if count > 1 else ''} drawn at the edge" if count else ""
+    return EmbeddingMap(points, projection.axes + outliers)
+
+
+def _project(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
+    deviation = embeddings.std(axis=0, dtype=np.float64)
+    centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
+    if kind == "pca" or len(embeddings) < 5:
+        return EmbeddingMap(*principal_components(centred))
+    seed = derive_seed(0, "map") % 2**32
+    start = principal_components(centred, 50)[0]
+    if kind == "tsne":
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30.0, (len(start) - 1) / 3)
+        spread = start.std(axis=0).any()
+        points = TSNE(
+            2, perplexity=perplexity, init="pca" if spread and start.shape[1] > 1 else "random", random_state=seed
+        ).fit_transform(start)
+        return EmbeddingMap(points.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}")
+    neighbours = min(15, len(start) - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # umap warns that a seed means one thread, and about optional packages
+        import umap
+
+        points = umap.UMAP(n_neighbors=neighbours, random_state=seed).fit_transform(start)
+    return EmbeddingMap(np.asarray(points, dtype=np.float64), f"UMAP, {neighbours} neighbours")
+
+
+def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[NDArray[np.float64], str]:
+    """The first ``count`` principal components of centred columns, and the share of variance of the first two.
+
+    The sign of a component is chosen such that its largest entry is positive, so that equal embeddings give equal maps.
+    """
+    _, scale, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:count]
+    largest = abs(directions).argmax(axis=1)
+    directions = directions * np.where(directions[np.arange(len(directions)), largest] < 0, -1, 1)[:, None]
+    points = centred @ directions.T
+    points = np.pad(points, ((0, 0), (0, max(0, 2 - points.shape[1]))))
+    total = float((scale**2).sum())
+    share = 100 * (scale[:2] ** 2).sum() / total if total else 100.0
+    return points, f"PCA, {share:.0f} % of the variance"
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRun:
+    """A run, finished or not.
+
+    Attributes:
+        name: its name on the page.
+        run: the run folder or export.
+        metrics: of the epochs so far.
+        score: the record of ``joao evaluate``, if there is one.
+        trained: the encoder, if it can be loaded.
+        why_not_trained: the reason if it cannot.
+        dataset: the graphs of the run or a sample of them, if they can be read.
+        why_not_dataset: the reason if they cannot.
+        numbers: ``(G,)`` indices of the sampled graphs in the data set.
+        map: of the embeddings, if both encoder and graphs are available.
+        finetuned: the content of ``finetune.json``, for a fine-tuned encoder.
+    """
+
+    name: str
+    run: Run
+    metrics: Sequence[EpochMetrics]
+    score: dict[str, Any] | None = None
+    trained: TrainedEncoder | None = None
+    why_not_trained: str = ""
+    dataset: Dataset | None = None
+    why_not_dataset: str = ""
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    map: EmbeddingMap | None = None
+    finetuned: dict[str, Any] | None = None
+
+    @property
+    def method(self) -> str:
+        """The name of its method; empty if the recipe is not that of a known method."""
+        return method_of(self.run.recipe) if not self.run.info.own else ""
+
+    @property
+    def title(self) -> str:
+        """The name of its method for people."""
+        recipe = self.run.recipe
+        if not self.run.info.pretrained:
+            return "untrained encoder"
+        parts = f"{recipe.objective.name}, {recipe.policy.name}, {recipe.heads.name}".replace("_", " ")
+        return TITLES.get(self.method, self.method or parts)
+
+
+def open_reported_run(
+    path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int, kind: str = "pca"
+) -> ReportedRun:
+    """Open a run with its metrics, scores, encoder and graphs.
+
+    Missing parts are recorded in ``why_not_trained`` and ``why_not_dataset``; only an invalid run is an error.
+
+    Args:
+        path: run folder or export.
+        name: its name on the page.
+        read: reads the graphs of a run.
+        most_graphs: larger data sets are sampled.
+        kind: projection of the embeddings, one of :data:`MAP_KINDS`.
+    """
+    run = Run.open(path)
+    trained, why_not_trained = _load_encoder(run)
+    dataset, numbers, why_not_dataset = _load_graphs(run, read, most_graphs)
+    return ReportedRun(
+        name=name,
+        run=run,
+        metrics=epochs_so_far(run),
+        score=find_score(run),
+        trained=trained,
+        why_not_trained=why_not_trained,
+        dataset=dataset,
+        why_not_dataset=why_not_dataset,
+        numbers=numbers,
+        map=None if trained is None or dataset is None else embedding_map(trained.embed(dataset).numpy(), kind),
+        finetuned=_load_finetuned(run),
+    )
+
+
+def display_names(paths: Sequence[Path]) -> list[str]:
+    """The names of runs on the page: the last part of their paths, or the whole path if that is ambiguous.
+
+    >>> display_names([Path("runs/one"), Path("old/one"), Path("runs/two")])
+    ['runs/one', 'old/one', 'two']
+    """
+    last = [path.resolve().name for path in paths]
+    names = [name if last.count(name) == 1 else str(path) for path, name in zip(paths, last, strict=True)]
+    for path, name in zip(paths, names, strict=True):
+        if names.count(name) > 1:
+            raise UserError(f"{path}: was given twice. Give every run once.")
+    return names
+
+
+def epochs_so_far(run: Run) -> list[EpochMetrics]:
+    """The metrics of all epochs; for an unfinished run, without a last line that is incomplete."""
+    if run.info.finished:
+        return run.metrics()
+    lines = (read_text(run.folder, "metrics.jsonl") or "").splitlines()
+    return run.metrics(len(lines) - bool(lines and not lines[-1].endswith("}")))
+
+
+def method_of(recipe: Recipe) -> str:
+    """The method that a recipe is an instance of; empty if there is none.
+
+    >>> from joao.config.recipe import make_recipe
+    >>> method_of(make_recipe({"method": "joaov2"})), method_of(make_recipe({"heads": "no_head"}))
+    ('joaov2', '')
+    """
+    several = len({part.name for part in recipe.augmentations}) < len(recipe.augmentations)
+    for method, parts in METHODS.items():
+        same = all(parts[family] == getattr(recipe, family).name for family in ("objective", "policy", "heads"))
+        if same and several == ("strengths" in parts):
+            return method
+    return ""
+
+
+def _load_encoder(run: Run) -> tuple[TrainedEncoder | None, str]:
+    if not run.info.finished:
+        return None, f"The run is not finished. {run.resume_hint()}"
+    try:
+        return load_run(run.folder, device="cpu"), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _load_graphs(
+    run: Run, read: Callable[[Run], Dataset], most_graphs: int
+) -> tuple[Dataset | None, NDArray[np.int64], str]:
+    nothing = np.zeros(0, dtype=np.int64)
+    if not run.recipe.data:
+        return None, nothing, "The run does not record its graphs. Runs of 'joao pretrain' do."
+    try:
+        dataset = read(run)
+    except UserError as error:
+        return None, nothing, f"The graphs of the run were not found: {error}"
+    if dataset.fingerprint != run.info.fingerprint:
+        return None, nothing, f"The data set {dataset.name} has changed since the run was trained."
+    numbers = np.arange(len(dataset))
+    if len(dataset) > most_graphs:
+        numbers = np.sort(numpy_generator(0, "report").choice(len(dataset), most_graphs, replace=False))
+        dataset = dataset.subset(numbers)
+    return dataset, numbers, ""
+
+
+def _load_finetuned(run: Run) -> dict[str, Any] | None:
+    text = read_text(run.folder, FINETUNED)
+    try:
+        return None if text is None else dict(json.loads(text))
+    except ValueError as error:
+        raise UserError(f"{run.folder / FINETUNED}: is damaged ({error}).") from error

@@ -1,0 +1,125 @@
+"""The progress of a pre-training, with and without a terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from joao.cli import training as _training
+from joao.cli.output import Output
+from joao.cli.training import TrainingView, show_live
+from joao.training.metrics import EpochMetrics
+from tests.messages import assert_mentions
+
+# node_drop at 0.1 and at 0.2, then identity: by augmentation 0.3, 0.6, 0.1 and 0.
+TABLE = [[0.1, 0.1, 0.3], [0.05, 0.05, 0.3], [0.1, 0.0, 0.0]]
+POOL = ("node_drop(strength=0.1)", "node_drop(strength=0.2)", "identity")
+
+
+def epoch(number, seconds=2.0, losses=TABLE):
+    return EpochMetrics(number, 3.25, TABLE, losses, [[0] * 3] * 3, seconds, 1234.5)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only moves when it is set."""
+    now = [100.0]
+    monkeypatch.setattr(_training.time, "monotonic", lambda: now[0])
+    return now
+
+
+def shown(view, width=100):
+    console = Console(width=width, record=True, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
+    console.print(view)
+    console.file.close()
+    return console.export_text()
+
+
+def test_before_the_first_epoch(clock):
+    text = shown(TrainingView(20, "graphs", POOL))
+    assert "0/20" in text
+    assert "-:--:--" in text
+    assert "+" not in text
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_all_fields_are_shown(clock, width):
+    view = TrainingView(20, "graphs", POOL)
+    for number, seconds in [(4, 2.0), (5, 50.0), (6, 3.0)]:  # a resumed run begins anywhere
+        view.update(epoch(number, seconds))
+    lines = shown(view, width).splitlines()
+    assert lines[0].split()[:2] == ["epoch", "6/20"]
+    assert "0:00:42" in lines[0]  # 14 more of 3 s, the median
+    assert lines[0].count("━") == 9  # six of twenty epochs, in a bar of 30 signs; without colours the rest is blank
+    assert lines[1].split() == ["loss", "3.250", "1,234", "graphs/s"]
+    assert [line.split()[:4] for line in lines[3:]] == [
+        ["node_drop", "+", "identity", "0.60"],
+        ["node_drop", "+", "node_drop", "0.30"],
+        ["identity", "+", "node_drop", "0.10"],
+        ["identity", "+", "identity", "0.00"],
+    ]
+
+
+def test_time_left_decreases_to_zero(clock):
+    view = TrainingView(20, "graphs", POOL)
+    view.update(epoch(10))
+    clock[0] += 5
+    assert view.time_left() == "0:00:15"
+    clock[0] += 500
+    assert view.time_left() == "0:00:00"
+
+
+def test_pairs_are_shown_only_if_the_policy_learns(clock):
+    view = TrainingView(20, "graphs", POOL)
+    view.update(epoch(1, losses=None))
+    assert view.top_pairs(5) == []
+    assert "pairs" not in shown(view)
+
+
+def test_lines_without_a_terminal(clock, capsys):
+    with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as on_epoch:
+        for number in range(1, 6):
+            clock[0] += 6
+            on_epoch(epoch(number, 6.0))
+    # every ten seconds at most, and not at the end, of which the command tells itself
+    lines = capsys.readouterr().err.splitlines()
+    for line, done, left in zip(lines, ("2/5", "4/5"), ("0:00:18", "0:00:06"), strict=True):
+        assert line.startswith("joao: ")
+        assert_mentions(line, done, "3.250", "1,234 molecules/s", left, "node_drop + identity 0.60")
+
+
+@pytest.mark.parametrize("output", [Output(quiet=True), Output(quiet=False, as_json=True)])
+def test_quiet_and_json_print_no_lines(clock, capsys, output):
+    with show_live(output, TrainingView(5, "graphs", POOL)) as on_epoch:
+        clock[0] += 60
+        on_epoch(epoch(1))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_live_view_in_a_terminal(labelled, quiet):
+    """The command itself, with a terminal of 80 columns as standard error."""
+    here, there = pty.openpty()
+    words = ["pretrain", labelled, "--out", "run", "--epochs", "3", *(["--quiet"] if quiet else [])]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "joao", *words], stdout=subprocess.PIPE, stderr=there, env=environment
+    )
+    os.close(there)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(here, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(here)
+    process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 0
+    assert [word in seen.decode() for word in ("epoch", "loss", "graphs/s", " + ")] == [not quiet] * 4

@@ -1,0 +1,145 @@
+"""Oracle: the same packing without an interruption, file by file."""
+
+import json
+import shutil
+
+import pytest
+
+from joao.data.formats.packed import write_packed
+from joao.data.formats.smiles import Columns
+from joao.data.molecules import ReadOptions
+from joao.data.shards.index import INDEX
+from joao.data.shards.shards import Shards
+from joao.data.shards.writer import PackSource, ShardWriter, pack_shards
+from joao.data.synthetic import random_graphs
+from tests.data.refusals import refused
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """Two files of the same kind of graphs: 20 in one that is read whole, 5 in one that is streamed."""
+    dataset = random_graphs(20, 5, 2, num_classes=0)
+    write_packed(tmp_path / "a.safetensors", dataset)
+    graph = {"edges": [[0, 1]], "node_labels": [1, 3]}
+    (tmp_path / "b.jsonl").write_text("".join(f"{json.dumps(graph)}\n" for _ in range(5)))
+    return [tmp_path / "a.safetensors", tmp_path / "b.jsonl"]
+
+
+def packed(sources, folder, **options):
+    pieces = [PackSource(str(source), None, Columns(), ReadOptions()) for source in sources]
+    return pack_shards(pieces, folder, "both", **{"shard_graphs": 4, **options})
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Stop(BaseException):
+    """What nobody catches."""
+
+
+def interrupted(sources, folder, after):
+    def on_shard(shards, graphs):
+        assert graphs <= 4 * shards
+        if shards == after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        packed(sources, folder, on_shard=on_shard)
+
+
+@pytest.fixture
+def expected(sources, tmp_path):
+    shards = packed(sources, tmp_path / "undisturbed")
+    assert [each.graphs for each in shards.index.shards] == [4, 4, 4, 4, 4, 4, 1]
+    assert [each.source for each in shards.index.shards] == [0, 0, 0, 0, 0, 1, 1]
+    return contents(shards.folder)
+
+
+@pytest.mark.parametrize("after", [1, 5, 6, 7])
+def test_it_goes_on_where_it_was(sources, tmp_path, expected, after):
+    folder = tmp_path / "store"
+    interrupted(sources, folder, after)
+    with refused(str(folder), "joao pack"):
+        Shards(folder)
+    (folder / ".shard-00009.safetensors.abc").write_bytes(b"half of it")
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
+    assert len(times) == after
+    packed(sources, folder)
+    assert contents(folder) == expected
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_a_shard_that_is_not_whole_is_written_anew_and_those_behind_it(sources, tmp_path, expected):
+    folder = tmp_path / "store"
+    damages = (
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.unlink(),
+        lambda path: shutil.copy(path.with_name("shard-00002.safetensors"), path),
+    )
+    for damage in damages:
+        interrupted(sources, folder, 4)
+        before = {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
+        damage(folder / "shard-00001.safetensors")
+        packed(sources, folder)
+        assert contents(folder) == expected
+        after = {name: (folder / name).stat().st_mtime_ns for name in before}
+        assert [name for name in before if before[name] == after[name]] == ["shard-00000.safetensors"]
+        shutil.rmtree(folder)
+
+
+def test_a_shard_that_the_index_does_not_know_yet_is_written_anew(sources, tmp_path, expected):
+    folder = tmp_path / "store"
+    interrupted(sources, folder, 2)
+    told = (folder / INDEX).read_text()
+    shutil.rmtree(folder)
+    interrupted(sources, folder, 3)
+    (folder / INDEX).write_text(told)
+    packed(sources, folder)
+    assert contents(folder) == expected
+
+
+def test_only_the_same_packing_goes_on(sources, tmp_path):
+    folder = tmp_path / "store"
+    interrupted(sources, folder, 2)
+    begun = contents(folder)
+    for other, options in ((sources[:1], {}), (sources, {"shard_graphs": 5}), (sources, {"with_texts": False})):
+        with refused(str(folder)):
+            packed(other, folder, **options)
+    (tmp_path / "b.jsonl").write_text('{"edges": [[0, 1]], "node_labels": [2, 3]}\n')
+    with refused(str(folder)):
+        packed(sources, folder)
+    assert contents(folder) == begun
+
+
+def test_nothing_is_overwritten(sources, tmp_path):
+    packed(sources, tmp_path / "store")
+    before = contents(tmp_path / "store")
+    with refused(str(tmp_path / "store")):
+        packed(sources, tmp_path / "store")
+    assert contents(tmp_path / "store") == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("text")
+    with refused(str(tmp_path / "mine")):
+        packed(sources, tmp_path / "mine")
+    with refused("b.jsonl"):
+        packed(sources, sources[1])
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "text"
+
+
+def test_graphs_that_differ_are_told(sources, tmp_path):
+    sources[1].write_text('{"edges": [[0, 1]], "num_nodes": 2}\n')
+    with refused("both", "node labels", 20, 1):
+        packed(sources, tmp_path / "store")
+
+
+def test_a_store_of_nothing(tmp_path):
+    with refused("some"):
+        ShardWriter(tmp_path / "store", "some", "").finish()
+
+
+def test_a_store_can_be_packed_again(sources, tmp_path):
+    first = packed(sources, tmp_path / "first")
+    again = packed([tmp_path / "first"], tmp_path / "again", shard_graphs=3)
+    assert [each.graphs for each in again.index.shards] == [3, 1] * 6 + [1]
+    assert again.whole().fingerprint == first.whole().fingerprint

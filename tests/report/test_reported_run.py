@@ -1,0 +1,138 @@
+"""Runs with and without graphs, scores and encoder."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from joao.augmentations import Identity, NodeDrop
+from joao.config.recipe import METHODS, make_recipe
+from joao.core.errors import UserError
+from joao.data.synthetic import random_graphs
+from joao.estimators.joao import JOAO
+from joao.report.rendering import describe, page_data
+from joao.report.reported_run import display_names, method_of, open_reported_run
+from repro.tables.names import NAMES
+from tests.messages import assert_mentions, refused
+
+
+def nowhere(run):
+    raise UserError("MUTAG: nowhere.")
+
+
+def unfinished(folder, run, lines):
+    shutil.copytree(run, folder)
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "finished": False}))
+    (folder / "metrics.jsonl").write_text(lines)
+    return folder
+
+
+def test_method_of_a_recipe():
+    for name in METHODS:
+        found = method_of(make_recipe({"method": name}))
+        assert METHODS[found] == METHODS[name]
+    assert method_of(make_recipe({"policy": "kullback_leibler"})) == ""
+    assert method_of(make_recipe({"method": "joao", "policy": {"gamma": 5.0}})) == "joao"
+
+
+def test_a_scored_run(scored_run, open_run):
+    run = open_run(scored_run)
+    text = describe(run)
+    assert text.method == "JOAO"
+    assert_mentions(text.status, "188 graphs", "5 epochs")
+    record = json.loads((scored_run / "evaluation.json").read_text())
+    assert text.score.mean == pytest.approx(100 * record["run"]["mean"])
+    assert len(re.findall(r"\w+ \+ \w[\w ]* \(0\.\d\d\)", text.pairs)) == 3
+    assert dict(text.facts)["seed"] == "0"
+    assert (run.why_not_dataset, run.why_not_trained) == ("", "")
+
+
+def test_missing_graphs_leave_out_map_and_drawings(scored_run):
+    run = open_reported_run(scored_run, "run", nowhere, 100)
+    assert "MUTAG: nowhere." in run.why_not_dataset
+    (data,) = page_data([run])
+    assert (data["map"], data["examples"], data["set"]) == (None, [], None)
+    assert "MUTAG: nowhere." in data["why"]["map"]
+    assert len(data["tables"]["epochs"]) == 5
+    assert describe(run).score is not None
+
+
+def test_changed_graphs_are_not_used(scored_run, open_run):
+    run = open_run(scored_run, random_graphs(10))
+    assert run.dataset is None
+    assert "synthetic" in run.why_not_dataset
+
+
+@pytest.mark.parametrize("rest", ["", '{"epoch": 3, "lo'])
+def test_unfinished_runs(scored_run, open_run, tmp_path, rest):
+    lines = (scored_run / "metrics.jsonl").read_text().splitlines()
+    folder = unfinished(tmp_path / "half", scored_run, "\n".join(lines[:2]) + "\n" + rest)
+    run = open_run(folder)
+    assert [each.epoch for each in run.metrics] == [1, 2]
+    assert run.trained is None
+    assert f"joao pretrain --resume {folder}" in run.why_not_trained
+    assert_mentions(describe(run).status, "188 graphs", "2 of 5 epochs")
+    (data,) = page_data([run])
+    assert data["map"] is None
+    assert data["examples"] != []  # the graphs are there, and the augmentations need no weights
+    assert page_data([open_run(unfinished(tmp_path / "new", scored_run, ""))])[0]["epochs"] == []
+
+
+def test_large_data_sets_are_sampled(scored_run, open_run, mutag_data):
+    run = open_run(scored_run, most_graphs=50)
+    assert len(run.dataset) == len(run.numbers) == len(set(run.numbers.tolist())) == 50
+    assert run.dataset.classes.tolist() == mutag_data.classes[run.numbers].tolist()
+    assert len(page_data([run])[0]["map"]["x"]) == 50
+
+
+def test_methods_without_learned_pairs(new_run, open_run, mutag_data):
+    infomax = open_run(new_run(mutag_data, "infomax", method="infomax"))
+    assert (describe(infomax).method, infomax.run.info.pool) == ("Infomax", ("identity",))
+    assert not re.search(r"\d", describe(infomax).pairs)  # nothing was chosen
+    assert "joao evaluate infomax" in describe(infomax).hint
+    assert page_data([infomax])[0]["examples"] == []
+    uniform = open_run(new_run(mutag_data, "uniform", method="uniform"))
+    assert "uniform" in describe(uniform).pairs
+    assert page_data([uniform])[0]["tables"]["losses"] is None
+
+
+def test_learned_strengths(new_run, open_run, mutag_data):
+    run = open_run(new_run(mutag_data, method="joao_strengths"))
+    (data,) = page_data([run])
+    assert (len(data["pool"]), len(data["groups"])) == (13, 5)
+    assert [member["name"] for member in data["examples"][0]["members"]] == data["pool"]
+    assert "attribute mask" in describe(run).pairs or "node drop" in describe(run).pairs
+    assert describe(run).method == NAMES["joao_strengths"]
+
+
+def test_custom_parts(tmp_path, open_run, mutag_data):
+    folder = tmp_path / "own"
+    JOAO(augmentations=[NodeDrop(), Identity()], epochs=1).fit(mutag_data).save(folder)
+    path = folder / "recipe.toml"
+    path.write_text(path.read_text().replace('data = ""', 'data = "MUTAG"'))
+    run = open_run(folder)
+    assert run.method == ""
+    (data,) = page_data([run])
+    assert data["why"]["changes"]
+    assert data["map"] is not None
+    JOAO(encoder=torch.nn.Module(), epochs=1)  # an encoder of one's own is refused by load_run, in its words
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**info, "own": {"encoder": "Mine()"}}))
+    assert "encoder" in open_run(folder).why_not_trained
+
+
+def test_graphs_without_classes(new_run, open_run):
+    dataset = random_graphs(12, num_classes=0)
+    text = describe(open_run(new_run(dataset), dataset))
+    assert_mentions(text.hint, "classes", "map")
+    assert text.bars == ()
+
+
+def test_display_names():
+    assert display_names([Path("a/x"), Path("b/y")]) == ["x", "y"]
+    with refused(Path("a/x")):
+        display_names([Path("a/x"), Path("a/x")])

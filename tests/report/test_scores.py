@@ -1,0 +1,99 @@
+"""Scores on the page."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from joao.evaluation.statistics import paired_gain
+from joao.report.scores import CHANCE, OURS, PAPER, bars, differences, find_score, gain_over_untrained
+from joao.runs.folder import Run
+from tests.messages import refused
+
+
+def record(accuracies, hashes="ab", fingerprint="f", labels="true"):
+    scores = {
+        "mean": 0.5,
+        "std": 0.01,
+        "partitions": [{"fold_hash": h, "accuracies": a} for h, a in zip(hashes, accuracies, strict=True)],
+    }
+    gains = {f"gain over {name}": {"mean": 0.1, "low": -0.1, "high": 0.2} for name in NAMES}
+    data = {"fingerprint": fingerprint, "name": "MUTAG"}
+    return (
+        {"chance": 0.4, "data": data, "protocol": {"labels": labels}, "run": scores}
+        | gains
+        | dict.fromkeys(NAMES, scores)
+    )
+
+
+NAMES = ("histogram", "untrained_initial", "untrained")
+ONE = record([[0.5, 0.7], [0.6, 0.8]])
+TWO = record([[0.4, 0.7], [0.6, 0.5]])
+
+
+def test_differences_are_paired_gains():
+    (found,) = differences({"one": ONE, "none": None, "two": TWO})
+    assert (found.one, found.other) == ("one", "two")
+    assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]], num_train_per_test=1)
+    assert found.gain.mean == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (record([[0.4, 0.7], [0.6, 0.5]], hashes="ax"), "folds"),
+        (record([[0.4, 0.7], [0.6, 0.5]], fingerprint="g"), "graphs"),
+        (record([[0.4, 0.7]], hashes="a"), "folds"),
+    ],
+)
+def test_incomparable_scores(other, why):
+    (found,) = differences({"one": ONE, "two": other})
+    assert found.gain is None
+    assert why in found.why_not
+
+
+def test_all_pairs_of_runs_are_compared():
+    assert [(each.one, each.other) for each in differences({"a": ONE, "b": TWO, "c": ONE})] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
+
+
+def test_bars_end_with_the_published_accuracy():
+    names = [bar.name for bar in bars(ONE, "joao", "MUTAG")]
+    assert names[0] == CHANCE
+    assert names[-2:] == [OURS, PAPER]
+    assert bars(ONE, "joao", "MUTAG")[-1].mean == 87.35
+    assert [bar.name for bar in bars(ONE, "joao", "mine")] == names[:-1]
+    assert gain_over_untrained(ONE).low == pytest.approx(-10)
+
+
+def written(folder, **files):
+    for name, value in files.items():
+        (folder / f"{name.replace('_', '-')}.json").write_text(json.dumps(value))
+    return SimpleNamespace(folder=folder, info=SimpleNamespace(fingerprint="f"))
+
+
+def test_which_record_is_used(tmp_path):
+    shuffled, other = record([[1.0]], "a", labels="shuffled"), record([[0.9]], "a", fingerprint="g")
+    second = record([[0.2]], "a")
+    assert find_score(written(tmp_path)) is None
+    assert find_score(written(tmp_path, evaluation=shuffled)) is None
+    assert find_score(written(tmp_path, evaluation_2=other)) == other
+    assert find_score(written(tmp_path, evaluation_3=ONE)) == ONE
+    assert find_score(written(tmp_path, evaluation_10=second, evaluation_11=shuffled, evaluation_12=other)) == second
+
+
+def test_invalid_records(tmp_path):
+    of_text = [
+        {**ONE, "run": {**ONE["run"], key: value}} for key in ("mean", "std") for value in ("0.5", [1], {"a": 1})
+    ]
+    for damage in ({}, {"run": 1}, [], *of_text):
+        with refused(tmp_path / "evaluation.json", "'joao evaluate'"):
+            find_score(written(tmp_path, evaluation=damage))
+
+
+def test_the_record_of_a_real_run(scored_run):
+    found = find_score(Run.open(scored_run))
+    assert found == json.loads((scored_run / "evaluation.json").read_text())

@@ -1,0 +1,67 @@
+"""Rows of the OGB table against figures worked out by hand."""
+
+import pytest
+
+from joao.evaluation.statistics import gain_over_seeds
+from repro.protocols.ogb.run import record_file
+from repro.protocols.ogb.table import HEADER, cells_of, overview, rows
+from repro.tables.names import NAMES
+from repro.tables.pages import ogb_pages
+from repro.tables.paper import ogb
+from tests.messages import assert_mentions
+
+
+def record(method, test, dataset="ogbg-ppa", rate=10, split_hash="same"):
+    return {
+        "cell": {"dataset": dataset, "method": method, "label_rate": rate},
+        "scores": {"seed": [*range(len(test))], "test": test},
+        "split": {"labelled": 7820},
+        "split_hash": split_hash,
+        "finetuning": {"metric": "accuracy"},
+        "recipe": {"training": {"epochs": 100}, "encoder": {"layers": 5, "width": 300}},
+        "pre-training": None if method == "none" else {"graphs": 78200},
+    }
+
+
+RECORDS = [record("none", [0.50, 0.60]), record("joao", [0.70, 0.64])]
+
+
+def test_a_row_by_hand():
+    none, joao = rows(RECORDS)
+    assert (none.mean, none.gain, none.pretraining) == (pytest.approx(55), None, "")
+    assert joao.gain == gain_over_seeds([70, 64], [50, 60])
+    line = cells_of(joao)
+    assert len(line) == len(HEADER)
+    assert (line[1], line[4]) == ("10 % (7820)", "67.00 ± 4.24")
+    assert line[7:10] == ["60.91 ± 0.83", "+6.09", "5 x 300"]
+    assert_mentions(line[10], "78,200", "100 epochs")
+
+
+def test_scores_with_other_labels_are_not_compared():
+    assert rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other")])[1].gain is None
+    assert rows([RECORDS[0], record("joao", [0.7])])[1].gain is None
+    assert rows([RECORDS[0], record("joao", [0.7, 0.8], rate=1)])[1].gain is None
+
+
+def test_the_newer_code_set_stands_beside_the_figures_of_the_older():
+    assert ogb("none", "ogbg-code2", 1).mean == 6.06
+    assert ogb("joao", "ogbg-molbbbp", 1) is None
+    assert ogb("joao", "ogbg-ppa", 5) is None
+
+
+def test_the_overview_has_the_papers_columns_also_where_ours_lack():
+    shown = overview(rows(RECORDS), [("ogbg-code2", 1)], ["none", "joao", "joaov2"])
+    assert shown.header()[1:] == ["ogbg-code2, 1 %", "ogbg-ppa, 10 %"]
+    assert shown.cells() == [
+        [NAMES["none"], "(6.1)", "55.0 ± 7.1 (56.0, -1.0) [2]"],
+        ["JOAO", "(6.8)", "**67.0** ± 4.2 (60.9, +6.1) [2]"],
+        ["JOAOv2", "(7.7)", "(59.3)"],
+    ]
+
+
+def test_documents_are_made_of_all_records(tmp_path):
+    record_file(tmp_path).write(*RECORDS, record("joao", [0.9, 0.8], "ogbg-molbbbp", 1))
+    pages = ogb_pages(tmp_path).texts
+    lines = [line for line in pages["table.md"].splitlines() if line.startswith("| ogbg")]
+    assert [line.split(" | ")[2] for line in lines] == [NAMES["none"], NAMES["joao"], NAMES["joao"]]
+    assert "(16.0)" in pages["overview.md"]

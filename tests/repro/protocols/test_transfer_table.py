@@ -1,0 +1,81 @@
+"""Rows of the transfer table against figures worked out by hand."""
+
+import pytest
+
+from joao.evaluation.statistics import gain_over_seeds
+from repro.protocols.transfer.run import grid, record_file
+from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
+from repro.tables.pages import transfer_pages
+from tests.messages import assert_mentions, refused
+
+
+def record(method, test, last=None, dataset="bbbp", corpus=None, split_hash="same"):
+    return {
+        "cell": {"dataset": dataset, "method": method},
+        "scores": {"seed": [*range(len(test))], "test": test} | ({"last_test": last} if last else {}),
+        "split_hash": split_hash,
+        "corpus": corpus,
+        "recipe": {"training": {"epochs": 2}},
+    }
+
+
+ZINC = {"molecules": 1234567, "data": "zinc", "fingerprint": "a"}
+RECORDS = [
+    record("none", [0.60, 0.70], [0.5, 0.6]),
+    record("joao", [0.70, 0.76], [0.8, 0.7], corpus=ZINC),
+    record("ecfp", [0.9, 0.8]),
+]
+
+
+def test_a_row_by_hand():
+    none, joao, forest = rows(RECORDS)
+    assert (joao.mean, joao.last_mean, joao.num_seeds) == (pytest.approx(73), pytest.approx(75), 2)
+    assert joao.std == pytest.approx(6 / 2**0.5)
+    assert none.gain is None
+    assert joao.gain == gain_over_seeds([70, 76], [60, 70])
+    assert joao.gain.mean == pytest.approx(8)
+    assert forest.last_mean is None
+    line = cells_of(joao)
+    assert len(line) == len(HEADER)
+    assert line[6:8] == ["70.2 ± 1.0", "+4.78"]
+    assert_mentions(line[8], "1,234,567", "zinc", "2 epochs")
+    assert cells_of(forest)[3] == ""
+
+
+def test_scores_on_another_split_are_not_compared():
+    _, joao = rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other", corpus=ZINC)])
+    assert joao.gain is None
+
+
+def test_encoders_of_different_molecules_are_not_put_into_one_table():
+    other = record("infomax", [0.7], corpus={**ZINC, "fingerprint": "b", "data": "mine"})
+    with refused("records", "zinc, mine"):
+        rows([*RECORDS, other])
+
+
+def test_the_average_is_of_lines_that_have_every_data_set():
+    more = [record("none", [0.5], dataset="bace"), record("joao", [0.8], dataset="bace", corpus=ZINC)]
+    lines = overview(rows([*RECORDS, *more])).cells()
+    # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34.
+    assert [line[-1] for line in lines] == ["57.5 (67.9, -10.4)", "76.5 (73.8, +2.7)", ""]
+    assert lines[2][2] == ""
+
+
+def test_every_method_and_data_set_has_a_name_and_the_papers_rows_their_figures():
+    table = rows(
+        [
+            record(method, [0.5], dataset=name, corpus=ZINC)
+            for name in grid()["datasets"]
+            for method in grid()["methods"]
+        ]
+    )
+    assert all(row.name != row.method for row in table)
+    without = {row.method for row in table if row.paper is None}
+    assert without == {"ecfp", "joao_ecfp"}
+
+
+def test_documents_are_written_from_records(tmp_path):
+    record_file(tmp_path).write(*RECORDS)
+    pages = transfer_pages(tmp_path).texts
+    assert pages["table.md"].count("| bbbp |") == 3
+    assert "(70.2, +2.8) [2] | 73.0 (70.2, +2.8) |" in pages["overview.md"]

@@ -1,0 +1,37 @@
+"""A training that is killed goes on to the same weights; and the page of the full study is that of its record."""
+
+import random
+
+import pytest
+
+from repro.studies import kills as study
+from repro.studies.common import read_record
+
+
+@pytest.fixture(scope="module")
+def record():
+    return read_record("kills")
+
+
+def test_three_kills():
+    tally = study.study("joao", "fork", 3, random.Random(5))
+    assert (tally.kills, tally.torn, tally.unlike) == (3, [], 0)
+    assert tally.runs >= 1
+
+
+def test_a_torn_file_would_be_counted(tmp_path):
+    """Nothing is found in the study because there is nothing, and not because it does not look."""
+    tally = study.Tally("joao", "fork")
+    folder = tmp_path / "run"
+    (folder).mkdir()
+    (folder / "run.json").write_text('{"format": 1')
+    study.look(tally, folder)
+    assert len(tally.torn) == 1
+
+
+def test_what_the_documents_say_of_the_record(record):
+    rows = record["rows"]
+    assert sum(row["kills"] for row in rows if row["how"] == "fork") >= 100
+    assert sum(row["kills"] - row["before_the_run"] for row in rows if row["how"] == "command") >= 4
+    assert sum(row["while_writing"] for row in rows) >= 10
+    assert all(row["torn"] == [] and row["unlike"] == 0 and row["runs"] > 0 for row in rows)

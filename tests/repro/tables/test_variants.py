@@ -1,0 +1,98 @@
+"""The page of stricter protocols against figures worked out by hand."""
+
+from joao.evaluation.statistics import gain_over_seeds, paired_gain
+from repro.protocols.unsupervised.run import record_file
+from repro.protocols.unsupervised.variants import variants_markdown
+from repro.tables.names import NAMES
+from repro.tables.pages import unsupervised_pages
+from repro.tables.rows import VARIANTS
+
+CPU = {"processor": "a processor"}
+
+
+def record(method, seed, accuracies, folds="usual", **variant):
+    scores = {"mean": sum(accuracies) / 2, "partitions": [{"fold_hash": f"{folds} {seed}", "accuracies": accuracies}]}
+    made = {"cell": {"dataset": "MUTAG", "method": method, "seed": seed, "inductive": False, **variant}}
+    made |= {"scores": scores, "machine": CPU, "seconds of pre-training": 1.0}
+    if "twins_together" in variant:
+        made |= {"data": {"name": "MUTAG", "graphs": 200}}
+        made["twins"] = {"with_twin": 24, "with_twin_of_another_class": 3}
+    return made
+
+
+USUAL = [
+    *(record("untrained", 0, [0.80, 0.90]), record("untrained", 1, [0.70, 0.80])),
+    *(record("joao", 0, [0.90, 1.00]), record("joao", 1, [0.70, 0.90]), record("wl", 0, [0.9, 0.9])),
+]
+TWINS = {"folds": "other", "twins_together": True}
+OTHERS = [
+    *(record("untrained", 0, [0.6, 0.8], **TWINS), record("untrained", 1, [0.6, 0.6], **TWINS)),
+    *(record("joao", 0, [0.7, 0.7], **TWINS), record("joao", 1, [0.6, 0.8], **TWINS)),
+    record("joao", 0, [0.8, 0.9], inductive=True),
+]
+
+
+def tables(text):
+    """By heading, the cells of every line of its table."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("## "):
+            lines = found.setdefault(line[3:], [])
+        elif line.startswith("| "):
+            lines.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def interval(gain):
+    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+
+
+def test_by_hand():
+    accuracy, gain, twins = tables(variants_markdown([*USUAL, *OTHERS])).values()
+    # By seed: JOAO 95 and 80 become 70 and 70; the untrained encoder's 85 and 75 become 70 and 60.
+    joao, untrained = gain_over_seeds([70, 70], [95, 80]), gain_over_seeds([70, 60], [85, 75])
+    inductive = paired_gain([80, 90], [90, 100])  # of seed 0, fold by fold
+    assert (joao.mean, untrained.mean, inductive.mean) == (-17.5, -15, -10)
+    assert (accuracy[0][3], accuracy[0][5]) == (VARIANTS["twins"], VARIANTS["inductive"])
+    assert accuracy[2:] == [
+        ["MUTAG", NAMES["untrained"], "80.00 ± 7.07 [2]", "65.00 ± 7.07 [2]", interval(untrained), "", ""],
+        [
+            *("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)),
+            *("85.00 [1]", interval(inductive)),
+        ],
+    ]
+    over = [
+        paired_gain([[90, 100], [70, 90]], [[80, 90], [70, 80]]),
+        paired_gain([[70, 70], [60, 80]], [[60, 80], [60, 60]]),  # on folds with twins together, both
+        paired_gain([80, 90], [80, 90]),
+    ]
+    assert gain[2:] == [["MUTAG", "JOAO", *map(interval, over)]]
+    assert twins[2:] == [["MUTAG", "200", "24 (12.0 %)", "3 (1.5 %)"]]
+
+
+def test_one_seed_on_other_folds_has_a_difference_without_an_interval():
+    accuracy = next(iter(tables(variants_markdown([*USUAL, OTHERS[2]])).values()))
+    assert accuracy[2][3:] == ["70.00 [1]", "-25.00"]
+
+
+def test_a_variant_alone_has_no_difference():
+    accuracy = next(iter(tables(variants_markdown(OTHERS[:1])).values()))
+    assert accuracy[2:] == [["MUTAG", NAMES["untrained"], "", "70.00 [1]", ""]]
+
+
+def test_both_variants_stand_beside_the_untrained_encoder_with_twins_together():
+    both = record("joao", 0, [0.8, 0.8], inductive=True, **TWINS)
+    gain = list(tables(variants_markdown([*USUAL, OTHERS[0], both])).values())[1]
+    assert gain[0][3:] == [VARIANTS["twins"], VARIANTS["twins-inductive"]]
+    assert gain[2][3:] == ["", interval(paired_gain([80, 80], [60, 80]))]
+
+
+def test_the_other_pages_know_nothing_of_them(tmp_path):
+    def pages(name, records):
+        record_file(tmp_path / name).write(*records)
+        return unsupervised_pages(tmp_path / name).texts
+
+    without, with_them = pages("without", USUAL), pages("with", [*USUAL, *OTHERS])
+    assert "variants.md" not in without
+    assert variants_markdown([*USUAL, *OTHERS]) in with_them.pop("variants.md")
+    assert with_them == without

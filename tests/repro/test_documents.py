@@ -1,0 +1,80 @@
+"""README and documents: generated pages and blocks are up to date, links resolve, commands exist, code runs."""
+
+import re
+
+import pytest
+from typer.main import get_command
+
+from joao.cli.main import app as joao_app
+from repro.cli.main import app as repro_app
+from repro.documents import generate
+from repro.protocols import gamma
+from repro.protocols.ogb import run as ogb
+from repro.protocols.semi_supervised import run as semi_supervised
+from repro.protocols.transfer import run as transfer
+from repro.protocols.unsupervised import run as unsupervised
+from repro.record_files import RECORDS
+
+ROOT = generate.ROOT
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def test_generated_pages_and_blocks_are_up_to_date():
+    assert [str(path.relative_to(ROOT)) for path in generate.outdated()] == [], "run: python -m repro docs"
+
+
+def test_every_link_leads_somewhere():
+    missing = []
+    for document in DOCUMENTS:
+        prose = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\(([^)#]+)", prose):
+            if "://" not in link and not (document.parent / link).exists():
+                missing.append((document.name, link))
+    assert missing == []
+
+
+def test_commands_in_the_readme_exist():
+    for program, app in (("joao", joao_app), ("python -m repro", repro_app)):
+        named = set(re.findall(rf"(?:^|`){program} ([a-z][\w-]*)", README, re.MULTILINE))
+        assert named
+        assert named <= set(get_command(app).commands)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    exec(compile(code, "README.md", "exec"), {})
+    accuracy = capsys.readouterr().out.splitlines()[-1]
+    assert 0.665 < float(accuracy) <= 1  # better than the majority class
+    assert (tmp_path / "runs/mutag/weights.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "protocol", [unsupervised, semi_supervised, transfer, ogb, gamma], ids=lambda each: each.__name__
+)
+def test_every_record_is_of_the_current_recipe(protocol):
+    cells = [protocol.Cell(**record["cell"]) for record in protocol.record_file(RECORDS).read()]
+    assert cells
+    assert all(protocol.is_done(cell, RECORDS) for cell in cells)
+
+
+def test_no_record_or_page_is_empty():
+    files = [path for folder in (RECORDS, generate.RESULTS) for path in folder.rglob("*") if path.is_file()]
+    assert [path.name for path in files if not path.stat().st_size] == []
+
+
+def test_an_outdated_block_is_found_and_an_unknown_one_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setitem(generate.BLOCKS, "answer", lambda: "42")
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- generated: answer -->\n41\n<!-- end generated -->\nafter\n")
+    assert generate.pages_with_blocks() == {
+        page: "before\n<!-- generated: answer -->\n42\n<!-- end generated -->\nafter\n"
+    }
+    page.write_text("<!-- generated: nothing -->\n<!-- end generated -->\n")
+    with pytest.raises(generate.UserError, match="nothing"):
+        generate.pages_with_blocks()

@@ -1,0 +1,338 @@
+"""A run folder is written whole, read back as it was, and told apart from anything else."""
+
+import dataclasses
+import errno
+import json
+import math
+import os
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from joao.config.recipe import make_recipe
+from joao.core.errors import WriteError
+from joao.data.features import Features
+from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder, write_tensors
+from joao.training.metrics import EpochMetrics
+from tests.messages import notice, refused
+
+RECIPE = make_recipe({"data": "TINY", "training": {"epochs": 3}})
+INFO = RunInfo(
+    data="TINY",
+    fingerprint="0123456789abcdef",
+    num_graphs=7,
+    pool=("node_drop", "identity"),
+    num_features=3,
+    num_edge_features=1,
+    features=Features("labels", vocabulary=(("C", "N"), ("O",)), max_degree=9),
+    versions={"joao": "1"},
+    machine={"cores": 2, "gpu": None},
+    precision="bf16-mixed",
+    own={"encoder": "Mine()"},
+    finetuned_on=("fedcba9876543210",),
+)
+WEIGHTS = {"encoder.w": torch.tensor([[1.5, -0.0], [1e-40, 3.0]]), "heads.n": torch.tensor(3)}
+
+
+def epoch(number):
+    return EpochMetrics(
+        epoch=number,
+        loss=0.1 + 0.2 * number,
+        probabilities=[[1 / 3, 2 / 3], [0.0, 0.0]],
+        pair_losses=None if number == 1 else [[1.0, 2.0], [3.0, 1e-17]],
+        drawn=[[7, 0], [0, 0]],
+        seconds=0.5,
+        graphs_per_second=14.0,
+    )
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    run = Run.create(tmp_path / "run", RECIPE, INFO)
+    for number in (1, 2):
+        run.append(epoch(number))
+    run.write_checkpoint({"position": torch.tensor([2, 20]), "policy": torch.eye(2)})
+    return run
+
+
+@pytest.fixture
+def finished(unfinished):
+    unfinished.append(epoch(3))
+    return unfinished.finish(WEIGHTS)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def read_everything(folder):
+    run = Run.open(folder)
+    return run.metrics(), run.weights()
+
+
+def test_what_was_created_is_opened(tmp_path):
+    Run.create(tmp_path / "new" / "run", RECIPE, INFO)
+    opened = Run.open(tmp_path / "new" / "run")
+    assert opened.info == INFO
+    assert opened.recipe == RECIPE
+    assert opened.metrics(0) == []
+    assert sorted(contents(opened.folder)) == ["metrics.jsonl", "recipe.toml", "run.json"]
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    (tmp_path / "run").mkdir()
+    assert Run.create(tmp_path / "run", RECIPE, INFO).folder == tmp_path / "run"
+
+
+def test_finishing_writes_weights_bit_for_bit_and_drops_the_checkpoint(finished):
+    assert sorted(contents(finished.folder)) == ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"]
+    opened = Run.open(finished.folder)
+    assert opened.info == finished.info == dataclasses.replace(INFO, finished=True)
+    assert opened.metrics() == [epoch(1), epoch(2), epoch(3)]
+    weights = opened.weights()
+    assert set(weights) == set(WEIGHTS)
+    for name, value in WEIGHTS.items():
+        assert weights[name].dtype == value.dtype
+        assert weights[name].numpy().tobytes() == value.numpy().tobytes()
+
+
+def test_a_line_an_epoch_with_all_it_showed(finished):
+    lines = (finished.folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [dataclasses.asdict(epoch(number)) for number in (1, 2, 3)]
+
+
+def test_an_unfinished_run_has_no_weights(unfinished):
+    with refused(f"joao pretrain --resume {unfinished.folder}"):
+        Run.open(unfinished.folder).weights()
+
+
+def test_the_checkpoint_is_read_back_and_later_epochs_are_cut_off(unfinished):
+    unfinished.append(epoch(3))
+    with (unfinished.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "lo')  # the process ended here
+    tensors = Run.open(unfinished.folder).read_checkpoint()
+    assert tensors["position"].tolist() == [2, 20]
+    assert torch.equal(tensors["policy"], torch.eye(2))
+    assert Run.open(unfinished.folder).metrics(2) == [epoch(1), epoch(2)]
+    assert len((unfinished.folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def state(epoch, step):
+    return {"position": torch.tensor([epoch, step]), "policy": torch.full((2,), float(step))}
+
+
+def test_the_newest_checkpoints_are_kept(unfinished):
+    for step in (21, 9999, 10000):
+        unfinished.write_checkpoint(state(2, step))
+    assert [int(path.stem.split("-")[1]) for path in unfinished.checkpoints()] == [10000, 9999]
+    assert unfinished.read_checkpoint()["position"].tolist() == [2, 10000]
+
+
+def flip_last_byte(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def forget_checksum(path):
+    """As a file of tensors that nobody of joao wrote."""
+    path.write_bytes(save(state(2, 30)))
+
+
+@pytest.mark.parametrize("damage", [flip_last_byte, cut, forget_checksum])
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(unfinished, damage):
+    unfinished.write_checkpoint(state(2, 30))
+    newest, older = unfinished.checkpoints()
+    damage(newest)
+    (unfinished.folder / f".{newest.name}.half").write_bytes(b"of a process that was killed")
+    with notice(newest, older.name):
+        assert unfinished.read_checkpoint()["position"].tolist() == [2, 20]
+    # What is damaged must not pass for the newest again.
+    assert [path.name for path in unfinished.folder.glob("*checkpoint*")] == [older.name]
+
+
+def test_a_checkpoint_that_counts_epochs_which_are_not_there_is_passed_over(unfinished):
+    unfinished.write_checkpoint(state(3, 30))
+    with notice("metrics.jsonl", "3 epochs", "checkpoint-000000000020.safetensors"):
+        assert unfinished.read_checkpoint()["position"].tolist() == [2, 20]
+
+
+def test_weights_are_those_that_were_written(finished):
+    flip_last_byte(finished.folder / "weights.safetensors")
+    with refused(finished.folder / "weights.safetensors"):
+        finished.weights()
+
+
+def test_only_an_unfinished_run_is_discarded(unfinished, finished):
+    before = contents(finished.folder)
+    with pytest.raises(AssertionError):
+        finished.discard()
+    assert contents(finished.folder) == before
+    (finished.folder / "mine.txt").write_text("precious")
+    (finished.folder / "csv").mkdir()
+    (finished.folder / "csv/metrics.csv").write_text("loss")
+    unfinished.discard()
+    assert sorted(contents(finished.folder)) == ["mine.txt", "weights.safetensors"]
+
+
+def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+    def full(run, tensors):
+        raise WriteError("cannot be written (No space left on device).")
+
+    monkeypatch.setattr(Run, "write_checkpoint", full)
+    with pytest.raises(WriteError):
+        Run.create(tmp_path / "run", RECIPE, INFO, state(0, 0))
+    assert contents(tmp_path) == {}
+
+
+def test_a_finished_run_is_not_resumed(finished):
+    with refused(finished.folder):
+        finished.read_checkpoint()
+
+
+def test_without_checkpoint_there_is_nothing_to_resume(tmp_path):
+    run = Run.create(tmp_path / "run", RECIPE, INFO)
+    with refused(run.folder, "checkpoint"):
+        run.read_checkpoint()
+
+
+@pytest.mark.parametrize("name", ["checkpoint-000000000020.safetensors", "weights.safetensors"])
+@pytest.mark.parametrize("left", [0, 4, 20, -1])
+def test_truncated_tensors(name, left, unfinished, request):
+    run = unfinished if name.startswith("checkpoint") else request.getfixturevalue("finished")
+    path = run.folder / name
+    path.write_bytes(path.read_bytes()[:left])
+    before = contents(run.folder)
+    with refused(path):
+        run.read_checkpoint() if name.startswith("checkpoint") else run.weights()
+    assert contents(run.folder) == before
+
+
+@pytest.mark.parametrize("position", [[], [math.nan, 3.0], None])
+def test_a_checkpoint_without_its_place_is_damaged(unfinished, position):
+    tensors = state(2, 20)
+    del tensors["position"]
+    write_tensors(
+        unfinished.checkpoints()[0], tensors if position is None else {**tensors, "position": torch.tensor(position)}
+    )
+    with refused(unfinished.folder / "checkpoint-000000000020.safetensors"):
+        unfinished.read_checkpoint()
+
+
+@pytest.mark.parametrize("left", [0, 1, 30, -3])
+def test_truncated_run_json(left, finished):
+    path = finished.folder / "run.json"
+    path.write_bytes(path.read_bytes()[:left])
+    with refused(finished.folder / "run.json"):
+        Run.open(finished.folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "3", '{"format": 1}', '{"format": "one"}', '{"format": null}'])
+def test_a_run_json_of_something_else(content, finished):
+    (finished.folder / "run.json").write_text(content)
+    with refused(finished.folder / "run.json"):
+        Run.open(finished.folder)
+
+
+def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finished):
+    path = finished.folder / "run.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "added later": 1}))
+    assert Run.open(finished.folder).info == finished.info
+    path.write_text(json.dumps({**fields, "format": FORMAT + 1}))
+    with refused(path, f"format {FORMAT + 1}"):
+        Run.open(finished.folder)
+
+
+def test_features_are_as_many_as_the_encoder_was_made_for(finished):
+    path = finished.folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_features": 4}))
+    with refused(path, "3 columns", 4):
+        Run.open(finished.folder)
+
+
+def test_what_is_no_folder_or_not_of_a_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    for place, command in (("nowhere", "joao pretrain"), ("file", "joao export")):
+        with refused(tmp_path / place, command):
+            Run.open(tmp_path / place)
+    with refused(tmp_path, "run.json", "joao pretrain"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"])
+def test_every_file_is_missed(name, finished):
+    (finished.folder / name).unlink()
+    with refused(finished.folder, name):
+        read_everything(finished.folder)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", "3", '{"epoch": 1}', "\x00"])
+def test_a_damaged_line_of_metrics(damage, finished):
+    path = finished.folder / "metrics.jsonl"
+    first, _, third = path.read_text().splitlines()
+    path.write_text("\n".join([first, damage, third]))
+    with refused(path):
+        finished.metrics()
+
+
+@pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 0, 2]])
+def test_metrics_that_lack_an_epoch(kept, finished):
+    path = finished.folder / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[number] for number in kept))
+    with refused(path, "3 epochs"):
+        finished.metrics()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("precious")
+    with refused(tmp_path / "run"):
+        Run.create(tmp_path / "run", RECIPE, INFO)
+    assert contents(tmp_path / "run") == {"mine.txt": b"precious"}
+
+
+def test_an_unfinished_run_in_the_way_can_be_gone_on_with(unfinished):
+    with refused(f"{unfinished.folder}: ", f"joao pretrain --resume {unfinished.folder}"):
+        check_new_folder(unfinished.folder)
+
+
+def test_a_finished_run_in_the_way_cannot(finished):
+    with refused(finished.folder) as told:
+        check_new_folder(finished.folder)
+    assert "--resume" not in str(told.value)
+
+
+def test_a_run_is_not_overwritten(finished):
+    before = contents(finished.folder)
+    with refused(finished.folder):
+        Run.create(finished.folder, RECIPE, INFO)
+    assert contents(finished.folder) == before
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
+def test_a_file_in_the_place_of_the_folder(place, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    with refused(tmp_path / place):
+        Run.create(tmp_path / place, RECIPE, INFO)
+    assert contents(tmp_path) == {"file": b"precious"}
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path, monkeypatch):
+    # Whoever runs the tests may be allowed to write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with refused(tmp_path / "new" / "run", f" {tmp_path}"):
+        check_new_folder(tmp_path / "new" / "run")
+    assert contents(tmp_path) == {}
+
+
+def test_an_epoch_that_cannot_be_written(unfinished):
+    (unfinished.folder / "metrics.jsonl").unlink()
+    (unfinished.folder / "metrics.jsonl").mkdir()
+    with refused(unfinished.folder / "metrics.jsonl", os.strerror(errno.EISDIR)):
+        unfinished.append(epoch(3))
