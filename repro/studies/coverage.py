@@ -157,7 +157,7 @@ def embed(dataset: Dataset, width: int, seed: int) -> NDArray[np.float32]:
         "encoder": {"name": "gin", "width": width, "layers": 3},
         "training": {"seed": seed},
     }
-    trained = make_untrained(make_recipe(table, place="coverage"), dataset, device="cpu")
+    trained = make_untrained(make_recipe(table, source="coverage"), dataset, device="cpu")
     return np.asarray(trained.embed(dataset).numpy())
 
 
