@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-
 from tests.reporting.page.chromium import Page as Browser
 from tests.reporting.page.chromium import program
 

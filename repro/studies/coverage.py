@@ -32,9 +32,9 @@ from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from joao.core.randomness import numpy_generator
 from joao.data import Dataset, read_whole
-from joao.evaluation.intervals import estimate_mean
 from joao.evaluation.tables import markdown
 from joao.runs.trained import make_untrained
+from repro.intervals import estimate_mean
 
 Array = NDArray[np.float64]
 LEVEL = 0.95
@@ -100,7 +100,7 @@ def moments(differences: Array) -> float:
 
 
 def wider_of_two(differences: Array) -> float:
-    """The one that is in use: :func:`joao.evaluation.intervals.estimate_mean`."""
+    """The one that is in use: :func:`repro.intervals.estimate_mean`."""
     interval = estimate_mean(differences).interval(LEVEL)
     return (interval.high - interval.low) / 2
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from joao.evaluation.intervals import (
+from repro.intervals import (
     Estimate,
     Parts,
     estimate_difference,
