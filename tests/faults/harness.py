@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
+import json
 import os
 import resource
 import runpy
@@ -278,3 +280,41 @@ def assert_bounded(ended: Ended, most: int = GIGABYTE) -> None:
     assert ended.code is not None, f"still running after {ended.seconds:.0f} s"
     assert ended.peak <= most, f"{ended.peak / GIGABYTE:.2f} GB, code {ended.code}: {ended.err[-300:]}"
     assert_refused_or_read(ended)
+
+
+def run_each(
+    cases: Sequence[tuple[Callable[[], object], Sequence[object]]],
+    *,
+    program: str = "joao",
+    folder: Path | None = None,
+    deadline: float = 120.0,
+) -> list[Ended]:
+    """Runs many commands one after another in a single fork, each after its preparation; for hundreds of odd files."""
+    with tempfile.TemporaryDirectory() as kept:
+        found = Path(kept, "found")
+
+        def all_of_them() -> None:
+            with found.open("w", encoding="utf-8") as file:
+                for prepare, arguments in cases:
+                    prepare()
+                    file.write(json.dumps(_run_here(program, arguments)) + "\n")
+                    file.flush()
+
+        whole = call(all_of_them, folder=folder, deadline=deadline)
+        ends = [Ended(*json.loads(line)) for line in found.read_text(encoding="utf-8").splitlines()]
+        assert len(ends) == len(cases), (whole.code, whole.err[-1500:], cases[len(ends)][1])
+        return ends
+
+
+def _run_here(program: str, arguments: Sequence[object]) -> tuple[int, str, str, float]:
+    out, err, code, started = io.StringIO(), io.StringIO(), 0, time.monotonic()
+    sys.argv = [program, *map(str, arguments)]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_module(program, run_name="__main__", alter_sys=False)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            code = 1
+            traceback.print_exc()
+    return code, out.getvalue(), err.getvalue(), time.monotonic() - started
