@@ -167,7 +167,7 @@ def _fork(
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except UserError as error:
         code = 2
-        print(f"joao: {error}", file=sys.stderr)
+        sys.stderr.write(f"joao: {error}\n")
     except BaseException:
         traceback.print_exc()
     finally:

@@ -108,7 +108,10 @@ def _write_ogb(path, num_graphs=3, **parts):
         "raw/edge": b"0,1\n" * num_graphs,
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, content in {**texts, **{key.replace("__", "/").replace("_", "-"): parts[key] for key in parts}}.items():
+        for name, content in {
+            **texts,
+            **{key.replace("__", "/").replace("_", "-"): parts[key] for key in parts},
+        }.items():
             packed = content if content[:2] == b"\x1f\x8b" else gzip.compress(content, 9)
             archive.writestr(f"data/{name}.csv.gz", packed)
     return path

@@ -42,7 +42,7 @@ def large(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("after", [0.0, 0.5])
+@pytest.mark.parametrize("after", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_compare_ends_when_a_process_is_killed_while_it_starts(after, large, tmp_path):
     """The other methods go on, and the one that was lost is told of; or all of it ends in a line."""
     options = ["--methods", "wl,histogram", "--partitions", 1, "--folds", 2, "--jobs", 2]
@@ -53,7 +53,7 @@ def test_compare_ends_when_a_process_is_killed_while_it_starts(after, large, tmp
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_pretrain_ends_when_a_process_is_killed_while_it_starts(which, large, tmp_path):
     process = begin("pretrain", large, "--out", "run", "--devices", 2, "--device", "cpu", folder=tmp_path)
     _kill_a_worker(process, which, 0.1)

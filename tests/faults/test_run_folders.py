@@ -164,7 +164,7 @@ def test_a_killed_finetuning_leaves_a_folder_that_can_be_used_again(trained, gra
         if not (folder / "run.json").exists() or not json.loads((folder / "run.json").read_text())["finished"]:
             again = run(*arguments, deadline=30)
             assert again.code == 0, (moment, sorted(os.listdir(folder)), again.err)
-        assert not [path for path in folder.rglob(".*")], moment
+        assert not list(folder.rglob(".*")), moment
     else:
         raise AssertionError("it was killed every time")
 
@@ -181,7 +181,9 @@ def kill_at(moment, folder):
                 is_change = bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
             else:
                 is_change = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate")
-            if is_change and any(str(each).startswith(place) for each in arguments if isinstance(each, str | os.PathLike)):
+            if is_change and any(
+                str(each).startswith(place) for each in arguments if isinstance(each, str | os.PathLike)
+            ):
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)

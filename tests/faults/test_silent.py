@@ -1,4 +1,4 @@
-"""Files that say two things, or something that cannot be kept, are refused or kept apart, never read as something else."""
+"""Files that say two things, or what cannot be kept, are refused or kept apart, never read as something else."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_two_folders_in_one_archive_are_refused(tmp_path):
 
 def test_one_file_twice_in_one_archive_is_refused(tmp_path):
     path = write_tu(tmp_path / "TINY.zip")
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="TINY"):
         write_tu(path, A="1, 2\n2, 1\n")
     assert_one_line(run("data", path))
 
@@ -180,7 +180,7 @@ def test_a_table_of_pairs_that_is_no_distribution_is_refused(how, trained, tmp_p
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert_one_line(run("report", "run", "--out", "out.html"))
     assert_one_line(run("export", "run", "--out", "model.safetensors"))
-    assert_one_line(call(lambda: print(joao.load(tmp_path / "run", device="cpu").policy_)))
+    assert_one_line(call(lambda: repr(joao.load(tmp_path / "run", device="cpu").policy_)))
 
 
 @pytest.mark.parametrize("new", [-1, 0.5, 1e300])
