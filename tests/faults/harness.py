@@ -150,7 +150,7 @@ def _fork(
         for path, number in ((out, 1), (err, 2)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
         warnings.resetwarnings()
         warnings.simplefilter("ignore", DeprecationWarning)
         for name, value in (environment or {}).items():
@@ -277,8 +277,8 @@ def assert_refused_or_read(ended: Ended) -> None:
 
 def assert_bounded(ended: Ended, most: int = GIGABYTE) -> None:
     """It took little memory, whether it was refused or not."""
-    assert ended.code is not None, f"still running after {ended.seconds:.0f} s"
     assert ended.peak <= most, f"{ended.peak / GIGABYTE:.2f} GB, code {ended.code}: {ended.err[-300:]}"
+    assert ended.code is not None, f"still running after {ended.seconds:.0f} s"
     assert_refused_or_read(ended)
 
 

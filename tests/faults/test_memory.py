@@ -210,3 +210,26 @@ def test_34_bytes_do_not_make_a_gigabyte(trained, tmp_path):
         run("pretrain", path, "--out", "out", "--epochs", 1, deadline=20),
     ):
         assert_bounded(ended)
+
+
+def test_as_many_labels_as_nodes_do_not_make_a_square(tmp_path):
+    """A column for each label is a byte for each node and label: 1.6 GB of half a megabyte."""
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"edges": [[0, 1]], "node_labels": list(range(40_000))}) + "\n")
+    lines = path.read_text() + '{"edges": [[0, 1]], "node_labels": [0, 1]}\n'
+    path.write_text(lines)
+    assert_bounded(run("pretrain", path, "--out", "out", "--epochs", 1, deadline=20))
+
+
+def test_labels_of_edges_do_not_take_a_thousand_columns_each(tmp_path):
+    """Three megabytes of edges with 1,000 labels are 1.2 GB as columns."""
+    count, nodes = 300_000, 1_000
+    pairs = np.arange(count)
+    sources, targets = pairs // (nodes - 1), pairs % (nodes - 1)
+    targets = targets + (targets >= sources)
+    folder = tmp_path / "TINY"
+    folder.mkdir()
+    np.savetxt(folder / "TINY_A.txt", np.stack([sources + 1, targets + 1], axis=1), fmt="%d", delimiter=", ")
+    np.savetxt(folder / "TINY_graph_indicator.txt", np.ones(nodes), fmt="%d")
+    np.savetxt(folder / "TINY_edge_labels.txt", pairs % 1000, fmt="%d")
+    assert_bounded(call(lambda: joao.read(folder), deadline=20))
