@@ -14,6 +14,14 @@ from tests.faults.harness import run
 LOADED = joao.read, joao.JOAO, joao.JOAOClassifier, joao.compare, joao.load  # now, so that forks need not
 
 
+def pytest_collection_modifyitems(items):
+    """These faults are known and not fixed yet (README.md in this folder); many tests run until a deadline."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xfail(reason="known fault", strict=False))
+
+
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
     """No cache, no data of the machine, and an empty folder to work in."""
