@@ -19,12 +19,14 @@ from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
     controls,
+    coverage,
     defaults,
     epochs,
     evaluation_share,
     factors,
     fast_path,
     faults,
+    headroom,
     hostile_files,
     kernels,
     kills,
@@ -48,6 +50,7 @@ _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -
 
 # Pages of studies with one record, which page functions take, and of studies with tables of records.
 _ONE_RECORD: dict[str, Callable[..., str]] = {
+    "coverage": partial(coverage.page, name="coverage.json"),
     "epoch-choice": epochs.choice_page,
     "evaluation-share": evaluation_share.page,
     "fast-path": fast_path.page,
@@ -72,6 +75,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
+    "headroom": lambda: headroom.page(headroom.read_records([RECORDS / "headroom.jsonl"])),
     "learned-table": learned_table.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
 }
