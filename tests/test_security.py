@@ -13,11 +13,11 @@ from joao.core.pair_table import PairTable
 from joao.runs.export import export
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(path for folder in ("src", "studies", "examples", "fuzz") for path in (ROOT / folder).rglob("*.py"))
-# The one file that names pickle names an exception: what one of several own processes gives another goes through it.
-MAY_NAME_PICKLE = {"src/joao/training/launch.py"}
-# Fetches data sets by their well-known names; finds a free port of this machine for several processes.
-MAY_CONNECT = {"src/joao/data/_download.py", "src/joao/training/launch.py"}
+FILES = sorted(path for folder in ("src", "repro", "examples", "fuzz") for path in (ROOT / folder).rglob("*.py"))
+# It catches PicklingError: objects that one of our own processes sends to another are pickled.
+MAY_NAME_PICKLE = {"src/joao/training/distributed/launch.py"}
+# Download of data sets by name; search for a free local port for several processes.
+MAY_CONNECT = {"src/joao/data/names.py", "src/joao/training/distributed/launch.py"}
 UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "ogb"}
 UNSAFE_CALLS = {
     "eval",

@@ -43,8 +43,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_few_labels.py"),
     "src/joao/augmentations": ("tests/augmentations",),
     "src/joao/training/checkpoint.py": ("tests/training/test_checkpoint.py",),
-    "src/joao/runs/pretraining.py": ("tests/test_keeping.py",),
-    "src/joao/runs/folder.py": ("tests/runs/test_folder.py", "tests/runs/test_tensor_files.py"),
+    "src/joao/runs/pretraining.py": ("tests/runs/test_checkpointing.py",),
+    "src/joao/runs/folder.py": ("tests/runs/test_folder.py",),
 }
 REASONS = ROOT / "repro/studies/mutants.toml"
 RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"

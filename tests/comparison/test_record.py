@@ -216,6 +216,7 @@ def test_failing_method_does_not_stop_the_others(graphs, tmp_path, monkeypatch):
         compute(graphs, plan)
 
 
+@pytest.mark.slow
 def test_separate_processes_give_the_same_scores_and_report_failures(graphs):
     plan = replace(PLAN, methods=("attr_masking", "ldp"), partitions=1, jobs=2)
     record = compute(graphs, plan)

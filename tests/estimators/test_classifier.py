@@ -272,6 +272,7 @@ def test_loaded_model_from_scratch_can_be_fitted_again(tmp_path):
     np.testing.assert_array_equal(again.predict_proba(UNSEEN), model.predict_proba(UNSEEN))
 
 
+@pytest.mark.slow
 def test_another_process_predicts_the_same(tmp_path, monkeypatch):
     monkeypatch.delenv("JOAO_DATA", raising=False)
     model = joao.JOAOClassifier(**{**OPTIONS, "epochs": 1, "batch_size": 64}).fit("MUTAG")

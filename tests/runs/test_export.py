@@ -241,7 +241,8 @@ def test_an_encoder_has_no_classifier(file):
     assert isinstance(joao.load(file, device="cpu"), joao.JOAO)
 
 
-def test_a_new_process_makes_the_same_of_it(run, file, tmp_path):
+@pytest.mark.slow
+def test_another_process_computes_the_same_embeddings(run, file, tmp_path):
     program = (
         "import joao, numpy, sys\n"
         "from joao.data.synthetic import random_graphs\n"

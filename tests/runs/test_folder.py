@@ -2,18 +2,31 @@
 
 import dataclasses
 import errno
+import hashlib
 import json
 import math
 import os
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors import safe_open
+from safetensors.torch import save, save_file
 
 from joao.config.recipe import make_recipe
 from joao.core.errors import WriteError
 from joao.data.features import Features
-from joao.runs.folder import FORMAT, Run, RunInfo, check_new_folder, write_tensors
+from joao.runs.folder import (
+    CHECKSUM_KEY,
+    FORMAT,
+    Run,
+    RunInfo,
+    check_new_folder,
+    checksum,
+    format_epoch,
+    parse_epoch,
+    read_tensors,
+    write_tensors,
+)
 from joao.training.metrics import EpochMetrics
 from tests.messages import notice, refused
 
@@ -336,3 +349,101 @@ def test_an_epoch_that_cannot_be_written(unfinished):
     (unfinished.folder / "metrics.jsonl").mkdir()
     with refused(unfinished.folder / "metrics.jsonl", os.strerror(errno.EISDIR)):
         unfinished.append(epoch(3))
+
+
+NO_NUMBERS = (None, "1", [], {}, [1.0], math.nan, -math.inf, 10**30)
+NO_TABLES = (0.5, [], [[]], [[1.0, 2.0]], [[1, 2], [3]], [[1, 2, 3]] * 2, [["1", "2"]] * 2, [[None, 1]] * 2, {})
+
+
+@pytest.mark.parametrize("number", [1, 2])  # without and with losses of pairs
+def test_epoch_line_round_trip(number):
+    assert format_epoch(epoch(number)).count("\n") == 1
+    assert parse_epoch(format_epoch(epoch(number)), 2) == epoch(number)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [(name, wrong) for name in ("epoch", "loss", "seconds", "graphs_per_second") for wrong in NO_NUMBERS]
+    + [(name, wrong) for name in ("probabilities", "pair_losses", "drawn") for wrong in NO_TABLES]
+    + [("probabilities", [[math.nan, 1.0]] * 2), ("drawn", None)],
+)
+def test_parse_epoch_rejects_wrong_values(name, wrong):
+    with pytest.raises((ValueError, TypeError)):
+        parse_epoch(json.dumps({**vars(epoch(2)), name: wrong}), 2)
+
+
+def test_parse_epoch_rejects_tables_of_another_pool():
+    with pytest.raises(ValueError, match="3"):
+        parse_epoch(format_epoch(epoch(2)), 3)
+
+
+TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}
+
+
+def test_tensor_file_round_trip(tmp_path):
+    write_tensors(tmp_path / "t.safetensors", TENSORS)
+    found = read_tensors(tmp_path / "t.safetensors", checked=True)
+    assert found.keys() == TENSORS.keys()
+    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in TENSORS.items())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"a": TENSORS["a"].view(3, 2)}, {"a": TENSORS["a"].int()}, {"a": TENSORS["a"] + 1}, {"c": TENSORS["a"]}],
+    ids=["shape", "type", "values", "name"],
+)
+def test_checksum_depends_on_name_type_shape_and_values(other):
+    assert checksum({"a": TENSORS["a"]}) != checksum(other)
+
+
+def test_files_of_earlier_versions_stay_readable(tmp_path):
+    """The bytes that are hashed and the metadata key of the checksum must not change."""
+    digest = hashlib.sha256()
+    for name, header in (
+        ("a", b"a torch.float32 [2, 3] "),
+        ("b", b"b torch.int64 [] "),
+        ("none", b"none torch.float32 [0, 4] "),
+    ):
+        digest.update(header + TENSORS[name].numpy().tobytes())
+    assert checksum(dict(reversed(TENSORS.items()))) == digest.hexdigest()
+    write_tensors(tmp_path / "t.safetensors", TENSORS)
+    with safe_open(tmp_path / "t.safetensors", "pt") as file:
+        assert file.metadata() == {"joao.checksum": digest.hexdigest()}
+
+
+def test_file_without_a_checksum_is_read_unless_checked(tmp_path):
+    save_file(TENSORS, tmp_path / "t.safetensors")
+    assert torch.equal(read_tensors(tmp_path / "t.safetensors")["a"], TENSORS["a"])
+    with refused(tmp_path / "t.safetensors"):
+        read_tensors(tmp_path / "t.safetensors", checked=True)
+
+
+def test_missing_tensor_file_is_rejected(tmp_path):
+    with refused(tmp_path / "t.safetensors", os.strerror(errno.ENOENT)):
+        read_tensors(tmp_path / "t.safetensors")
+
+
+def tensor_file(metadata, **entry):
+    """Make a file with any metadata and the header of at most one tensor."""
+    text = json.dumps({"__metadata__": metadata} | ({"a": entry} if entry else {})).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(entry["data_offsets"][1] if entry else 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tensor_file({CHECKSUM_KEY: "x"}, dtype="BF16", shape=[2], data_offsets=[0, 4]),  # unknown to numpy
+        tensor_file({}, dtype="F4", shape=[8], data_offsets=[0, 4]),  # unknown to torch
+        tensor_file({}, dtype="F32", shape=[0, 2**63], data_offsets=[0, 0]),
+        tensor_file({}, dtype="F32", shape=[2**40], data_offsets=[0, 4]),
+        tensor_file(None),
+        tensor_file({CHECKSUM_KEY: 3}),
+        tensor_file({CHECKSUM_KEY: "x"}),
+        (10**18).to_bytes(8, "little") + b"{}",
+    ],
+    ids=["bf16", "f4", "too many", "too few bytes", "no metadata", "a number", "another checksum", "a long header"],
+)
+def test_invalid_tensor_file_gets_a_one_line_error(content, tmp_path):
+    (tmp_path / "t.safetensors").write_bytes(content)
+    with refused(tmp_path / "t.safetensors"):
+        read_tensors(tmp_path / "t.safetensors", checked=True)
