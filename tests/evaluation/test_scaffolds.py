@@ -86,6 +86,7 @@ def test_mirror_images_have_different_scaffolds():
     assert again == left
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_scaffolds():
     pytest.importorskip("rdkit")
     smiles = list(SCAFFOLDS) * 100

@@ -17,8 +17,12 @@ PROBABILITIES = np.array([[0.1, 0.7, 0.2], [1 / 3, 1 / 3, 1 / 3], [1e-30, 0.25, 
 CLASSES = ("no", "yes, indeed", "“perhaps”")
 
 
+def text(pieces):
+    return io.StringIO(b"".join(pieces).decode())
+
+
 def table(dataset):
-    return list(csv.reader(io.StringIO(as_csv(PROBABILITIES, CLASSES, dataset))))
+    return list(csv.reader(text(as_csv(PROBABILITIES, CLASSES, dataset))))
 
 
 def test_csv():
@@ -66,14 +70,14 @@ def molecules():
 
 
 def test_rows_that_gave_no_graph_are_blank():
-    header, *rows = csv.reader(io.StringIO(tasks_csv(PROBABILITIES, ("x", "y, too", "z"), molecules())))
+    header, *rows = csv.reader(text(tasks_csv(PROBABILITIES, ("x", "y, too", "z"), molecules())))
     assert header == ["graph", "x", "y, too", "z"]
     assert [row[0] for row in rows] == ["a", "b", "c", "d", "e, too"]
     assert rows[1][1:] == rows[4][1:] == ["", "", ""]
     numbers = np.array([rows[n][1:] for n in (0, 2, 3)], dtype=np.float64).astype(np.float32)
     np.testing.assert_array_equal(numbers, PROBABILITIES)
     unnamed = dataclasses.replace(molecules(), graph_names=())
-    rows = list(csv.reader(io.StringIO(tasks_csv(PROBABILITIES, "xyz", unnamed))))
+    rows = list(csv.reader(text(tasks_csv(PROBABILITIES, "xyz", unnamed))))
     assert [row[0] for row in rows] == ["graph", "0", "1", "2", "3", "4"]  # the rows of the table
 
 

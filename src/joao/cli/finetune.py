@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -250,7 +250,7 @@ def predict(
     output.say(f"Next, in Python: {python_command(out, 'predicted')}")
 
 
-def _file_content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> str | bytes:
+def _file_content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> bytes | Iterator[bytes]:
     from joao.runs.result_files import classes_csv, classes_npz, tasks_csv, tasks_npz
 
     if finetuned.kind == "classes":

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from joao.data.features import CODE_RULES, Features, make_store
 from joao.data.formats.packed import make_header
 from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown
+from joao.evaluation.targets import join_names
 from joao.runs.finetuning import FILE, FinetunedModel, load_finetuned
 from joao.runs.folder import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
 from joao.runs.trained import TrainedEncoder, load_run
@@ -40,19 +40,12 @@ HALF_CHANGE = "half_change"
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of :func:`export`.
-
-    Attributes:
-        file, card: the two files.
-        num_bytes: size of ``file``.
-        half_change: largest relative change of an embedding by half precision; None without half precision.
-        trained: the encoder.
-    """
+    """The result of :func:`export`: the two files, the size of ``file``, and the encoder."""
 
     file: Path
     card: Path
     num_bytes: int
-    half_change: float | None
+    half_change: float | None  # largest relative change of an embedding; None without half precision
     trained: TrainedEncoder
 
 
@@ -102,7 +95,6 @@ def _sort_metadata(content: bytes) -> bytes:
 
 
 def _stored_half_change(run: Path) -> float | None:
-    """Read the largest relative change from a file with half precision."""
     text = read_text(run, HALF_CHANGE) if run.is_file() else None
     try:
         return None if text is None else float(text)
@@ -166,14 +158,7 @@ _MOLECULES = (
 def model_card(
     name: str, trained: TrainedEncoder, *, finetuned: FinetunedModel | None = None, half_change: float | None = None
 ) -> str:
-    """Write the model card in Markdown: what the model is, its training data, its use, its limits.
-
-    Args:
-        name: name of the exported file.
-        trained: the encoder.
-        finetuned: the fine-tuned model, if it is one.
-        half_change: largest relative change of embeddings by half precision.
-    """
+    """Write the model card of the exported file ``name`` in Markdown: the model, its training data, use and limits."""
     parts = [f"# {name}", _summary(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
     text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
@@ -188,18 +173,21 @@ def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     lines = [f"An encoder of {graphs}, {learned} on {info.num_graphs:,} {graphs} ({info.data})."]
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         lines.append(
-            f"It was then fine-tuned on labels of {facts.data} and predicts {_KINDS[finetuned.kind]} ({shown}). "
-            f"{facts.split.capitalize()} split: {facts.num_train:,} {graphs} for training, {facts.num_validation:,} "
-            "for validation" + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
+            f"It was then fine-tuned on labels of {facts.data} and predicts {_KINDS[finetuned.kind]} "
+            f"({join_names(names)}). {facts.split.capitalize()} split: {facts.num_train:,} {graphs} for training, "
+            f"{facts.num_validation:,} for validation"
+            + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )
     return " ".join(lines)
 
 
 def _facts(trained: TrainedEncoder) -> str:
-    recipe, info = trained.recipe, trained.info
-    schedule = recipe.training
+    recipe, info, schedule = trained.recipe, trained.info, trained.recipe.training
+    training = (
+        f"{schedule.epochs} epochs, batches of {schedule.batch_size}, learning rate {schedule.learning_rate}, "
+        f"seed {schedule.seed}, {info.precision}"
+    )
     num_parameters = sum(each.numel() for each in trained.encoder.parameters())
     rows = [
         ["encoder", f"{_describe_part(recipe.encoder)}: {num_parameters:,} parameters"],
@@ -212,11 +200,7 @@ def _facts(trained: TrainedEncoder) -> str:
             ["objective", _describe_part(recipe.objective)],
             ["policy", _describe_part(recipe.policy)],
             ["heads", f"{_describe_part(recipe.heads)}, not included"],
-            [
-                "training",
-                f"{schedule.epochs} epochs, batches of {schedule.batch_size}, learning rate {schedule.learning_rate}, "
-                f"seed {schedule.seed}, {info.precision}",
-            ],
+            ["training", training],
         ]
     if info.codes:
         rows.append(["featuriser", info.featuriser or f"codes {info.codes}"])
@@ -226,9 +210,8 @@ def _facts(trained: TrainedEncoder) -> str:
 def _use(name: str, trained: TrainedEncoder, finetuned: FinetunedModel | None) -> Sequence[str]:
     graphs = '["CCO", "c1ccccc1"]' if trained.info.codes else 'joao.read("graphs.jsonl")'
     data = "molecules.csv" if trained.info.codes else "graphs.jsonl"
-    call = "predict" if finetuned is not None else "transform"
+    call, command = ("transform", "embed") if finetuned is None else ("predict", "predict")
     python = f'```python\nimport joao\n\nmodel = joao.load("{name}")\nresult = model.{call}({graphs})\n```'
-    command = "predict" if finetuned is not None else "embed"
     return python, f"```\njoao {command} {name} {data} --out {command}.csv\n```"
 
 
@@ -237,8 +220,8 @@ def _augmentations(trained: TrainedEncoder) -> str:
         return "None: the encoder was not pre-trained."
     if len(trained.info.pool) == 1:
         return f"Every graph was augmented by {trained.info.pool[0]}."
-    policy, drawn = trained.policy, trained.drawn
-    rows = [[f"{first} + {second}", f"{p:.3f}", f"{drawn[first, second]:.3f}"] for first, second, p in policy.top(5)]
+    top, drawn = trained.policy.top(5), trained.drawn
+    rows = [[f"{first} + {second}", f"{p:.3f}", f"{drawn[first, second]:.3f}"] for first, second, p in top]
     table = markdown(["pair", "probability", "share of training"], rows)
     return f"The most probable pairs at the end of training.\n\n{table}"
 
@@ -253,7 +236,10 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
         )
     limits += _MOLECULES if info.codes else ()
     for part, figures in ({} if finetuned is None else finetuned.scores).items():
-        limits.append(f"Score on the {part} graphs{_PARTS.get(part, '')}: {_figures(figures)}.")
+        # The means over tasks, without the figures of single tasks.
+        means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
+        limits.append(f"Score on the {part} graphs{_PARTS.get(part, '')}: {shown}.")
     if half_change is not None:
         limits.append(
             "The matrices of the encoder are stored in half precision. On 64 random graphs this changes embeddings by "
@@ -261,12 +247,6 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
         )
     limits.append(f"Licence of the data ({info.data}): not recorded. State it when you distribute this file.")
     return "\n".join(f"- {line}" for line in limits)
-
-
-def _figures(figures: Mapping[str, Any] | None) -> str:
-    """Format the mean metrics of a score, without those of single tasks."""
-    means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}
-    return ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
 
 
 def _origin(trained: TrainedEncoder) -> str:

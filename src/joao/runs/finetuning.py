@@ -47,7 +47,7 @@ from joao.evaluation.targets import (
     select_tasks,
     task_figures,
 )
-from joao.runs.folder import read_text
+from joao.runs.folder import check_format, read_text, select_fields
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
 from joao.training.device import limit_threads, make_fabric
 from joao.training.finetune import Classifier, Finetune, Finetuning
@@ -63,17 +63,13 @@ class FinetuneInfo:
     """What a fine-tuned model records in addition to its settings.
 
     Attributes:
-        data: name of the labelled data set.
-        fingerprint: fingerprint of its graphs.
+        data, fingerprint: name of the labelled data set and fingerprint of its graphs.
         graphs_per_class: number of labelled graphs of each class.
         num_train, num_validation, num_test: numbers of graphs; the test graphs were evaluated once, at the end.
         split, validation_share, test_share: how the graphs were split.
-        seed: random seed.
         from_scratch: whether the encoder started from initial instead of pre-trained weights.
-        precision, fast: precision and path of the training.
-        seconds: duration.
-        versions, machine: see :mod:`joao.core.provenance`.
-        command: command that started it.
+        precision, fast: precision of the training, and whether it used padded batches.
+        versions, machine, command: see :mod:`joao.core.provenance`.
         labels_per_task: number of labels of each task; for ``binary`` tasks, numbers of 0 and of 1.
         learned_per_task: for ``numbers``, mean and standard deviation of the training labels.
     """
@@ -101,18 +97,11 @@ class FinetuneInfo:
 
 @dataclass(frozen=True, eq=False)
 class FinetunedModel:
-    """A fine-tuned encoder with a linear output layer.
+    """A fine-tuned encoder with a linear output layer. The other attributes are the fields of ``finetune.json``.
 
     Attributes:
         trained: the fine-tuned encoder, with the recipe and information of the original run.
         classifier: the same encoder with the output layer.
-        classes: class labels in the order of the outputs; empty for tasks.
-        settings: settings of the fine-tuning.
-        fit: metrics of all epochs, and the chosen epoch.
-        info: see :class:`FinetuneInfo`.
-        kind: ``classes``, ``binary`` or ``numbers``.
-        tasks: names of the tasks in the order of the outputs; empty for classes.
-        scores: scores of the chosen epoch on the ``validation`` and ``test`` parts; see :meth:`score`.
     """
 
     trained: TrainedEncoder
@@ -270,24 +259,18 @@ def finetune(
             )
         seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
         trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
-    fitting = Finetuning(
-        trained.store(dataset),
-        targets,
-        copy.deepcopy(trained.encoder),
-        settings,
-        fabric,
-        fast=fast,
-        seed=seed,
-    )
+    encoder = copy.deepcopy(trained.encoder)
+    fitting = Finetuning(trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed)
     fit = fitting.fit(torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch)
     learned_per_task: dict[str, list[float]] = {}
     if isinstance(targets, NumberTargets):
         targets.restore_units(fitting.classifier.linear, fitting.statistics[0])
         learned_per_task = dict(zip(dataset.target_names, fitting.statistics[0].T.tolist(), strict=True))
+    sizes = [] if dataset.classes is None else np.bincount(dataset.classes).tolist()
     info = FinetuneInfo(
         data=dataset.name,
         fingerprint=fingerprint,
-        graphs_per_class=_graphs_per_class(dataset),
+        graphs_per_class=dict(zip(dataset.class_names, sizes, strict=True)),
         num_train=len(parts.train),
         num_validation=len(parts.validation),
         validation_share=validation_share,
@@ -306,7 +289,7 @@ def finetune(
         learned_per_task=learned_per_task,
     )
     finetuned = FinetunedModel(
-        _with_classifier_weights(trained, fitting.classifier, info),
+        _with_classifier_weights(trained, fitting.classifier, fingerprint),
         fitting.classifier,
         _original_labels(dataset.class_names) if kind == "classes" else (),
         settings,
@@ -315,11 +298,11 @@ def finetune(
         kind,
         () if kind == "classes" else dataset.target_names,
     )
-    held_out = {"validation": parts.validation, "test": parts.test}
-    parts_to_score = {name: dataset.subset(graphs) for name, graphs in held_out.items() if len(graphs)}
-    scores = {
-        name: finetuned.score(finetuned.predict_logits(graphs), graphs) for name, graphs in parts_to_score.items()
-    }
+    scores = {}
+    for name in ("validation", "test"):
+        if len(getattr(parts, name)):
+            part = dataset.subset(getattr(parts, name))
+            scores[name] = finetuned.score(finetuned.predict_logits(part), part)
     return replace(finetuned, scores=scores)
 
 
@@ -341,14 +324,7 @@ def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -
     return dataset, "classes", ClassTargets(torch.from_numpy(labels), len(names))
 
 
-def _graphs_per_class(dataset: Dataset) -> dict[str, int]:
-    if dataset.classes is None:
-        return {}
-    return dict(zip(dataset.class_names, np.bincount(dataset.classes).tolist(), strict=True))
-
-
 def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
-    """Count the labels of each task; for ``binary`` tasks, the numbers of 0 and of 1."""
     if dataset.classes is not None or dataset.targets is None:
         return {}
     counted = [dataset.targets == 0, dataset.targets == 1] if kind == "binary" else [~np.isnan(dataset.targets)]
@@ -365,20 +341,15 @@ def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
     return numbers if tuple(map(str, numbers)) == names else names
 
 
-def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, info: FinetuneInfo) -> TrainedEncoder:
+def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, fingerprint: str) -> TrainedEncoder:
     """Replace encoder and weights of ``trained`` by those of ``classifier``."""
     classifier.eval()
     weights = {
         name if name.startswith("encoder.") else f"classifier.{name}": value
         for name, value in classifier.state_dict().items()
     }
-    finetuned_on = (*trained.info.finetuned_on, info.fingerprint)
-    return replace(
-        trained,
-        info=replace(trained.info, finetuned_on=finetuned_on),
-        encoder=classifier.encoder,
-        weights=weights,
-    )
+    info = replace(trained.info, finetuned_on=(*trained.info.finetuned_on, fingerprint))
+    return replace(trained, info=info, encoder=classifier.encoder, weights=weights)
 
 
 def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> FinetunedModel:
@@ -392,8 +363,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
         fit = Fit(tuple(_parse_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
         if not 1 <= fit.chosen <= len(fit.epochs):
             raise ValueError(f"fit: chosen epoch {fit.chosen} of {len(fit.epochs)}")
-        known = {each.name for each in dataclasses.fields(FinetuneInfo)}
-        info = FinetuneInfo(**{key: value for key, value in fields["info"].items() if key in known})
+        info = FinetuneInfo(**select_fields(fields["info"], FinetuneInfo, allow_unknown=True))
         scores = dict(fields.get("scores", {}))
     with temporary_seed(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
@@ -409,15 +379,13 @@ def read_label_kind(folder: Path) -> str:
 
 
 def _read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Read the kind of labels and the whole content of ``finetune.json``."""
     path, text = folder / FILE, read_text(folder, FILE)
     if text is None:
         raise UserError(f"{folder}: was not fine-tuned. Run 'joao finetune {folder} DATA --out FOLDER'.")
     with user_error_on_failure(_DAMAGED.format(path)):
         fields = json.loads(text)
-        version, kind = fields["format"], str(fields.get("kind", "classes"))
-        if version > FORMAT:
-            raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
+        kind = str(fields.get("kind", "classes"))
+        check_format(path, fields["format"], FORMAT)
     if kind not in KINDS:
         raise UserError(f"{path}: unknown kind of labels '{kind}'. {suggest(kind, KINDS)} Update joao.")
     return kind, fields

@@ -57,17 +57,12 @@ def format_epoch(metrics: EpochMetrics) -> str:
 
 
 def parse_epoch(line: str, size: int) -> EpochMetrics:
-    """Parse a line of :func:`format_epoch`; its tables must have ``size`` rows and columns.
-
-    Raises:
-        ValueError, TypeError, RecursionError: if the line is damaged.
-    """
+    """Parse a line of :func:`format_epoch`; its tables must have ``size`` rows and columns."""
     try:
         values = json.loads(line)
     except json.JSONDecodeError as error:  # its own text has a line number, always 1
         raise ValueError(f"invalid JSON at character {error.pos + 1}: {error.msg}") from error
-    _check_keys(values, EpochMetrics)
-    metrics = EpochMetrics(**values)
+    metrics = EpochMetrics(**select_fields(values, EpochMetrics))
     for name in ("probabilities", "drawn", "pair_losses"):
         table = getattr(metrics, name)
         if not (name == "pair_losses" and table is None) and not _are_numbers(table, (size, size)):
@@ -84,8 +79,8 @@ def _are_numbers(values: Any, shape: tuple[int, ...]) -> bool:
     return array.shape == shape and array.dtype.kind in "if" and bool(np.isfinite(array).all())
 
 
-def _check_keys(values: Any, kind: type[Any], *, allow_unknown: bool = False) -> None:
-    """Raise a ValueError that names the first key that a dataclass needs or does not have."""
+def select_fields(values: Any, kind: type[Any], *, allow_unknown: bool = False) -> dict[str, Any]:
+    """Select the fields of a dataclass from parsed JSON; a ValueError names the first missing or unknown key."""
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {short_repr(values)}")
     fields = {each.name: each for each in dataclasses.fields(kind)}
@@ -93,9 +88,16 @@ def _check_keys(values: Any, kind: type[Any], *, allow_unknown: bool = False) ->
         is_required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         if is_required and name not in values:
             raise ValueError(f"missing key '{name}'")
-    unknown = [] if allow_unknown else [name for name in values if name not in fields]
-    if unknown:
+    unknown = [name for name in values if name not in fields]
+    if unknown and not allow_unknown:
         raise ValueError(f"unknown key {short_repr(unknown[0])}")
+    return {name: values[name] for name in fields if name in values}
+
+
+def check_format(path: Path, version: int, newest: int) -> None:
+    """Raise an error if a file has a newer format than this version can read."""
+    if version > newest:
+        raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
@@ -113,12 +115,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
-    """Read tensors and verify their checksum.
-
-    Args:
-        path: a safetensors file.
-        checked: whether a file without a checksum is an error.
-    """
+    """Read tensors and verify their checksum; without one, the file is accepted unless it must be ``checked``."""
     try:
         content = path.read_bytes()
         tensors: dict[str, Tensor] = load(content)
@@ -140,18 +137,14 @@ class RunInfo:
     """The content of ``run.json``: what a run needs in addition to its recipe.
 
     Attributes:
-        data: name of the data set.
-        fingerprint: fingerprint of its graphs.
-        num_graphs: number of training graphs.
+        data, fingerprint, num_graphs: name of the data set, fingerprint and number of its graphs.
         pool: names of the augmentations, in the order of the tables.
         num_features, num_edge_features: columns of ``x`` and ``edge_attr``.
         features: how ``x`` was computed.
         codes: for molecules, the version of the codes of atoms and bonds; 0 for other graphs.
         featuriser: for molecules, a description of the program that converted SMILES to graphs.
-        versions, machine: see :mod:`joao.core.provenance`.
-        command: command that started the run.
-        precision: precision of the training.
-        fast: whether the run was trained on padded batches.
+        versions, machine, command: see :mod:`joao.core.provenance`.
+        precision, fast: precision of the training, and whether it used padded batches.
         devices, num_nodes: processes per machine and number of machines.
         own: custom objects that replaced parts of the recipe: their description by kind.
         pretrained: whether the encoder was pre-trained with the recipe; otherwise it was only initialised.
@@ -184,13 +177,9 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was created or opened.
+    """A run that was created or opened."""
 
-    Attributes:
-        folder: folder of the run, or an exported file, which cannot be written to.
-    """
-
-    folder: Path
+    folder: Path  # or an exported file, which cannot be written to
     recipe: Recipe
     info: RunInfo
 
@@ -215,18 +204,13 @@ class Run:
     def open(cls, folder: Path) -> Run:
         """Open a run, finished or not, from its folder or its exported file."""
         path = folder / "run.json"
-        text = read_text(folder, path.name)
-        if text is None:
+        if (text := read_text(folder, path.name)) is None:
             raise UserError(f"{folder}: is not a run: run.json is missing. Create a run with 'joao pretrain'.")
         with user_error_on_failure(f"{path}: is damaged or not the run.json of a run"):
-            values = json.loads(text)
-            _check_keys(values, RunInfo, allow_unknown=True)
+            values = select_fields(json.loads(text), RunInfo, allow_unknown=True)
             if "format" not in values:
                 raise ValueError("missing key 'format'")
-            if values["format"] > FORMAT:
-                raise UserError(f"{path}: format {values['format']} is newer than this joao supports. Update joao.")
-            known = {field.name for field in dataclasses.fields(RunInfo)}
-            values = {key: value for key, value in values.items() if key in known}
+            check_format(path, values["format"], FORMAT)
             features = Features.from_json(values.pop("features"))
             lists = {"pool": tuple(values["pool"]), "finetuned_on": tuple(values.get("finetuned_on", ()))}
             info = RunInfo(features=features, **{**values, **lists})
@@ -237,8 +221,7 @@ class Run:
                 f"version {FEATURISER}. Use joao {info.versions.get('joao', '(version unknown)')}."
             )
         path = folder / "recipe.toml"
-        text = read_text(folder, path.name)
-        if text is None:
+        if (text := read_text(folder, path.name)) is None:
             raise UserError(f"{path}: is missing.")
         return cls(folder, make_recipe(parse_toml(text, str(path)), str(path)), info)
 
@@ -257,7 +240,6 @@ class Run:
         return metrics
 
     def append(self, metrics: EpochMetrics) -> None:
-        """Append the metrics of an epoch."""
         path = self.folder / "metrics.jsonl"
         try:
             with path.open("a", encoding="utf-8") as file:
@@ -268,7 +250,6 @@ class Run:
             raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
 
     def check_unfinished(self) -> None:
-        """Raise an error if the run is finished."""
         if self.info.finished:
             raise UserError(f"{self.folder}: is already finished; there is nothing to resume.")
 
@@ -363,21 +344,14 @@ def read_text(run: Path, name: str) -> str | None:
 def check_new_folder(folder: Path) -> None:
     """Raise an error if a folder is not empty or cannot be created, before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(
-            f"{folder}: already exists. Choose another folder or remove it first.{_unfinished_hint(folder)}"
-        )
+        hint = ""
+        with suppress(UserError):  # the folder is not a run
+            run = Run.open(folder)
+            hint = "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
+        raise UserError(f"{folder}: already exists. Choose another folder or remove it first.{hint}")
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise UserError(f"{folder}: cannot be created: no write permission for {parent}.")
-
-
-def _unfinished_hint(folder: Path) -> str:
-    """Return how to resume the run in ``folder``, if it is an unfinished run."""
-    try:
-        run = Run.open(folder)
-    except UserError:
-        return ""
-    return "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
 
 
 def _check_info(info: RunInfo) -> None:
@@ -405,7 +379,6 @@ def _check_info(info: RunInfo) -> None:
 
 
 def _read_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of an exported file."""
     try:
         with safe_open(path, "pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
@@ -420,6 +393,5 @@ def _read_metadata(path: Path) -> dict[str, str]:
         raise UserError(
             f"{path}: is not a run: it was not written by 'joao export'. Give a run folder or an exported file."
         )
-    if int(version) > FILE_FORMAT:
-        raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
+    check_format(path, int(version), FILE_FORMAT)
     return metadata

@@ -50,11 +50,7 @@ def log_epochs(
 ) -> Iterator[OnEpoch]:
     """Yield a function that passes the metrics of an epoch to all loggers and ``on_epoch``; finally close the loggers.
 
-    Args:
-        on_epoch: called after the loggers.
-        loggers: objects, or names of logs in ``folder``, which are continued.
-        pool: names of the augmentations, in the order of the tables.
-        folder: folder of the run.
+    ``loggers`` are objects, or names of logs in the run ``folder``, which are continued.
     """
     opened: list[Logger] = []
 
@@ -75,12 +71,7 @@ def log_epochs(
 
 
 def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
-    """Flatten the metrics of an epoch: loss, graphs per second, probability and loss of every pair.
-
-    >>> epoch = EpochMetrics(1, 2.5, [[0.75, 0.25], [0.0, 0.0]], None, [[3, 1], [0, 0]], 0.1, 40.0)
-    >>> [name for name, value in scalars(epoch, ["node_drop", "identity"]).items() if value == 0.25]
-    ['probability/node_drop-identity']
-    """
+    """Flatten the metrics of an epoch: loss, graphs per second, probability and loss of every pair."""
     found = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
     names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard allows few other characters
     for kind, table in {"probability": epoch.probabilities, "pair_loss": epoch.pair_losses}.items():

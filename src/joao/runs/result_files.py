@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from joao.data.dataset import Dataset
 
 Arrays = dict[str, NDArray[np.generic]]
+Rows = NDArray[np.float32]
+_ROWS_AT_ONCE = 1024
 
 
 def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -51,10 +54,7 @@ def to_csv(lines: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-_ROWS_AT_ONCE = 1024
-
-
-def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
+def embeddings_npz(embeddings: Rows, dataset: Dataset) -> bytes:
     """Write ``embeddings`` ``(G, d)`` and, if known, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``.
 
     If rows of the source could not be parsed, ``embeddings`` and ``graph_names`` have one row per row of the source,
@@ -66,30 +66,13 @@ def embeddings_npz(embeddings: NDArray[np.float32], dataset: Dataset) -> bytes:
     return to_npz(arrays, dataset)
 
 
-def embeddings_csv(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[bytes]:
-    """Yield CSV: a header, then one line per row of the source: name or number, class if known, embedding.
-
-    It is written in pieces because the text may take ten times the memory of the array.
-    """
-    own = [] if dataset.classes is None else ["class"]
-    header = ["graph", *own, *(f"e{i}" for i in range(embeddings.shape[1]))]
-    lines = chain([header], source_rows(dataset, _cells(embeddings, dataset)))
-    while piece := list(islice(lines, _ROWS_AT_ONCE)):
-        yield to_csv(piece).encode()
+def embeddings_csv(embeddings: Rows, dataset: Dataset) -> Iterator[bytes]:
+    """Yield CSV: a header, then one line per row of the source: name or number, class if known, embedding."""
+    texts = {} if dataset.classes is None else {"class": dataset.labels}
+    return _csv(texts, [f"e{i}" for i in range(embeddings.shape[1])], embeddings, dataset)
 
 
-def _cells(embeddings: NDArray[np.float32], dataset: Dataset) -> Iterator[list[str]]:
-    labels = None if dataset.classes is None else dataset.labels
-    for first in range(0, len(embeddings), _ROWS_AT_ONCE):
-        for number, row in enumerate(embeddings[first : first + _ROWS_AT_ONCE].tolist(), first):
-            own = [] if labels is None else [str(labels[number])]
-            yield [*own, *(f"{value:.9g}" for value in row)]
-
-
-Predicted = NDArray[np.float32]
-
-
-def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> bytes:
+def classes_npz(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> bytes:
     """Write ``predicted`` ``(G,)`` class names, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``.
 
     If known, also ``labels`` ``(G,)``, the true class names, and ``graph_names``. Rows are as in :func:`tasks_npz`.
@@ -106,17 +89,14 @@ def classes_npz(probabilities: Predicted, class_names: Sequence[str], dataset: D
     return to_npz(arrays, dataset)
 
 
-def classes_csv(probabilities: Predicted, class_names: Sequence[str], dataset: Dataset) -> str:
-    """Write a header, then one line per row: name or number, class if known, predicted class, probabilities."""
-    own = [] if dataset.classes is None else ["class"]
-    labels = [[label] if own else [] for label in dataset.labels.tolist()]
-    cells = [
-        [*label, class_names[row.argmax()], *_numbers(row)] for label, row in zip(labels, probabilities, strict=True)
-    ]
-    return _csv([*own, "predicted", *(f"p_{name}" for name in class_names)], cells, dataset)
+def classes_csv(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> Iterator[bytes]:
+    """Yield CSV: a header, then one line per row: name or number, class if known, predicted class, probabilities."""
+    predicted = np.array(class_names)[probabilities.argmax(axis=1)]
+    texts = ({} if dataset.classes is None else {"class": dataset.labels}) | {"predicted": predicted}
+    return _csv(texts, [f"p_{name}" for name in class_names], probabilities, dataset)
 
 
-def tasks_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> bytes:
+def tasks_npz(predicted: Rows, columns: Sequence[str], dataset: Dataset) -> bytes:
     """Write ``predicted`` ``(G, T)``, ``columns`` ``(T,)`` and, if known, ``graph_names`` ``(G,)``.
 
     If rows of the source could not be parsed, there is one row per row of the source, with NaN for failed rows, and
@@ -125,17 +105,22 @@ def tasks_npz(predicted: Predicted, columns: Sequence[str], dataset: Dataset) ->
     return to_npz({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
 
 
-def tasks_csv(predicted: Predicted, columns: Sequence[str], dataset: Dataset) -> str:
-    """Write a header, then one line per row of the source: name or number, and the prediction for each task."""
-    return _csv(columns, [_numbers(row) for row in predicted], dataset)
+def tasks_csv(predicted: Rows, columns: Sequence[str], dataset: Dataset) -> Iterator[bytes]:
+    """Yield CSV: a header, then one line per row of the source: name or number, and the prediction for each task."""
+    return _csv({}, columns, predicted, dataset)
 
 
-def _csv(columns: Sequence[str], cells: Sequence[Sequence[str]], dataset: Dataset) -> str:
-    return to_csv([["graph", *columns], *source_rows(dataset, cells)])
+def _csv(texts: Mapping[str, Any], columns: Sequence[str], rows: Rows, dataset: Dataset) -> Iterator[bytes]:
+    """Yield pieces of CSV with columns of text and numbers: all of it may take ten times the memory of ``rows``."""
 
+    def cells() -> Iterator[list[str]]:
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            for graph, row in enumerate(rows[first : first + _ROWS_AT_ONCE].tolist(), first):
+                yield [*(str(text[graph]) for text in texts.values()), *(f"{value:.9g}" for value in row)]
 
-def _numbers(row: Predicted) -> list[str]:
-    return [f"{value:.9g}" for value in row]
+    lines = chain([["graph", *texts, *columns]], source_rows(dataset, cells()))
+    while piece := list(islice(lines, _ROWS_AT_ONCE)):
+        yield to_csv(piece).encode()
 
 
 def failures_csv(dataset: Dataset) -> str:

@@ -78,14 +78,11 @@ def evaluate(
     groups = find_twins(dataset) if twins_together else None
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
-    vectors = {
-        "histogram": Histogram().fit_transform(dataset),
-        "untrained_initial": make_untrained(recipe, dataset, features, calibrated=False, device=device)
-        .embed(dataset)
-        .numpy(),
-        "untrained": make_untrained(recipe, dataset, features, device=device).embed(dataset).numpy(),
-        "run": trained.embed(dataset).numpy(),
-    }
+    initial = make_untrained(recipe, dataset, features, calibrated=False, device=device)
+    untrained = make_untrained(recipe, dataset, features, device=device)
+    encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
+    vectors = {"histogram": Histogram().fit_transform(dataset)}
+    vectors |= {name: encoder.embed(dataset).numpy() for name, encoder in encoders.items()}
     scores: dict[str, Scores] = {}
     for number, (name, embeddings) in enumerate(vectors.items()):
         scores[name] = evaluate_embeddings(

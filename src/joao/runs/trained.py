@@ -54,15 +54,7 @@ def model_path(model: str | Path) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class TrainedEncoder:
-    """A pre-trained encoder with its recipe, run information, weights and training metrics.
-
-    >>> import joao
-    >>> trained = joao.JOAO(epochs=2, device="cpu").fit("MUTAG").trained_
-    >>> int(trained.counts.sum())  # 188 graphs in 2 epochs
-    376
-    >>> trained.recipe.policy.name, len(trained.metrics)
-    ('min_max', 2)
-    """
+    """A pre-trained encoder with its recipe, run information, weights and training metrics."""
 
     recipe: Recipe
     info: RunInfo
@@ -133,14 +125,6 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
         folder: the run.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         encoder: module of the right shape, required if the run was trained with a custom encoder.
-
-    >>> import joao, tempfile
-    >>> model = joao.JOAO(epochs=1, device="cpu").fit("MUTAG")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(f"{folder}/run")
-    ...     trained = load_run(Path(folder, "run"), device="cpu")
-    >>> bool((trained.embed(joao.read("MUTAG")).numpy() == model.transform("MUTAG")).all())
-    True
     """
     run = Run.open(folder)
     weights = run.weights()
@@ -153,10 +137,8 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
     if encoder is None:
         _check_size(run, weights)
     built = build_encoder(run.recipe, _example_store(run.info), encoder)
-    encoder_weights = {
-        name.removeprefix("encoder."): value for name, value in weights.items() if name.startswith("encoder.")
-    }
-    set_weights(built, encoder_weights, folder)
+    of_encoder = {name: value for name, value in weights.items() if name.startswith("encoder.")}
+    set_weights(built, {name.removeprefix("encoder."): value for name, value in of_encoder.items()}, folder)
     built.to(pick_device(device)).eval()
     return TrainedEncoder(run.recipe, run.info, built, weights, run.metrics())
 
