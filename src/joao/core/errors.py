@@ -25,10 +25,9 @@ class WriteError(UserError):
 
 
 class Interrupted(Exception):
-    """The user interrupted the program. The message says what is kept; the command line exits with ``code``.
+    """The user interrupted the program. The message says what is kept.
 
-    Attributes:
-        code: 130 after Ctrl-C, 143 after SIGTERM, as in shells.
+    The command line exits with ``code``: 130 after Ctrl-C, 143 after SIGTERM, as in shells.
     """
 
     def __init__(self, message: str = "", code: int = 130) -> None:

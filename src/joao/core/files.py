@@ -69,21 +69,17 @@ def lock_folder(folder: Path) -> Iterator[None]:
     with user_error_on_os_error(folder, "cannot be opened"):
         handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(handle, folder)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{folder}: another process is writing to it. Wait until it ends, or choose another folder."
+            ) from None
+        except OSError:
+            pass  # a file system without locks
         yield
     finally:
         os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(
-            f"{folder}: another process is writing to it. Wait until it ends, or choose another folder."
-        ) from None
-    except OSError:
-        pass  # a file system without locks
 
 
 def check_new_file(path: Path) -> None:

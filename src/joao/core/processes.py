@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
@@ -30,11 +30,8 @@ def silence_lightning() -> None:
 def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
     """Start worker processes. They are spawned: forked ones would inherit the locks of the caller's threads.
 
-    They end with this process, even if it is killed. A worker that dies raises a :class:`UserError`.
-
-    Args:
-        jobs: number of processes.
-        begin: called first in each process.
+    They call ``begin`` first, and end with this process, even if it is killed. A worker that dies raises a
+    :class:`UserError`.
     """
     spawn = multiprocessing.get_context("spawn")
     others = {*multiprocessing.active_children()}
@@ -82,52 +79,40 @@ def map_chunks(
     size: int = 512,
     on_chunk: Callable[[int], None] | None = None,
 ) -> Iterator[Result]:
-    """Yield ``compute(chunk)`` for chunks of ``items``, in order.
+    """Yield ``compute(chunk)`` for chunks of ``size`` items, in order. Other processes must be able to import it.
 
-    Args:
-        compute: a function that other processes can import.
-        items: the items.
-        jobs: number of processes; does not affect the result.
-        size: number of items per chunk.
-        on_chunk: called with the number of items of each finished chunk, for a progress bar.
+    The number of processes, ``jobs``, does not affect the result. ``on_chunk`` is called with the number of items of
+    each finished chunk, for a progress bar.
     """
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, got {jobs}.")
     chunks = [items[first : first + size] for first in range(0, len(items), size)]
-    if min(jobs, len(chunks)) <= 1:
-        yield from _report(chunks, map(compute, chunks), on_chunk)
-        return
-    with worker_pool(min(jobs, len(chunks))) as pool:
-        # Not pool.map, which hangs if a process dies while others wait.
-        tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
-        yield from _report(chunks, (tasks.popleft().result() for _ in chunks), on_chunk)
-
-
-def _report(
-    chunks: Iterable[Sequence[Item]], results: Iterable[Result], on_chunk: Callable[[int], None] | None
-) -> Iterator[Result]:
-    for chunk, result in zip(chunks, results, strict=True):
-        if on_chunk is not None:
-            on_chunk(len(chunk))
-        yield result
+    with ExitStack() as stack:
+        results: Iterable[Result] = map(compute, chunks)
+        if min(jobs, len(chunks)) > 1:
+            pool = stack.enter_context(worker_pool(min(jobs, len(chunks))))
+            # Not pool.map, which hangs if a process dies while others wait.
+            tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
+            results = (tasks.popleft().result() for _ in chunks)
+        for chunk, result in zip(chunks, results, strict=True):
+            if on_chunk is not None:
+                on_chunk(len(chunk))
+            yield result
 
 
 Task = TypeVar("Task")
 
 
 def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
-    """Run ``compute`` on every task, and yield each task when it is finished.
+    """Run ``compute`` on every task in ``jobs`` processes, and yield each task when it is finished.
 
-    Args:
-        compute: a function that other processes can import.
-        tasks: the tasks.
-        jobs: number of processes, with one thread each; does not affect the result.
+    Other processes must be able to import ``compute``. Each has one thread: sums of several threads round differently.
     """
     if jobs == 1:
         import torch
 
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums over several threads round differently
+        torch.set_num_threads(1)
         try:
             for task in tasks:
                 compute(task)

@@ -44,9 +44,8 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
     """
     uniform = torch.rand(group_of_item.numel(), dtype=torch.float64, device=group_of_item.device, generator=generator)
     if uniform.device.type == "cpu":
-        order = torch.from_numpy(
-            np.argsort((group_of_item + uniform).numpy())
-        )  # groups are integers, so one sort suffices
+        # Groups are integers, so one sort suffices.
+        order = torch.from_numpy(np.argsort((group_of_item + uniform).numpy()))
     else:
         order = order_within_groups(uniform, group_of_item)
     first_of_group = torch.cumsum(items_per_group, 0) - items_per_group
@@ -58,13 +57,9 @@ def random_rank(group_of_item: Tensor, items_per_group: Tensor, generator: torch
 def random_choice(
     group_of_item: Tensor, items_per_group: Tensor, chosen_per_group: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Sample items of each group uniformly without replacement, as a mask ``(N,)``.
+    """Sample ``chosen_per_group`` ``(G,)`` items of each group uniformly without replacement, as a mask ``(N,)``.
 
-    Args:
-        group_of_item: ``(N,)`` ascending group numbers.
-        items_per_group: ``(G,)`` sizes of the groups, which sum to N.
-        chosen_per_group: ``(G,)`` sample sizes.
-        generator: on the device of ``group_of_item``.
+    The other arguments are those of :func:`random_rank`.
     """
     if group_of_item.device.type != "cpu":
         rank = random_rank(group_of_item, items_per_group, generator)

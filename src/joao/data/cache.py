@@ -66,11 +66,8 @@ def read_cached(
 ) -> Dataset:
     """Read ``path`` with ``reader``, or take the result from the cache.
 
-    Args:
-        path: a file or folder.
-        reader: function that reads it.
-        options: options of the reader, as text.
-        min_bytes: size from which a source is cached; by default :data:`MIN_SOURCE_BYTES`.
+    ``options`` are those of the reader, as text. Sources from ``min_bytes`` on are cached, by default
+    :data:`MIN_SOURCE_BYTES`.
     """
     cache = folder()
     min_bytes = MIN_SOURCE_BYTES if min_bytes is None else min_bytes

@@ -21,6 +21,9 @@ Array = NDArray[np.generic]
 GRAPHS_PER_CHUNK = 1 << 16
 _EDGES_PER_CHUNK = 1 << 20
 _FEATURE_ARRAYS = {"node labels": "node_labels", "node attributes": "node_attributes", "edge attributes": "edge_attr"}
+# Arrays with one row per node, per directed edge and per graph; texts with one entry per graph.
+_PER_NODE, _PER_EDGE = ("node_labels", "node_attributes"), ("source", "target", "edge_attr")
+_PER_GRAPH, _TEXTS = ("classes", "targets", "groups"), ("graph_names", "smiles")
 
 
 class Failure(NamedTuple):
@@ -134,13 +137,16 @@ class Dataset:
     def degrees(self) -> NDArray[np.int64]:
         """``(N,)`` number of neighbours of each node."""
         degrees = np.zeros(self.num_nodes, dtype=np.int64)
-        for first in range(0, len(self), GRAPHS_PER_CHUNK):  # in chunks: no temporary array of all edges
-            starts, edges = (
-                offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (self.first_node, self.first_edge)
-            )
+        for starts, edges in self.offset_chunks():
             node = np.repeat(starts[:-1] - starts[0], np.diff(edges)) + self.target[edges[0] : edges[-1]]
             degrees[starts[0] : starts[-1]] = np.bincount(node, minlength=int(starts[-1] - starts[0]))
         return degrees
+
+    def offset_chunks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Offsets of nodes and edges of some graphs at a time, to avoid temporary arrays of all edges."""
+        for first in range(0, len(self), GRAPHS_PER_CHUNK):
+            chunk = slice(first, first + GRAPHS_PER_CHUNK + 1)
+            yield self.first_node[chunk], self.first_edge[chunk]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -167,6 +173,11 @@ class Dataset:
         return len(self) + len(self.failures)
 
     @property
+    def rows(self) -> NDArray[np.int64]:
+        """``(G,)`` row of the source of each graph."""
+        return np.arange(len(self)) if self.row_of_graph is None else self.row_of_graph
+
+    @property
     def failure_notice(self) -> str:
         """Start of a sentence about the failed rows; empty if there are none."""
         if not self.failures:
@@ -175,19 +186,19 @@ class Dataset:
 
     def in_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Expand ``values`` ``(G, ...)`` to one row per row of the source, NaN for failures."""
-        if not self.failures or self.row_of_graph is None:
+        if not self.failures:
             return values
         expanded = np.full((self.num_rows, *values.shape[1:]), np.nan, dtype=values.dtype)
-        expanded[self.row_of_graph] = values
+        expanded[self.rows] = values
         return expanded
 
     @property
     def row_names(self) -> tuple[str, ...]:
         """Names of the rows of the source, including failures; empty if there are no names."""
-        if not self.failures or self.row_of_graph is None or not self.graph_names:
+        if not self.failures or not self.graph_names:
             return self.graph_names
         names = {failure.row: failure.name for failure in self.failures}
-        names |= zip(self.row_of_graph.tolist(), self.graph_names, strict=True)
+        names |= zip(self.rows.tolist(), self.graph_names, strict=True)
         return tuple(names[row] for row in range(len(names)))
 
     def without_labels(self) -> Dataset:
@@ -196,25 +207,15 @@ class Dataset:
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """Return the graphs numbered ``graphs`` ``(g,)``, in that order, as if each were one row of a source."""
-        nodes = _item_indices(self.first_node, graphs)
-        edges = _item_indices(self.first_edge, graphs)
-        return replace(
-            self,
-            first_node=sizes_to_offsets(self.first_node[graphs + 1] - self.first_node[graphs]),
-            first_edge=sizes_to_offsets(self.first_edge[graphs + 1] - self.first_edge[graphs]),
-            source=self.source[edges],
-            target=self.target[edges],
-            node_labels=None if self.node_labels is None else self.node_labels[nodes],
-            node_attributes=None if self.node_attributes is None else self.node_attributes[nodes],
-            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
-            classes=None if self.classes is None else self.classes[graphs],
-            graph_names=tuple(self.graph_names[graph] for graph in graphs) if self.graph_names else (),
-            targets=None if self.targets is None else self.targets[graphs],
-            smiles=tuple(self.smiles[graph] for graph in graphs) if self.smiles else (),
-            row_of_graph=None,
-            groups=None if self.groups is None else self.groups[graphs],
-            failures=(),
-        )
+        nodes, first_node = _select_items(self.first_node, graphs)
+        edges, first_edge = _select_items(self.first_edge, graphs)
+        chosen: dict[str, Any] = {"first_node": first_node, "first_edge": first_edge}
+        for names, rows in ((_PER_NODE, nodes), (_PER_EDGE, edges), (_PER_GRAPH, graphs)):
+            chosen |= {name: array[rows] for name in names if (array := getattr(self, name)) is not None}
+        for name in _TEXTS:
+            if texts := getattr(self, name):
+                chosen[name] = tuple(texts[graph] for graph in graphs)
+        return replace(self, **chosen, row_of_graph=None, failures=())
 
 
 def as_bytes(array: Array) -> memoryview:
@@ -227,10 +228,11 @@ def sizes_to_offsets(sizes: Array) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _item_indices(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Indices of the nodes (or edges) of ``graphs``, where graph g has items ``first[g]`` to ``first[g + 1] - 1``."""
+def _select_items(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of the nodes (or edges) of ``graphs``, where graph g has items ``first[g]`` on, and their new offsets."""
     sizes = first[graphs + 1] - first[graphs]
-    return np.arange(sizes.sum()) + np.repeat(first[graphs] - sizes_to_offsets(sizes)[:-1], sizes)
+    offsets = sizes_to_offsets(sizes)
+    return np.arange(offsets[-1]) + np.repeat(first[graphs] - offsets[:-1], sizes), offsets
 
 
 def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -> Dataset:
@@ -252,37 +254,30 @@ def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -
                 )
     class_names = _unique(name for dataset in datasets for name in dataset.class_names)
     target_names = _unique(name for dataset in datasets for name in dataset.target_names)
-    first_rows = list(accumulate((dataset.num_rows for dataset in datasets), initial=0))[:-1]
-    with_rows = list(zip(datasets, first_rows, strict=True))
-    has_failures = any(dataset.failures for dataset in datasets)
-    has_names = any(dataset.graph_names for dataset in datasets)
-    has_smiles = all(dataset.smiles or not len(dataset) for dataset in datasets)
-    arrays: dict[str, Any] = {}
-    for array in ("source", "target", *_FEATURE_ARRAYS.values()):
-        parts = [getattr(dataset, array) for dataset in datasets]
-        arrays[array] = None if parts[0] is None else np.concatenate(parts)
+    with_rows = list(zip(datasets, accumulate((each.num_rows for each in datasets), initial=0), strict=False))
+    joined: dict[str, Any] = {
+        array: np.concatenate([getattr(dataset, array) for dataset in datasets])
+        for array in (*_PER_NODE, *_PER_EDGE)
+        if getattr(first, array) is not None
+    }
+    for offsets in ("first_node", "first_edge"):
+        joined[offsets] = sizes_to_offsets(np.concatenate([np.diff(getattr(each, offsets)) for each in datasets]))
+    if class_names:
+        joined["classes"] = np.concatenate([_renumber_classes(each, class_names) for each in datasets])
+    if target_names:
+        joined["targets"] = np.concatenate([_reorder_targets(each, target_names) for each in datasets])
+    if any(dataset.graph_names for dataset in datasets):
+        joined["graph_names"] = tuple(text for each in datasets for text in (each.graph_names or ("",) * len(each)))
+    if all(dataset.smiles or not len(dataset) for dataset in datasets):
+        joined["smiles"] = tuple(text for dataset in datasets for text in dataset.smiles)
+    if any(dataset.failures for dataset in datasets):
+        joined["row_of_graph"] = np.concatenate([row + dataset.rows for dataset, row in with_rows])
     return Dataset(
         name=first.name if name is None else name,
-        first_node=sizes_to_offsets(np.concatenate([np.diff(dataset.first_node) for dataset in datasets])),
-        first_edge=sizes_to_offsets(np.concatenate([np.diff(dataset.first_edge) for dataset in datasets])),
-        **arrays,
-        classes=np.concatenate([_renumber_classes(each, class_names) for each in datasets]) if class_names else None,
+        **joined,
         class_names=class_names,
-        graph_names=tuple(text for each in datasets for text in (each.graph_names or ("",) * len(each)))
-        if has_names
-        else (),
-        targets=np.concatenate([_reorder_targets(each, target_names) for each in datasets]) if target_names else None,
         target_names=target_names,
         kind=first.kind,
-        smiles=tuple(text for dataset in datasets for text in dataset.smiles) if has_smiles else (),
-        row_of_graph=np.concatenate(
-            [
-                row + (np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph)
-                for dataset, row in with_rows
-            ]
-        )
-        if has_failures
-        else None,
         failures=tuple(each._replace(row=each.row + row) for dataset, row in with_rows for each in dataset.failures),
         featuriser=", ".join(_unique(dataset.featuriser for dataset in datasets)),
         notices=_unique(notice for dataset in datasets for notice in dataset.notices),
@@ -342,14 +337,8 @@ class ColumnFacts:
         mean = self.mean + (other.mean - self.mean) * share
         variance = (1 - share) * self.deviation**2 + share * other.deviation**2
         variance += share * (1 - share) * (other.mean - self.mean) ** 2
-        return ColumnFacts(
-            count=count,
-            mean=mean,
-            deviation=math.sqrt(variance),
-            least=min(self.least, other.least),
-            most=max(self.most, other.most),
-            binary=self.binary and other.binary,
-        )
+        least, most = min(self.least, other.least), max(self.most, other.most)
+        return ColumnFacts(count, mean, math.sqrt(variance), least, most, self.binary and other.binary)
 
     @property
     def shift_and_scale(self) -> tuple[float, float]:

@@ -8,7 +8,7 @@ elements and bonds that are not in its lists; its table of 120 elements has a ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -42,10 +42,8 @@ NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
 
 def require_rdkit() -> None:
     """Raise an error with the install command if RDKit is missing."""
-    try:
-        import rdkit  # noqa: F401
-    except ImportError as error:
-        raise UserError("rdkit is not installed: pip install rdkit") from error
+    if featuriser_version() is None:
+        raise UserError("rdkit is not installed: pip install rdkit")
 
 
 def featuriser_version() -> str | None:
@@ -59,12 +57,7 @@ def featuriser_version() -> str | None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How molecules are converted.
-
-    Attributes:
-        jobs: number of processes.
-        on_rows: called with the numbers of newly converted molecules and of all molecules.
-    """
+    """Number of processes, and a function called with the numbers of newly converted molecules and of all molecules."""
 
     jobs: int = 1
     on_rows: Callable[[int, int], None] | None = None
@@ -217,10 +210,6 @@ def _element(atom: Any) -> int:
     return number - 1 if 0 < number <= NO_ELEMENT else NO_ELEMENT
 
 
-def _chirality(atom: Any) -> int:
-    return min(int(atom.GetChiralTag()), 3)  # RDKit: unspecified, clockwise, counter-clockwise, others
-
-
 class _Codes(dict[str, int]):
     """Cache of atom codes by their text in a SMILES, such as ``Cl`` or ``[C@H]``: element, and a chirality flag."""
 
@@ -258,10 +247,12 @@ class _Atoms:
     def add(self, molecule: Any, row: int) -> None:
         size = molecule.GetNumAtoms()
         from_text = self.first[row + 1] - self.first[row] == size
-        centres: Iterable[int] = self.centres.get(row, ()) if from_text else range(size)
+        centres: Sequence[int] = self.centres.get(row, ()) if from_text else range(size)
         if not from_text:  # RDKit has merged hydrogens, so texts and atoms do not correspond
             self.queried += [_element(molecule.GetAtomWithIdx(atom)) for atom in range(size)]
-        self.chiral += [(len(self.sizes), atom, _chirality(molecule.GetAtomWithIdx(atom))) for atom in centres]
+        tags = (molecule.GetAtomWithIdx(atom).GetChiralTag() for atom in centres)
+        # RDKit's tags: unspecified, clockwise, counter-clockwise, others.
+        self.chiral += [(len(self.sizes), atom, min(int(tag), 3)) for atom, tag in zip(centres, tags, strict=True)]
         self.sizes.append(size)
         self.row.append(row if from_text else -1)
 

@@ -115,19 +115,14 @@ def find_twins(graphs: Dataset) -> NDArray[np.int64]:
     numbers = _group_by_label_counts(graphs, labels)
     alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # one refinement leaves few candidates in most data sets
     if len(alike):
-        some = graphs.subset(alike)
-        numbers = _group_by_label_counts(some, _refine_until_stable(some))
+        some, num_different = graphs.subset(alike), 0
+        for labels in refine_labels(some, iterations=some.num_nodes):
+            before, num_different = num_different, len(unique_labels(labels))
+            if num_different == before:
+                break
+        numbers = _group_by_label_counts(some, labels)
         first_alike[alike] = alike[np.unique(numbers, return_index=True)[1][numbers]]
     return first_alike
-
-
-def _refine_until_stable(graphs: Dataset) -> Labels:
-    num_different = 0
-    for labels in refine_labels(graphs, iterations=graphs.num_nodes):
-        before, num_different = num_different, len(unique_labels(labels))
-        if num_different == before:
-            break
-    return labels
 
 
 def _group_by_label_counts(graphs: Dataset, labels: Labels) -> NDArray[np.int64]:

@@ -3,10 +3,6 @@
 Files and folders are read by the formats of :data:`joao.data.formats.FORMATS`, names are resolved by
 :mod:`joao.data.names`. In Python, a list of SMILES, of torch-geometric ``Data``, of networkx graphs or of data sets is
 accepted as well.
-
->>> dataset = read("MUTAG")
->>> len(dataset), dataset.class_names
-(188, ('-1', '1'))
 """
 
 from __future__ import annotations
@@ -221,20 +217,19 @@ def _not_a_graph_message(place: str, class_name: str | None, value: object = Non
 
 
 def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
-    """Read the graphs passed to an estimator and warn about changes.
+    """Read the graphs passed to an estimator, anything that :func:`joao.read` takes, and warn about changes.
 
-    Args:
-        X: anything that :func:`joao.read` takes.
-        may_be_empty: accept an empty list, and molecules of which none is valid.
+    ``may_be_empty`` accepts an empty list, and molecules of which none is valid.
     """
     _check_not_table_or_smiles(X)
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
         return X if isinstance(X, Dataset) else _NO_GRAPHS
     dataset = read_whole(X)
-    first = "; ".join(
-        f"row {each.row} (from 0), {short_repr(each.text)}: {each.reason}" for each in dataset.failures[:1]
-    )
-    if not len(dataset) and not first:
+    first = ""
+    if dataset.failures:
+        row, text, reason, *_ = dataset.failures[0]
+        first = f"row {row} (from 0), {short_repr(text)}: {reason}"
+    elif not len(dataset):
         raise UserError(f"{dataset.name}: contains no graphs.")
     if not len(dataset) and not may_be_empty:
         raise UserError(

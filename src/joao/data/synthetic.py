@@ -1,9 +1,4 @@
-"""Random graphs for tests and benchmarks.
-
->>> dataset = random_graphs(num_graphs=10, mean_nodes=8, mean_degree=2, seed=0)
->>> len(dataset), int(dataset.first_node[1]), int(dataset.first_edge[2])
-(10, 1, 0)
-"""
+"""Random graphs for tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -12,17 +12,9 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from joao.core.codes import (
-    NUM_BOND_DIRECTIONS,
-    NUM_BOND_TYPES,
-    NUM_CHIRALITIES,
-    NUM_ELEMENTS,
-    OGB_ATOM_SIZES,
-    OGB_BOND_SIZES,
-    OGB_TREE_COLUMNS,
-)
+from joao.core import codes
 from joao.core.errors import UserError, short_repr
-from joao.data.dataset import GRAPHS_PER_CHUNK, Array, Dataset, sizes_to_offsets
+from joao.data.dataset import Array, Dataset, sizes_to_offsets
 
 MAX_NODES = (1 << 31) - 1
 MAX_ISOLATED_NODES = 1 << 24
@@ -60,9 +52,8 @@ def make_dataset(
     nodes_per_graph = np.asarray(nodes_per_graph, dtype=np.int64)
     if len(nodes_per_graph) == 0:
         raise UserError(f"{name}: contains no graphs.")
-    if (nodes_per_graph <= 0).any():
-        graph = int(np.argmax(nodes_per_graph <= 0))
-        raise UserError(f"{name}: graph {graph} has no nodes. Remove it.")
+    if nodes_per_graph.min() <= 0:
+        raise UserError(f"{name}: graph {np.argmax(nodes_per_graph <= 0)} has no nodes. Remove it.")
     first_node = sizes_to_offsets(nodes_per_graph)
     if not 0 < first_node[-1] <= MAX_NODES:
         raise UserError(f"{name}: more than {MAX_NODES} nodes. Split it into several sources and use 'joao pack'.")
@@ -110,9 +101,7 @@ def to_global_edges(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edg
 def check_isolated_nodes(place: str, bare: Sequence[int]) -> None:
     """Refuse a few bytes that declare an enormous number of nodes without rows or edges.
 
-    Args:
-        place: file, for the message.
-        bare: lower bound on the number of such nodes per graph; may be negative.
+    ``bare`` is a lower bound on the number of such nodes per graph; it may be negative.
     """
     if sum(number for number in bare if number > 0) > MAX_ISOLATED_NODES:
         graph = max(range(len(bare)), key=bare.__getitem__)
@@ -123,11 +112,7 @@ def check_isolated_nodes(place: str, bare: Sequence[int]) -> None:
 
 
 def parse_label(value: object) -> int | str | None:
-    """Convert a label to an integer or text; None for anything else, such as 1.5 or a list.
-
-    >>> parse_label(2.0), parse_label("ring"), parse_label(1.5)
-    (2, 'ring', None)
-    """
+    """Convert a label to an integer or text, 2.0 to 2; None for anything else, such as 1.5 or a list."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Integral | np.bool_):
@@ -227,7 +212,10 @@ def _classes(
 
 
 # Number of node and edge columns of the kinds whose values are not checked.
-_OF_OGB = {"ogb_molecules": (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)), "syntax_trees": (OGB_TREE_COLUMNS, 1)}
+_OF_OGB = {
+    "ogb_molecules": (len(codes.OGB_ATOM_SIZES), len(codes.OGB_BOND_SIZES)),
+    "syntax_trees": (codes.OGB_TREE_COLUMNS, 1),
+}
 KINDS = ("graphs", "molecules", *_OF_OGB)
 # What each row belongs to, the allowed kinds of dtype (U is text), and the number of axes.
 _FORMS = {
@@ -277,10 +265,7 @@ def check_dataset(dataset: Dataset) -> None:
 
 def _check_edges(dataset: Dataset) -> None:
     """Check that ends are inside their graph, without loops and duplicates, sorted by target and then by source."""
-    for first in range(0, len(dataset), GRAPHS_PER_CHUNK):  # in chunks: no temporary array of all edges
-        nodes, edges = (
-            offsets[first : first + GRAPHS_PER_CHUNK + 1] for offsets in (dataset.first_node, dataset.first_edge)
-        )
+    for nodes, edges in dataset.offset_chunks():
         source, target = (ends[edges[0] : edges[-1]] for ends in (dataset.source, dataset.target))
         size = np.repeat(np.diff(nodes).astype(np.uint32), np.diff(edges))
         if any((ends >= size).any() or (ends < 0).any() for ends in (source, target)):
@@ -297,19 +282,19 @@ def _check_edges(dataset: Dataset) -> None:
 def check_molecules(dataset: Dataset) -> None:
     """Raise ValueError if codes of atoms or bonds are missing or out of range."""
     bounds = (
-        (dataset.node_labels, (NUM_ELEMENTS, NUM_CHIRALITIES)),
-        (dataset.edge_attr, (NUM_BOND_TYPES, NUM_BOND_DIRECTIONS)),
+        (dataset.node_labels, (codes.NUM_ELEMENTS, codes.NUM_CHIRALITIES)),
+        (dataset.edge_attr, (codes.NUM_BOND_TYPES, codes.NUM_BOND_DIRECTIONS)),
     )
-    for codes, most in bounds:
-        if codes is None or codes.dtype != np.uint8 or codes.shape[1:] != (2,):
+    for found, most in bounds:
+        if found is None or found.dtype != np.uint8 or found.shape[1:] != (2,):
             raise ValueError("atoms or bonds are missing")
-        if any(codes[:, column].max(initial=0) >= bound for column, bound in enumerate(most)):
+        if (found.max(axis=0, initial=0) >= most).any():
             raise ValueError("codes of atoms or bonds are out of range")
 
 
 def _check_rows(dataset: Dataset) -> None:
     """Check that every row of the source is a graph or a failure."""
-    rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
+    rows = dataset.rows
     failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
     if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
         raise ValueError("rows are inconsistent")

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 from safetensors import safe_open
 
+from joao.data import dataset as base
 from joao.data import read
-from joao.data import validation as form
 from joao.data.dataset import Dataset, Failure
 from joao.data.formats import packed
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
@@ -286,7 +286,7 @@ def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkey
     molecules = replace(molecules, edge_attr=np.zeros((len(dataset.source), 2), np.uint8))
     path = tmp_path / "a.safetensors"
     for at_once in (1, 3, 7, 100):
-        monkeypatch.setattr(form, "GRAPHS_PER_CHUNK", at_once)
+        monkeypatch.setattr(base, "GRAPHS_PER_CHUNK", at_once)
         write_packed(path, molecules)
         assert_equal(read(path), molecules)
         with_edges = np.flatnonzero(np.diff(dataset.first_edge))

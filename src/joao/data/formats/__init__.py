@@ -122,11 +122,9 @@ def known_suffix(path: Path) -> str | None:
 
 
 def detect_format(path: Path, has_columns: bool = False) -> FileFormat | None:
-    """The format of a file or folder, or None if there is no reader for it.
+    """The format of an existing file or folder; None if there is no reader for it.
 
-    Args:
-        path: an existing file or folder.
-        has_columns: consider only formats whose columns can be named.
+    With ``has_columns``, only formats whose columns can be named are considered.
     """
     if path.is_dir():
         return next((each for each in FORMATS if each.folder_files and each.detect(path)), None)

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -37,6 +37,7 @@ from joao.data.dataset import Dataset, sizes_to_offsets
 from joao.data.formats.text import READ_ERRORS, Member, file_member, names_in_zip, number_chunks, open_gzip, open_zip
 from joao.data.validation import check_isolated_nodes, make_dataset
 
+_SUFFIX = ".csv.gz"
 _NODE_COUNTS = "raw/num-node-list"
 _EDGE_COUNTS = "raw/num-edge-list"
 _LABELS = "raw/graph-label"
@@ -72,13 +73,7 @@ def _name_from_stem(stem: str) -> str:
 
 @dataclass(frozen=True)
 class OgbFiles:
-    """The files of a data set, by their names without ``.csv.gz``, such as ``raw/edge``.
-
-    Attributes:
-        path: folder or zip file.
-        name: OGB's name of the data set.
-        members: the compressed files.
-    """
+    """The files of a data set, by their names without ``.csv.gz``, such as ``raw/edge``."""
 
     path: Path
     name: str
@@ -88,13 +83,13 @@ class OgbFiles:
         return file in self.members
 
     def place(self, file: str) -> str:
-        return f"{self.path}: {file}.csv.gz"
+        return f"{self.path}: {file}{_SUFFIX}"
 
     @contextmanager
     def stream(self, file: str) -> Iterator[IO[bytes]]:
         """Open a file for reading; raises an error if it is missing."""
         if file not in self.members:
-            raise UserError(f"{self.path}: file {file}.csv.gz is missing.")
+            raise UserError(f"{self.path}: file {file}{_SUFFIX} is missing.")
         try:
             with self.members[file].open() as packed, open_gzip(packed, self.members[file].size) as text:
                 yield text
@@ -122,6 +117,10 @@ class OgbFiles:
                     yield reader.line_num, cells
             except (csv.Error, UnicodeDecodeError) as error:
                 raise UserError(f"{self.place(file)} line {reader.line_num + 1}: not valid CSV ({error}).") from error
+
+    def check_labels(self, labels: Sized, num_graphs: int) -> None:
+        if len(labels) != num_graphs:
+            raise UserError(f"{self.place(_LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
 
 
 class Rows:
@@ -156,8 +155,12 @@ class Rows:
 def is_ogb(path: Path) -> bool:
     """Whether a folder or zip file is an OGB data set."""
     if path.is_dir():
-        return (path / f"{_NODE_COUNTS}.csv.gz").is_file()
-    return any(PurePosixPath(name).match(f"{_NODE_COUNTS}.csv.gz") for name in names_in_zip(path))
+        return (path / f"{_NODE_COUNTS}{_SUFFIX}").is_file()
+    return any(map(_is_node_counts, names_in_zip(path)))
+
+
+def _is_node_counts(name: str) -> bool:
+    return PurePosixPath(name).match(f"{_NODE_COUNTS}{_SUFFIX}")
 
 
 def dataset_name(path: Path) -> str:
@@ -173,40 +176,28 @@ def dataset_name(path: Path) -> str:
 def open_ogb(path: Path) -> Iterator[OgbFiles]:
     """Open the one data set in a folder or zip file."""
     if path.is_dir():
-        files = {
-            _strip_suffix(file.relative_to(path).as_posix()): file_member(file) for file in path.glob("*/**/*.csv.gz")
-        }
-        yield OgbFiles(path, _name_from_stem(path.name), files)
+        files = {file.relative_to(path).as_posix(): file_member(file) for file in path.glob(f"*/**/*{_SUFFIX}")}
+        by_name = {name.removesuffix(_SUFFIX): member for name, member in files.items()}
+        yield OgbFiles(path, _name_from_stem(path.name), by_name)
         return
     with open_zip(path) as members:
-        roots = [
-            name.removesuffix(f"{_NODE_COUNTS}.csv.gz")
-            for name in members
-            if PurePosixPath(name).match(f"{_NODE_COUNTS}.csv.gz") and "__MACOSX" not in name
-        ]
-        if len(roots) != 1:
-            raise UserError(f"{path}: expected one file {_NODE_COUNTS}.csv.gz, found {len(roots)}.")
+        found = [name for name in members if _is_node_counts(name) and "__MACOSX" not in name]
+        if len(found) != 1:
+            raise UserError(f"{path}: expected one file {_NODE_COUNTS}{_SUFFIX}, found {len(found)}.")
+        root = found[0].removesuffix(f"{_NODE_COUNTS}{_SUFFIX}")
         inner = {
-            _strip_suffix(name.removeprefix(roots[0])): member
+            name.removeprefix(root).removesuffix(_SUFFIX): member
             for name, member in members.items()
-            if name.startswith(roots[0]) and name.endswith(".csv.gz")
+            if name.startswith(root) and name.endswith(_SUFFIX)
         }
-        inside = PurePosixPath(roots[0]).name
+        inside = PurePosixPath(root).name
         known = path.stem if path.stem in _DOWNLOADS or path.stem.startswith("ogbg") else inside or path.stem
         yield OgbFiles(path, _name_from_stem(known), inner)
 
 
-def _strip_suffix(name: str) -> str:
-    return name.removesuffix(".csv.gz")
-
-
 @dataclass(frozen=True, eq=False)
 class OfficialSplit:
-    """Graph numbers of the three parts of a split.
-
-    Attributes:
-        name: criterion of the split: ``scaffold``, ``species`` or ``project``.
-    """
+    """Graph numbers of the three parts of a split by ``scaffold``, ``species`` or ``project`` (its name)."""
 
     name: str
     train: NDArray[np.int64]
@@ -217,13 +208,12 @@ class OfficialSplit:
 def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     """Read the official split of the data set in the folder or zip file ``path``."""
     with open_ogb(path) as files:
-        names = sorted(
-            {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
-        )
+        names = {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
         if len(names) != 1:
-            found = ", ".join(names) or "none"
+            found = ", ".join(sorted(names)) or "none"
             raise UserError(f"{path}: expected one split (split/NAME/train.csv.gz and so on), found {found}.")
-        parts = [files.numbers(f"split/{names[0]}/{part}") for part in _PARTS]
+        name = names.pop()
+        parts = [files.numbers(f"split/{name}/{part}") for part in _PARTS]
     for part, graphs in zip(_PARTS, parts, strict=True):
         if not len(graphs):
             raise UserError(f"{path}: part '{part}' of the split is empty.")
@@ -231,27 +221,24 @@ def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     if everything.min() < 0 or everything.max() >= num_graphs:
         outside = everything[(everything < 0) | (everything >= num_graphs)][0]
         raise UserError(f"{path}: the split contains graph {outside}, expected 0 to {num_graphs - 1}.")
-    if len(np.unique(everything)) != len(everything):
-        values, counts = np.unique(everything, return_counts=True)
+    values, counts = np.unique(everything, return_counts=True)
+    if counts.max() > 1:
         raise UserError(f"{path}: graph {values[np.argmax(counts)]} occurs more than once in the split.")
-    return OfficialSplit(names[0], *parts)
+    return OfficialSplit(name, *parts)
 
 
 def read_words(path: Path, num_graphs: int) -> list[list[str]]:
     """Read the words that ogbg-code2 asks for: ``get name`` is two words."""
-    file = _LABELS
-    with open_ogb(path) as files, files.stream(file) as stream:
+    with open_ogb(path) as files, files.stream(_LABELS) as stream:
         lines = stream.read().splitlines()  # 8 MB for 450,000 names
-        if len(lines) != num_graphs:
-            raise UserError(f"{files.place(file)} has {len(lines)} lines for {num_graphs} graphs.")
-        return [_words(files, file, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _words(files: OgbFiles, file: str, number: int, line: bytes) -> list[str]:
-    try:
-        return line.decode("utf-8").strip().strip('"').split()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{files.place(file)} line {number}: not valid UTF-8.") from error
+        files.check_labels(lines, num_graphs)
+        words = []
+        for number, line in enumerate(lines, 1):
+            try:
+                words.append(line.decode("utf-8").strip().strip('"').split())
+            except UnicodeDecodeError as error:
+                raise UserError(f"{files.place(_LABELS)} line {number}: not valid UTF-8.") from error
+        return words
 
 
 def read_ogb(path: Path) -> Dataset:
@@ -273,24 +260,17 @@ def read_ogb(path: Path) -> Dataset:
                 array[nodes if name == "node_labels" else edges] = getattr(part, name)
             edges_per_graph.append(np.diff(part.first_edge))
             num_found = edges.stop
-        classes, class_names = _classes(files, form, len(num_nodes))
-        targets, target_names, smiles = _tasks(files, form, len(num_nodes))
         return Dataset(
             name=files.name,
             first_node=first_node,
             first_edge=sizes_to_offsets(np.concatenate(edges_per_graph)),
             **{name: array if name == "node_labels" else array[:num_found] for name, array in arrays.items()},
-            classes=classes,
-            class_names=class_names,
-            targets=targets,
-            target_names=target_names,
             kind=form.kind,
-            smiles=smiles,
+            **_labels(files, form.kind, len(num_nodes)),
         )
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(NamedTuple):
     """Columns of nodes and edges and their types in memory."""
 
     kind: str
@@ -352,11 +332,11 @@ def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices)
             nodes = [each.take(int(num_nodes[graphs].sum())) for each in node]
             ends = _ends(edge, num_nodes[graphs], num_edges[graphs])
             numbers = [each.take(len(ends)) for each in attr]
-            if is_syntax:
-                yield graphs, *_syntax(node, nodes, ends)
-                continue
             for read, values in zip([*node, *attr], [*nodes, *numbers], strict=True):
-                _check_values(read, values, is_molecule)
+                _check_values(read, values, 1 << 31 if is_syntax else 256 if is_molecule else None)
+            if is_syntax:
+                yield graphs, *_syntax(nodes, ends)
+                continue
             yield graphs, (ends[:, 0], ends[:, 1]), nodes[0] if nodes else None, numbers[0] if numbers else None
         for each in (edge, *node, *attr):
             each.finish()
@@ -385,59 +365,45 @@ def _ends(rows: Rows, num_nodes: Indices, num_edges: Indices) -> Indices:
     return ends + np.repeat(sizes_to_offsets(num_nodes)[:-1], num_edges)[:, None]
 
 
-def _syntax(rows: list[Rows], nodes: list[Any], ends: Indices) -> tuple[Any, Any, Any]:
+def _syntax(nodes: list[Any], ends: Indices) -> tuple[Any, Any, Any]:
     """Edges in both directions, the four codes of each node, and the direction of each edge."""
     codes, depth, is_attributed, order = nodes
-    for read, values in zip(rows, nodes, strict=True):
-        if values.size and not (values.min() >= 0 and values.max() < 1 << 31):
-            raise UserError(
-                f"{read.place} has values from {values.min()} to {values.max()}, expected 0 to {2**31 - 1}."
-            )
     labels = np.concatenate([codes, depth, np.where(is_attributed == 1, order, -1)], axis=1)
     source, target = ends.T
     is_upwards = np.repeat([0, 1], len(ends))[:, None]
     return (np.concatenate([source, target]), np.concatenate([target, source])), labels, is_upwards
 
 
-def _check_values(rows: Rows, values: Any, is_code: bool) -> None:
-    wrong = (values < 0) | (values >= 256) if is_code else ~np.isfinite(values)
+def _check_values(rows: Rows, values: Any, num_codes: int | None) -> None:
+    wrong = (values < 0) | (values >= num_codes) if num_codes else ~np.isfinite(values)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         line = rows.taken - len(values) + row + 1
-        expected = "an integer from 0 to 255" if is_code else "a finite number"
+        expected = f"an integer from 0 to {num_codes - 1}" if num_codes else "a finite number"
         raise UserError(f"{rows.place} line {line}: expected {expected}, got {values[row, column]}.")
 
 
-def _classes(files: OgbFiles, form: _Form, num_graphs: int) -> tuple[Indices | None, tuple[str, ...]]:
-    """Class numbers and names of plain graphs."""
-    if form.kind != "graphs" or _LABELS not in files:
-        return None, ()
-    labels = files.numbers(_LABELS)
-    if len(labels) != num_graphs:
-        raise UserError(f"{files.place(_LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
-    values, classes = np.unique(labels, return_inverse=True)
-    return classes.astype(np.int64), tuple(map(str, values.tolist()))
-
-
-def _tasks(
-    files: OgbFiles, form: _Form, num_graphs: int
-) -> tuple[NDArray[np.float32] | None, tuple[str, ...], tuple[str, ...]]:
-    """Labels of molecules (NaN for missing values), task names and SMILES."""
-    if form.kind != "ogb_molecules":
-        return None, (), ()
+def _labels(files: OgbFiles, kind: str, num_graphs: int) -> dict[str, Any]:
+    """Classes of plain graphs; tasks (NaN for missing values) and SMILES of molecules."""
+    if kind == "graphs" and _LABELS in files:
+        labels = files.numbers(_LABELS)
+        files.check_labels(labels, num_graphs)
+        values, classes = np.unique(labels, return_inverse=True)
+        return {"classes": classes.astype(np.int64), "class_names": tuple(map(str, values.tolist()))}
+    if kind != "ogb_molecules":
+        return {}
     names, smiles = _mapping(files, num_graphs)
     if _LABELS not in files:
-        return None, (), smiles
+        return {"smiles": smiles}
     place, rows = files.place(_LABELS), []
     for line, cells in files.cells(_LABELS):
         rows.append(np.array([_label(cell, place, line) for cell in cells or [""]], dtype=np.float32))
         if len(rows[-1]) != len(rows[0]):
             raise UserError(f"{place} line {line}: {len(rows[-1])} labels, expected {len(rows[0])}.")
-    if len(rows) != num_graphs:
-        raise UserError(f"{place} has {len(rows)} lines for {num_graphs} graphs.")
-    targets = np.stack(rows)
-    fits = len(names) == targets.shape[1]
-    return targets, names if fits else tuple(f"task_{task}" for task in range(targets.shape[1])), smiles
+    files.check_labels(rows, num_graphs)
+    if len(names) != len(rows[0]):
+        names = tuple(f"task_{task}" for task in range(len(rows[0])))
+    return {"targets": np.stack(rows), "target_names": names, "smiles": smiles}
 
 
 def _label(cell: str, place: str, line: int) -> float:

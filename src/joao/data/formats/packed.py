@@ -68,9 +68,8 @@ def packed_chunks(
     about, arrays = _pack(dataset)
     if by_degrees and arrays.pop("target", None) is not None:
         arrays["degrees"] = _narrow(dataset.degrees)
-    arrays = dict(
-        sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
-    )  # widest first, so that all are aligned
+    # Widest first, so that all are aligned.
+    arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))
     entries = describe_arrays({name: (array.dtype.str, array.shape) for name, array in arrays.items()})
     metadata = {_FORMAT_KEY: str(FORMAT), "about": json.dumps(about), **(extra or {})}
     digest = _digest(metadata, entries)
@@ -103,31 +102,29 @@ def drop_texts(dataset: Dataset) -> Dataset:
 
 def read_packed(path: Path) -> Dataset:
     """Read a file written by :func:`write_packed`."""
-    with user_error_on_damage(path), open_file(path) as stream:
-        metadata, entries = _header(stream)
-        return _read(stream, metadata, entries)
+    with _open_packed(path) as packed:
+        return _read(*packed)
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """Read the metadata and array entries of a packed file, and check them against its size."""
-    with user_error_on_damage(path), open_file(path) as stream:
-        return _header(stream)
+    with _open_packed(path) as (_, metadata, entries):
+        return metadata, entries
 
 
 def read_array(path: Path, name: str) -> NDArray[Any]:
     """Read one array of an uncompressed packed file, as it is stored."""
-    with user_error_on_damage(path), path.open("rb") as stream:
-        entry = _header(stream)[1][name]
-        first, last = entry["data_offsets"]
-        stream.seek(first, 1)
-        return np.frombuffer(_read_bytes(stream, last - first), TYPES[entry["dtype"]]).reshape(entry["shape"])
+    with _open_packed(path) as (stream, _, entries):
+        stream.seek(entries[name]["data_offsets"][0], 1)
+        return _read_array(stream, entries[name])[0]
 
 
 @contextmanager
-def user_error_on_damage(path: Path) -> Iterator[None]:
-    """Convert errors raised while reading ``path`` to a :class:`UserError`."""
+def _open_packed(path: Path) -> Iterator[tuple[IO[bytes], dict[str, str], dict[str, Any]]]:
+    """Open a file and read its metadata and entries. Errors inside the block become a :class:`UserError`."""
     try:
-        yield
+        with open_file(path) as stream:
+            yield stream, *_header(stream)
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
     except UserError as error:
@@ -138,10 +135,9 @@ def user_error_on_damage(path: Path) -> Iterator[None]:
 
 def read_packed_if(path: Path, extra: Mapping[str, str]) -> Dataset | None:
     """Like :func:`read_packed`; None if the metadata do not contain ``extra`` or the file cannot be read."""
-    with suppress(UserError), user_error_on_damage(path), open_file(path) as stream:
-        metadata, entries = _header(stream)
-        if extra.items() <= metadata.items():
-            return _read(stream, metadata, entries)
+    with suppress(UserError), _open_packed(path) as packed:
+        if extra.items() <= packed[1].items():
+            return _read(*packed)
     return None
 
 
@@ -182,14 +178,19 @@ def _read(stream: IO[bytes], metadata: dict[str, str], entries: dict[str, Any]) 
     checksum = metadata.pop("checksum")
     digest, arrays = _digest(metadata, entries), {}
     for name, entry in entries.items():
-        data = _read_bytes(stream, entry["data_offsets"][1] - entry["data_offsets"][0])
+        arrays[name], data = _read_array(stream, entry)
         digest.update(data)
-        arrays[name] = np.frombuffer(data, TYPES[entry["dtype"]]).reshape(entry["shape"])
     if stream.read(1):
         raise ValueError("unexpected data at the end")
     if digest.hexdigest() != checksum:
         raise ValueError("wrong checksum")
     return _unpack(json.loads(metadata["about"]), arrays)
+
+
+def _read_array(stream: IO[bytes], entry: Mapping[str, Any]) -> tuple[NDArray[Any], bytearray]:
+    first, last = entry["data_offsets"]
+    data = _read_bytes(stream, last - first)
+    return np.frombuffer(data, TYPES[entry["dtype"]]).reshape(entry["shape"]), data
 
 
 def _read_bytes(stream: IO[bytes], size: int) -> bytearray:
@@ -217,8 +218,11 @@ def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays[name] = _narrow(np.diff(array))
         elif name == "target" and dataset.kind == "graphs":
             arrays["degrees"] = _narrow(dataset.degrees)
+        elif array.dtype.kind == "U":  # as code points, (..., width)
+            points = np.ascontiguousarray(array).view(np.uint32).reshape(*array.shape, -1)
+            arrays[name] = _narrow(points.astype(np.int64))
         else:
-            arrays[name] = _narrow(_code_points(array) if array.dtype.kind == "U" else array)
+            arrays[name] = _narrow(array)
     for name in _TEXTS:
         arrays |= _text_arrays(name, values[name])
     for name, column in zip(Failure._fields, zip(*dataset.failures, strict=True), strict=False):
@@ -287,12 +291,6 @@ def _narrow(array: Array) -> Array:
     if array.dtype.kind != "i" or not array.size or array.min() < 0:
         return array
     return array.astype(np.min_scalar_type(array.max()))
-
-
-def _code_points(array: Array) -> NDArray[np.int64]:
-    """Convert text to code points, ``(..., width)``."""
-    points: NDArray[np.uint32] = np.ascontiguousarray(array).view(np.uint32)
-    return points.reshape(*array.shape, -1).astype(np.int64)
 
 
 def from_code_points(points: Array, dtype: str) -> NDArray[np.str_]:

@@ -77,10 +77,8 @@ def is_molecule_table(path: Path) -> bool:
     if ".csv" not in path.name.lower():
         return True
     header = column_names(path)
-    if {*NEEDED} <= {*header}:
-        return False
     if {*SMILES_NAMES} & {cell.casefold() for cell in header}:
-        return True
+        return not {*NEEDED} <= {*header}
     if {*NEEDED} & {*header}:
         return False  # the reader of edge lists reports what is missing
     found = ", ".join(header)[:200] or "an empty file"
@@ -124,10 +122,9 @@ def _from_table(table: MoleculeTable, columns: Columns, options: ReadOptions) ->
     if not_numeric and columns.tasks is None:
         notices.append(f"{table.name}: columns without numbers are ignored: {', '.join(not_numeric)}.")
     dataset = make_molecules(table.name, table.smiles, table.identifiers, options)
-    rows = slice(None) if dataset.row_of_graph is None else dataset.row_of_graph
     return replace(
         dataset,
-        targets=table.labels[rows] if table.tasks else None,
+        targets=table.labels[dataset.rows] if table.tasks else None,
         target_names=table.tasks,
         failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
         notices=(*notices, *dataset.notices),
@@ -188,8 +185,8 @@ def iterate_molecule_table(
         while chunk := list(islice(rows, _ROWS_PER_CHUNK)):
             scanned.add(chunk)
             scanned.drop_rows()
-        tasks, ignored, rejected = scanned.column_roles()
-        columns = replace(columns, tasks=tasks)
+        ignored, rejected = scanned.ignored(), scanned.rejected
+        columns = replace(columns, tasks=tuple(scanned.tasks().values()))
     reader, rows = _open_table(path, columns)
     deque(islice(rows, skip), maxlen=0)
     while chunk := list(islice(rows, min(size - len(reader.smiles), _ROWS_PER_CHUNK))):
@@ -239,9 +236,8 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         raise UserError(f"{place}: column {short_repr(repeated)} occurs twice.")
     smiles = _find_column(place, names, columns.smiles, SMILES_NAMES)
     if smiles is None:
-        found = ", ".join(names)[:200]
         raise UserError(
-            f"{place}: no SMILES column among: {found}. Name it 'smiles' or give its name; "
+            f"{place}: no SMILES column among: {', '.join(names)[:200]}. Name it 'smiles' or give its name; "
             "a file without a header must end in .smi."
         )
     identifiers = _find_column(place, names, columns.identifiers, IDENTIFIER_NAMES)
@@ -298,15 +294,13 @@ class _Reader:
         self.smiles, self.identifiers, self.lines = [], [], []
         self.labels = {number: [] for number in self.labels}
 
-    def column_roles(self) -> tuple[tuple[str, ...], tuple[str, ...], Mapping[str, str]]:
-        """Names of the tasks, names of the ignored columns, and reasons for the rejected ones."""
-        left_out = {*self.roles.ignored, *(number for number in self.roles.may_be_tasks if number not in self.labels)}
-        tasks = tuple(self.names[number] for number in self._tasks())
-        ignored = tuple(self.names[number] or f"column {number + 1}" for number in sorted(left_out))
-        return tasks, ignored, self.rejected
+    def tasks(self) -> dict[int, str]:
+        """Numbers and names of the columns with labels."""
+        return {number: self.names[number] for number in self.roles.may_be_tasks if number in self.labels}
 
-    def _tasks(self) -> list[int]:
-        return [number for number in self.roles.may_be_tasks if number in self.labels]
+    def ignored(self) -> tuple[str, ...]:
+        left_out = {*self.roles.ignored, *self.roles.may_be_tasks} - self.labels.keys()
+        return tuple(self.names[number] or f"column {number + 1}" for number in sorted(left_out))
 
     def add(self, rows: list[Row]) -> None:
         lines, cells = zip(*rows, strict=True)
@@ -355,27 +349,22 @@ class _Reader:
             raise UserError(f"{self.path}: no molecules, only a header.")
         for number in self.roles.may_be_tasks if self.is_given else ():  # also if all values are missing
             self.labels.setdefault(number, [np.full(len(self.smiles), np.nan, dtype=np.float32)])
-        tasks, ignored, rejected = self.column_roles()
+        tasks, ignored = self.tasks(), self.ignored()
         labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
-        for place, number in enumerate(self._tasks()):
+        for place, number in enumerate(tasks):
             labels[:, place] = np.concatenate(self.labels.pop(number))
         lines = np.concatenate(self.lines)
+        with_lines = zip(self.identifiers, lines.tolist(), strict=True) if any(self.identifiers) else ()
         return MoleculeTable(
             name=base_name(self.path),
             smiles=tuple(self.smiles),
-            identifiers=self._all_identifiers(lines),
-            tasks=tasks,
+            identifiers=tuple(name or f"line {line}" for name, line in with_lines),
+            tasks=tuple(tasks.values()),
             labels=labels,
             lines=lines,
             ignored=ignored,
-            rejected=rejected,
+            rejected=self.rejected,
         )
-
-    def _all_identifiers(self, lines: NDArray[np.int64]) -> tuple[str, ...]:
-        """One identifier per row, made from the line for an empty cell; none if all cells are empty."""
-        if not any(self.identifiers):
-            return ()
-        return tuple(name or f"line {line}" for name, line in zip(self.identifiers, lines.tolist(), strict=True))
 
 
 def _numbers(cells: Sequence[str]) -> NDArray[np.float32] | int:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -32,8 +32,10 @@ from joao.data.dataset import Array
 MAX_EXPANSION = 100
 ALWAYS_ALLOWED_BYTES = 1 << 26  # bytes
 MAX_FILES = 100_000
+_COMPRESSED = (".gz", ".xz")
 # Errors raised while reading a damaged file.
 READ_ERRORS = (zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+Opened = TypeVar("Opened")
 
 
 class Member(NamedTuple):
@@ -71,7 +73,7 @@ def file_member(path: Path) -> Member:
 
 def open_file(path: Path) -> IO[bytes]:
     """Open ``path``; a ``.gz`` or ``.xz`` file is decompressed as it is read, and is not seekable."""
-    if path.suffix not in (".gz", ".xz"):
+    if path.suffix not in _COMPRESSED:
         return path.open("rb")
     kind = gzip.GzipFile if path.suffix == ".gz" else lzma.LZMAFile
     return _limit_size(kind(path), path.stat().st_size)
@@ -90,7 +92,7 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
     size declared in the archive, so checking the declared sizes suffices.
     """
     try:
-        with _open_archive(path) as archive:
+        with _open_checked(zipfile.ZipFile, path) as archive:
             members = [each for each in archive.infolist() if each.filename and not each.is_dir()]
             for each in members:
                 _check_place(path, each)
@@ -98,7 +100,8 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
                 raise UserError(f"{path}: contains {len(members)} files, expected at most {MAX_FILES}.")
             if sum(each.file_size for each in members) > _max_size(path.stat().st_size):
                 raise UserError(f"{path}: {_expansion_message()}.")
-            yield {each.filename: Member(partial(_open_member, archive, each), each.file_size) for each in members}
+            opener = partial(_open_checked, archive.open)
+            yield {each.filename: Member(partial(opener, each), each.file_size) for each in members}
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
@@ -106,22 +109,16 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
 def names_in_zip(path: Path) -> list[str]:
     """Names of the files of an archive, unchecked; empty if it cannot be read."""
     try:
-        with _open_archive(path) as archive:
+        with _open_checked(zipfile.ZipFile, path) as archive:
             return archive.namelist()
     except READ_ERRORS:
         return []
 
 
-def _open_archive(path: Path) -> zipfile.ZipFile:
+def _open_checked(open_: Callable[[Any], Opened], what: Any) -> Opened:
+    """Open an archive, or a file inside it; other errors of a damaged directory become a ``BadZipFile``."""
     try:
-        return zipfile.ZipFile(path)
-    except (ValueError, LookupError, struct.error) as error:  # damaged directory
-        raise zipfile.BadZipFile(str(error)) from error
-
-
-def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
-    try:
-        return archive.open(member)
+        return open_(what)
     except (ValueError, LookupError, struct.error) as error:
         raise zipfile.BadZipFile(str(error)) from error
 
@@ -147,7 +144,6 @@ def _expansion_message() -> str:
     return f"expands to more than {limit}. If you trust it, decompress it yourself"
 
 
-_COMPRESSED = (".gz", ".xz")
 MAX_LINE_BYTES = 1 << 28  # bytes
 
 
@@ -208,16 +204,9 @@ def read_numbers(stream: IO[bytes], place: str, dtype: DTypeLike) -> Array:
 def number_chunks(
     stream: IO[bytes], place: str, dtype: DTypeLike, columns: int | None = None
 ) -> Iterator[NDArray[np.generic]]:
-    """Read numbers separated by commas, a few megabytes at a time. Spaces are ignored.
+    """Read numbers separated by commas, ``(rows, columns)``, a few megabytes at a time. Spaces are ignored.
 
-    Args:
-        stream: stream of bytes.
-        place: file, for messages.
-        dtype: int64 or float64.
-        columns: expected number of columns; by default that of the first line.
-
-    Yields:
-        ``(rows, columns)``.
+    ``place`` is the file, for messages; ``columns`` is the expected number, by default that of the first line.
     """
     first_line = 1
     for text in _split_at_lines(stream, place):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,10 @@ from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import user_error_on_os_error
 from joao.data.dataset import ColumnFacts, Dataset, attribute_facts, label_values
 from joao.data.validation import KINDS
+
+# Counts that are added, and those of which the largest counts, when data sets are merged.
+_ADDED = ("graphs", "nodes", "edges", "failures")
+_LARGEST = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")
 
 
 @dataclass(frozen=True)
@@ -72,54 +76,44 @@ class Facts:
 
     def merge(self, other: Facts) -> Facts:
         """Summary of both data sets, which must have the same columns."""
-        for what, one, another in zip(_DESCRIBED, self._described(), other._described(), strict=True):
+        theirs = other._described()
+        for what, one in self._described().items():
             may_differ = what == "edge attributes" and not (self.edges and other.edges)
-            if one != another and not may_differ:
+            if one != theirs[what] and not may_differ:
                 raise UserError(
-                    f"graph {self.graphs} and later ones differ from earlier ones in {what}: {another}, expected {one}"
+                    f"graph {self.graphs} and later ones differ from earlier ones in {what}: {theirs[what]}, "
+                    f"expected {one}"
                 )
-        added = {name: getattr(self, name) + getattr(other, name) for name in ("graphs", "nodes", "edges", "failures")}
-        columns = zip(self.label_values or (), other.label_values or (), strict=True)
-        labels = tuple(tuple(sorted({*one, *another})) for one, another in columns)
-        attributes = zip(self.attributes or (), other.attributes or (), strict=True)
-        most = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")
-        return Facts(
-            kind=self.kind,
-            label_values=None if self.label_values is None else labels,
-            attributes=None if self.attributes is None else tuple(one.merge(another) for one, another in attributes),
-            class_names=tuple(dict.fromkeys((*self.class_names, *other.class_names))),
-            target_names=tuple(dict.fromkeys((*self.target_names, *other.target_names))),
-            featuriser=self.featuriser
-            if other.featuriser in self.featuriser.split("; ")
-            else f"{self.featuriser}; {other.featuriser}",
-            **added,
-            **{name: max(getattr(self, name), getattr(other, name)) for name in most},
-        )
+        merged: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
+        merged |= {name: max(getattr(self, name), getattr(other, name)) for name in _LARGEST}
+        for name in ("class_names", "target_names"):
+            merged[name] = tuple(dict.fromkeys(getattr(self, name) + getattr(other, name)))
+        if self.label_values is not None:
+            columns = zip(self.label_values, other.label_values or (), strict=True)
+            merged["label_values"] = tuple(tuple(sorted({*one, *another})) for one, another in columns)
+        if self.attributes is not None:
+            merged["attributes"] = tuple(map(ColumnFacts.merge, self.attributes, other.attributes or ()))
+        if other.featuriser not in self.featuriser.split("; "):
+            merged["featuriser"] = f"{self.featuriser}; {other.featuriser}"
+        return replace(self, **merged)
 
-    def _described(self) -> tuple[str, str, str, str]:
+    def _described(self) -> dict[str, str]:
         labels = "none"
         if self.label_values is not None:
             is_text = any(isinstance(value, str) for column in self.label_values for value in column)
             labels = f"{len(self.label_values)} columns{' of text' if is_text else ''}"
         attributes = "none" if self.attributes is None else f"{len(self.attributes)} columns"
-        return self.kind, labels, attributes, f"{self.num_edge_features or 'no'} columns"
+        edges = f"{self.num_edge_features or 'no'} columns"
+        return {"kind": self.kind, "node labels": labels, "node attributes": attributes, "edge attributes": edges}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Facts:
         """The reverse of ``dataclasses.asdict`` after a round trip through JSON."""
         labels, attributes = fields["label_values"], fields["attributes"]
-        return cls(
-            **fields
-            | {
-                "label_values": None if labels is None else tuple(map(tuple, labels)),
-                "attributes": None if attributes is None else tuple(ColumnFacts(**each) for each in attributes),
-                "class_names": tuple(fields["class_names"]),
-                "target_names": tuple(fields["target_names"]),
-            }
-        )
-
-
-_DESCRIBED = ("kind", "node labels", "node attributes", "edge attributes")
+        fields = fields | {name: tuple(fields[name]) for name in ("class_names", "target_names")}
+        fields["label_values"] = None if labels is None else tuple(map(tuple, labels))
+        fields["attributes"] = None if attributes is None else tuple(ColumnFacts(**each) for each in attributes)
+        return cls(**fields)
 
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"

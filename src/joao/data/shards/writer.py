@@ -21,16 +21,7 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.core.files import make_folder, user_error_on_os_error, write_file, write_json
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
-from joao.data.formats import detect_format, known_suffix
-from joao.data.formats.packed import (
-    describe_arrays,
-    drop_texts,
-    make_header,
-    packed_chunks,
-    read_array,
-    read_header,
-    read_packed,
-)
+from joao.data.formats import detect_format, known_suffix, packed
 from joao.data.formats.smiles import Columns, no_molecules_message
 from joao.data.molecules import ReadOptions, featuriser_version
 from joao.data.names import resolve_path
@@ -42,15 +33,9 @@ SHARD_GRAPHS = 1 << 17
 
 
 class PackSource:
-    """A source that can be read from any row on.
+    """A source, given as for :func:`joao.read`, that can be read from any row on.
 
-    Args:
-        source: a name or path, as :func:`joao.read` takes it.
-        root: folder of data sets.
-        columns, options: for tables of molecules.
-
-    Attributes:
-        stamp: hash of the contents and of everything that the result depends on.
+    Its ``stamp`` is a hash of the contents and of everything that the result depends on.
     """
 
     def __init__(
@@ -98,7 +83,7 @@ class PackSource:
 
 def slice_rows(dataset: Dataset, first: int, last: int) -> Dataset:
     """Return the graphs and failures of rows ``first`` to ``last - 1``, renumbered from 0."""
-    rows = np.arange(len(dataset)) if dataset.row_of_graph is None else dataset.row_of_graph
+    rows = dataset.rows
     inside = np.flatnonzero((rows >= first) & (rows < last))
     failures = tuple(each._replace(row=each.row - first) for each in dataset.failures if first <= each.row < last)
     part = dataset.subset(inside)
@@ -151,7 +136,7 @@ class ShardWriter:
             facts = self._merge_facts(dataset)
         except UserError as error:
             raise UserError(f"{self.index.name}: {error}. All graphs need the same columns.") from error
-        write_file(path, packed_chunks(dataset, by_degrees=True))
+        write_file(path, packed.packed_chunks(dataset, by_degrees=True))
         shards = (*self.index.shards, _info(path, dataset, source, rows))
         self.index = replace(self.index, facts=facts, notices=notices, shards=shards)
         self._write_index()
@@ -165,10 +150,10 @@ class ShardWriter:
             write_file(self.folder / FAILURES, self._failures())
         digest = hashlib.sha256()
         shape = (facts.graphs + len(self.index.shards),)
-        entries = describe_arrays({"first_node": ("<u4", shape), "first_edge": ("<u4", shape)})
+        entries = packed.describe_arrays({"first_node": ("<u4", shape), "first_edge": ("<u4", shape)})
 
         def content() -> Iterator[bytes]:
-            yield make_header({}, entries)
+            yield packed.make_header({}, entries)
             for piece in self._offsets():
                 digest.update(piece)
                 yield piece
@@ -187,7 +172,7 @@ class ShardWriter:
         self.index = replace(self.index, notices=earlier.notices)
         for info in earlier.shards:
             try:
-                dataset = read_packed(self.folder / info.file)
+                dataset = packed.read_packed(self.folder / info.file)
                 if _info(self.folder / info.file, dataset, info.source, info.rows) != info:
                     return
             except UserError:
@@ -200,7 +185,8 @@ class ShardWriter:
     def _offsets(self) -> Iterator[bytes]:
         for name in ("first_node", "first_edge"):
             for each in self.index.shards:
-                yield bytes(as_bytes(sizes_to_offsets(read_array(self.folder / each.file, name)).astype("<u4")))
+                sizes = packed.read_array(self.folder / each.file, name)
+                yield bytes(as_bytes(sizes_to_offsets(sizes).astype("<u4")))
 
     def _failures(self) -> Iterator[bytes]:
         """The same text as :func:`joao.runs.result_files.failures_csv`, one shard at a time."""
@@ -208,7 +194,7 @@ class ShardWriter:
         for each in self.index.shards:
             if each.rows > each.graphs:
                 text = io.StringIO()
-                failures = read_packed(self.folder / each.file).failures
+                failures = packed.read_packed(self.folder / each.file).failures
                 lines = ([one.line or one.row, one.name, one.text, one.reason] for one in failures)
                 csv.writer(text, lineterminator="\n").writerows(lines)
                 yield text.getvalue().encode()
@@ -223,12 +209,9 @@ def pack_shards(
     with_texts: bool = True,
     on_shard: Callable[[int, int], None] = lambda shards, graphs: None,
 ) -> Shards:
-    """Write the graphs of all ``sources`` into a store, or continue an interrupted one.
+    """Write the graphs of all ``sources``, in order, into a store in ``folder``, or continue an interrupted one.
 
     Args:
-        sources: the sources, in order.
-        folder: folder of the store.
-        name: name of the data set.
         shard_graphs: number of rows per shard; each source starts a new shard.
         with_texts: whether to keep SMILES, graph names and failures.
         on_shard: called with the number of shards and of graphs written so far.
@@ -242,7 +225,7 @@ def pack_shards(
     begin, done = writer.position
     for number, source in enumerate(sources):
         for piece in source.after(done if number == begin else 0, shard_graphs) if number >= begin else ():
-            writer.add(piece if with_texts else drop_texts(piece), number, piece.num_rows)
+            writer.add(piece if with_texts else packed.drop_texts(piece), number, piece.num_rows)
             on_shard(len(writer.index.shards), sum(each.graphs for each in writer.index.shards))
     return writer.finish()
 
@@ -251,7 +234,7 @@ def _info(path: Path, dataset: Dataset, source: int, rows: int) -> ShardInfo:
     return ShardInfo(
         file=path.name,
         bytes=path.stat().st_size,
-        checksum=read_header(path)[0]["checksum"],
+        checksum=packed.read_header(path)[0]["checksum"],
         fingerprint=dataset.fingerprint,
         graphs=len(dataset),
         nodes=dataset.num_nodes,
