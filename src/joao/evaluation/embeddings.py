@@ -35,16 +35,12 @@ class PartitionScores:
 @final
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies (0 to 1) on all folds of all partitions.
-
-    Attributes:
-        side_by_side: whether the machines were fitted together on a GPU instead of one by one with libsvm.
-    """
+    """Accuracies (0 to 1) on all folds of all partitions."""
 
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
     kernel: Kernel = "rbf"
-    side_by_side: bool = False
+    side_by_side: bool = False  # whether the machines were fitted together on a GPU, not one by one with libsvm
 
     @property
     def mean(self) -> float:
@@ -110,25 +106,18 @@ def evaluate_embeddings(
 ) -> Scores:
     """Score frozen embeddings with a support vector machine on every fold of every partition.
 
+    The other arguments are those of :func:`joao.evaluation.svm.score_folds`.
+
     Args:
-        embeddings: ``(G, d)``; the linear kernel also takes a sparse array.
-        classes: ``(G,)`` class numbers.
         class_names: names of the classes in error messages.
         partitions: numbers of the shared partitions. They determine the folds, which are the same for every method.
         num_folds: folds per partition.
-        kernel: ``linear`` for the feature map of a graph kernel; see :mod:`joao.evaluation.svm`.
-        standardise: False is the published, unscaled form; the linear kernel is never standardised.
         groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
-        jobs: folds at a time; the scores do not depend on it.
-        device: device of the SVM, ``cpu`` or ``cuda``; see :func:`joao.evaluation.svm.score_folds`.
-        on_fold: called after each fold with the number of folds before it and its accuracy.
     """
     if not len(partitions):
         raise UserError("evaluation: no partitions given. Give at least one, such as 0.")
-    folds_of = [
-        folds(classes, partition, num_folds, class_names=class_names, groups=groups) for partition in partitions
-    ]
+    folds_of = [folds(classes, each, num_folds, class_names=class_names, groups=groups) for each in partitions]
     scores = score_folds(
         embeddings,
         classes,
@@ -145,8 +134,7 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    side_by_side = has_fast_solver(len(classes), device)
-    return Scores(tuple(parts), standardise and kernel == "rbf", kernel, side_by_side)
+    return Scores(tuple(parts), standardise and kernel == "rbf", kernel, has_fast_solver(len(classes), device))
 
 
 def permute_classes(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,10 +60,8 @@ def folds(
         order = numpy_generator(partition, "folds").permutation(len(classes))
         return grouped_folds(classes, order[np.unique(groups, return_inverse=True)[1]], num_folds)
     splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(partition, "folds") % 2**32)
-    return [
-        (train.astype(np.int64), test.astype(np.int64))
-        for train, test in splitter.split(np.zeros(len(classes)), classes)
-    ]
+    found = splitter.split(np.zeros(len(classes)), classes)
+    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
 
 
 def count_per_class(
@@ -89,7 +87,9 @@ def grouped_folds(classes: NDArray[np.int64], groups: NDArray[np.int64], num_fol
 
 def fold_hash(folds: Sequence[Fold]) -> str:
     """Hash the test parts to 16 hexadecimal digits; scores with equal hashes can be paired."""
-    digest = hashlib.sha256()
-    for _, test in folds:
-        digest.update(np.asarray(test, dtype="<i8").tobytes() + b"/")
-    return digest.hexdigest()[:16]
+    return hash_parts(test for _, test in folds)
+
+
+def hash_parts(parts: Iterable[Indices]) -> str:
+    """Hash lists of graphs, in order, to 16 hexadecimal digits."""
+    return hashlib.sha256(b"".join(np.asarray(part, dtype="<i8").tobytes() + b"/" for part in parts)).hexdigest()[:16]

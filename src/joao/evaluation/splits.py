@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
 from joao.data.molecules import require_rdkit
-from joao.evaluation.folds import Indices, folds
+from joao.evaluation.folds import Indices, folds, hash_parts
 
 
 class Split(NamedTuple):
@@ -43,12 +42,9 @@ def few_label_splits(
     The result depends on the arguments only, so that all methods learn from the same labels.
 
     Args:
-        classes: ``(G,)`` class numbers.
-        partition: number of the shared partition, see :func:`joao.evaluation.folds.folds`.
+        classes, partition, num_folds, class_names: see :func:`joao.evaluation.folds.folds`.
         label_rate: :math:`r`, the labelled share of the training part.
-        num_folds: folds of the partition.
         validation_share: share of the labelled graphs that is used for validation.
-        class_names: names of the classes in error messages.
     """
     if not 0 < label_rate <= 1:
         raise UserError(f"labels: the label rate must be above 0 and at most 1 (100 %), got {label_rate}.")
@@ -71,11 +67,7 @@ def few_label_splits(
 
 def split_hash(splits: Sequence[Split]) -> str:
     """Hash all parts of all folds to 16 hexadecimal digits; scores with equal hashes can be paired."""
-    digest = hashlib.sha256()
-    for split in splits:
-        for part in split:
-            digest.update(part.astype("<i8").tobytes() + b"/")
-    return digest.hexdigest()[:16]
+    return hash_parts(part for split in splits for part in split)
 
 
 def hold_out(classes: NDArray[np.int64], share: float, generator: np.random.Generator) -> tuple[Indices, Indices]:
@@ -172,13 +164,12 @@ def _scaffolds(smiles: Sequence[str]) -> list[str | None]:
     from rdkit import Chem, rdBase
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-    found: list[str | None] = []
     with rdBase.BlockLogs():
-        for text in smiles:
-            molecule = Chem.MolFromSmiles(text)
-            is_molecule = molecule is not None and molecule.GetNumAtoms() > 0
-            found.append(MurckoScaffoldSmiles(mol=molecule, includeChirality=True) if is_molecule else None)
-    return found
+        molecules = map(Chem.MolFromSmiles, smiles)
+        return [
+            MurckoScaffoldSmiles(mol=each, includeChirality=True) if each is not None and each.GetNumAtoms() else None
+            for each in molecules
+        ]
 
 
 # Default shares of validation and test graphs for each kind of split.
@@ -225,7 +216,11 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
             f"split: test_share must be at least 0 and leave training graphs, got {test_share} with a validation_share "
             f"of {validation_share}."
         )
-    parts = (_scaffold_split if kind == "scaffold" else _random_split)(dataset, validation_share, test_share, seed)
+    if kind == "scaffold":
+        shares = 1 - validation_share - test_share, validation_share
+        parts = split_by_scaffold(_scaffold_groups(dataset), *shares)
+    else:
+        parts = _random_split(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
         fix = "Label more, or split at random." if kind == "scaffold" else "Label more."
@@ -247,10 +242,9 @@ def _random_split(dataset: Dataset, validation_share: float, test_share: float, 
     return Split(rest[learn], rest[choose], test)
 
 
-def _scaffold_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
+def _scaffold_groups(dataset: Dataset) -> Sequence[str] | Sequence[int]:
     if dataset.kind not in _MOLECULES:
         raise UserError(f"{dataset.name}: a scaffold split needs molecules, got other graphs. Split at random.")
     if not dataset.smiles and dataset.groups is None:
         raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which this data set lacks. Split at random.")
-    groups = scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
-    return split_by_scaffold(groups, 1 - validation_share - test_share, validation_share)
+    return scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()

@@ -100,9 +100,8 @@ def score_folds(
     with threadpool_limits(1, user_api="blas"):  # BLAS threads inside ours would only compete
         embeddings, classes = check_embeddings(embeddings, classes)
         if has_fast_solver(len(classes), device):
-            found = _score_folds_batched(
-                _make_torch_kernel(embeddings, kernel, standardise, device), classes, folds, groups
-            )
+            kernels_of = _make_torch_kernel(embeddings, kernel, standardise, device)
+            found = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
             kernel_of = _make_kernel(embeddings, kernel, standardise)
             found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
@@ -115,13 +114,20 @@ def score_folds(
 
 def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tuple[Matrix | csr_array, Classes]:
     """Convert to float64 and integers; reject wrong shapes and values that are not finite."""
-    matrix, classes = _as_matrix(embeddings), np.asarray(classes)
+    is_sparse, classes = issparse(embeddings), np.asarray(classes)
+    matrix: Any = csr_array(embeddings, dtype=np.float64) if is_sparse else np.ascontiguousarray(embeddings, np.float64)
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.shape[0] != len(classes):
         raise UserError(
             f"embeddings: expected one row, with at least one column, for each of {len(classes)} graphs; "
             f"got shape {matrix.shape}."
         )
-    finite = _finite_rows(matrix)
+    if is_sparse:
+        finite = np.ones(len(classes), dtype=bool)
+        # indptr[r] is the position of row r's first value: the row of a value is the last r that does not exceed it.
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
+        finite[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
+    else:
+        finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         raise UserError(
             f"embeddings: {(~finite).sum()} of {len(classes)} rows have NaN or infinite values, first: graph "
@@ -130,27 +136,11 @@ def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tup
     return matrix, classes
 
 
-def _as_matrix(embeddings: ArrayLike | csr_array) -> Matrix | csr_array:
-    if issparse(embeddings):
-        return csr_array(embeddings, dtype=np.float64)
-    return np.ascontiguousarray(embeddings, dtype=np.float64)
-
-
-def _finite_rows(matrix: Any) -> NDArray[np.bool_]:
-    finite = np.ones(matrix.shape[0], dtype=bool)
-    if issparse(matrix):
-        # indptr[r] is the position of row r's first value: the row of a value is the last r that does not exceed it.
-        bad = np.flatnonzero(~np.isfinite(matrix.data))
-        finite[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
-    else:
-        np.isfinite(matrix).all(axis=1, out=finite)
-    return finite
-
-
 def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
     """Return a function from a part to its kernel matrices, ``(train, train)`` and ``(test, train)``."""
     if kernel == "linear":
-        return partial(_select_gram, normalised_gram(x))
+        gram = normalised_gram(x)
+        return lambda fold: (gram[np.ix_(fold[0], fold[0])], gram[np.ix_(fold[1], fold[0])])
     if kernel != "rbf" or issparse(x):
         raise UserError(
             f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on a dense array, or linear."
@@ -224,11 +214,6 @@ def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Seq
         machine.fit(among_train, classes[train])
         accuracies.append(float(np.mean(machine.predict(test_to_train) == classes[test])))
     return accuracies
-
-
-def _select_gram(gram: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
-    train, test = fold
-    return gram[np.ix_(train, train)], gram[np.ix_(test, train)]
 
 
 def _make_torch_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:

@@ -36,9 +36,9 @@ class Targets(ABC):
     metric: ClassVar[str]
 
     @property
-    @abstractmethod
     def num_outputs(self) -> int:
         """Number of columns of the model's outputs."""
+        return self.values.shape[1]
 
     @abstractmethod
     def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
@@ -133,10 +133,6 @@ class BinaryTargets(Targets):
     missing = float("nan")
     metric = "ROC-AUC"
 
-    @property
-    def num_outputs(self) -> int:
-        return self.values.shape[1]
-
     def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train]
         counts = torch.stack([(labels == 0).sum(0), (labels == 1).sum(0)])
@@ -170,10 +166,6 @@ class NumberTargets(Targets):
 
     missing = float("nan")
     metric = "-RMSE"
-
-    @property
-    def num_outputs(self) -> int:
-        return self.values.shape[1]
 
     def training_statistics(self, train: Tensor, balanced: bool) -> Tensor:
         labels = self.values[train].double()
@@ -260,11 +252,7 @@ def select_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
 
 
 def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
-    """Return ``binary`` if all labels are 0 or 1, ``numbers`` if every task has other values.
-
-    Raises:
-        UserError: if the tasks are of both kinds, or not of the ``wanted`` kind.
-    """
+    """Return ``binary`` if all labels are 0 or 1, ``numbers`` if every task has other values; a mixture is an error."""
     assert dataset.targets is not None
     is_label = np.isnan(dataset.targets) | np.isin(dataset.targets, (0, 1))
     if wanted == "numbers":
@@ -295,7 +283,8 @@ def integer_labels_notice(dataset: Dataset) -> str | None:
     assert dataset.targets is not None
     columns = zip(dataset.target_names, dataset.targets.T, strict=True)
     found = [(name, np.unique(column[~np.isnan(column)])) for name, column in columns]
-    few = [(name, values) for name, values in found if 1 < len(values) <= 10 and _are_small_and_whole(values)]
+    small = [(name, values) for name, values in found if 1 < len(values) <= 10 and np.abs(values).max() <= 10]
+    few = [(name, values) for name, values in small if (values == np.round(values)).all()]
     if not few:
         return None
     name, values = few[0]
@@ -323,11 +312,7 @@ def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> No
 
 
 def task_figures(
-    kind: str,
-    predicted: Labels,
-    labels: Labels,
-    names: Sequence[str],
-    learned: Sequence[Sequence[float]] | None = None,
+    kind: str, predicted: Labels, labels: Labels, names: Sequence[str], learned: Sequence[Sequence[float]] | None = None
 ) -> dict[str, Any]:
     """Compute metrics of each task and their means over tasks; metrics that are undefined are None.
 
@@ -357,14 +342,10 @@ def task_figures(
         **averages,
         "labels": int(measured.sum()),
         "tasks": {
-            task: {**{name: _nan_to_none(values[t]) for name, values in found.items()}, "labels": int(measured[t])}
+            task: {**{name: _mean(values[[t]]) for name, values in found.items()}, "labels": int(measured[t])}
             for t, task in enumerate(names)
         },
     }
-
-
-def _are_small_and_whole(values: Labels) -> bool:
-    return bool((values == np.round(values)).all() and (np.abs(values) <= 10).all())
 
 
 def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -374,12 +355,9 @@ def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
+    """Compute the mean without NaN; None if there is nothing else."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _nan_to_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def join_names(names: Sequence[str]) -> str:
