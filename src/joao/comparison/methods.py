@@ -50,18 +50,10 @@ def known_methods() -> list[str]:
 
 
 def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choice:
-    """Choose the ``wanted`` methods, or defaults for these graphs, and add the cheap baselines.
-
-    Args:
-        dataset: the graphs.
-        wanted: names, or one string of names separated by commas; None: defaults.
-    """
-    cheap = [name for name in CHEAP_BASELINES if missing_package(name) is None]
-    notices = [
-        f"skipping {name}: it needs {missing_package(name)}, which is not installed."
-        for name in CHEAP_BASELINES
-        if name not in cheap
-    ]
+    """Choose the ``wanted`` methods (names, or one string with commas) or defaults, and add the cheap baselines."""
+    missing = {name: package for name in CHEAP_BASELINES if (package := missing_package(name))}
+    cheap = [name for name in CHEAP_BASELINES if name not in missing]
+    notices = [f"skipping {name}: it needs {package}, which is not installed." for name, package in missing.items()]
     if wanted is not None:
         names = _parse_names(wanted.split(",") if isinstance(wanted, str) else wanted)
         added = [name for name in cheap if name not in names]
@@ -96,11 +88,6 @@ def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
 def missing_package(name: str) -> str | None:
     """Return the package that a method needs and that is not installed."""
     return BASELINES[name].missing_package() if name in BASELINES else None
-
-
-def is_kernel(name: str) -> bool:
-    """Whether a method computes the feature map of a graph kernel."""
-    return name in BASELINES and BASELINES[name].kernel
 
 
 def has_seed(name: str) -> bool:
@@ -138,12 +125,7 @@ SeedScore = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """Seeds of a method to compute on labelled graphs.
-
-    Attributes:
-        jobs: folds to score at a time.
-        groups: ``(G,)`` group numbers; graphs of one group stay in the same fold.
-    """
+    """Seeds of a method to compute on labelled graphs."""
 
     method: str
     seeds: Sequence[int]
@@ -151,8 +133,8 @@ class Task:
     num_folds: int = 10
     epochs: int | None = None
     device: str = "auto"
-    jobs: int = 1
-    groups: NDArray[np.int64] | None = None
+    jobs: int = 1  # folds to score at a time
+    groups: NDArray[np.int64] | None = None  # (G,): graphs of one group stay in the same fold
 
 
 def score_seeds(task: Task) -> Iterator[SeedScore]:
@@ -161,8 +143,8 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
     Time and memory are those of computing the embeddings from graphs in memory, including training. The time of scoring
     is separate. Deterministic methods are computed once, and every seed has their time and memory.
     """
-    classes = require_classes(task.dataset)
-    device = "cpu" if task.method in BASELINES else pick_device(task.device).type
+    classes, baseline = require_classes(task.dataset), BASELINES.get(task.method)
+    device = "cpu" if baseline else pick_device(task.device).type
     rows: Rows | None = None
     cost: dict[str, Any] = {}
     for seed in task.seeds:
@@ -180,7 +162,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
             groups=task.groups,
             jobs=task.jobs,
             device=pick_device(task.device).type,  # the same scorer for all methods
-            kernel="linear" if is_kernel(task.method) else "rbf",
+            kernel="linear" if baseline and baseline.kernel else "rbf",
         )
         (partition,) = scores.to_json()["partitions"]
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}

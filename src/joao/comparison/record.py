@@ -37,17 +37,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a comparison.
-
-    Attributes:
-        methods: names, see :mod:`joao.comparison.methods`.
-        partitions: number of partitions.
-        folds: folds per partition.
-        epochs: epochs of pre-training; None: default.
-        device: device of pre-training.
-        jobs: cores to use, with one process per method; None: compute everything in this process.
-        twins_together: whether indistinguishable graphs stay in the same fold.
-    """
+    """The settings of a comparison, see :func:`joao.compare`; ``methods`` already include the cheap baselines."""
 
     methods: tuple[str, ...]
     partitions: int = 5
@@ -68,13 +58,9 @@ class Plan:
 def compute(
     dataset: Dataset, plan: Plan, out: Path | None = None, on_done: Callable[[Outcome], None] = lambda done: None
 ) -> Record:
-    """Score every method on the same folds and return the record.
+    """Score every method on the same folds and return the record; see :func:`joao.compare`.
 
-    Args:
-        dataset: graphs with classes, which are used for scoring only.
-        plan: the settings.
-        out: file of the record, written after every seed. Seeds that it already contains are skipped.
-        on_done: called after every seed and for every method that fails.
+    ``on_done`` is called after every seed and for every method that fails.
     """
     record = start_record(dataset, plan, out)
     for done in _run(dataset, plan, missing_seeds(record)):
@@ -123,8 +109,9 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
+        kind = "pre-trained" if name in METHODS else "cheap baseline" if name in CHEAP_BASELINES else "baseline"
         settings = _as_json(method_settings(name, dataset.kind, plan.epochs))
-        entry = record["methods"].setdefault(name, {"kind": _method_kind(name), "settings": settings, "seeds": {}})
+        entry = record["methods"].setdefault(name, {"kind": kind, "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
             raise UserError(
                 f"{out}: contains {name} with different settings (for example --epochs). Choose another file."
@@ -136,9 +123,8 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
 def missing_seeds(record: Record) -> dict[str, list[int]]:
     """Return the seeds of each method that the record lacks."""
     seeds = range(record["partitions"])
-    missing = {
-        name: [s for s in seeds if str(s) not in record["methods"][name]["seeds"]] for name in record["compared"]
-    }
+    done = {name: record["methods"][name]["seeds"] for name in record["compared"]}
+    missing = {name: [seed for seed in seeds if str(seed) not in done[name]] for name in done}
     return {name: to_do for name, to_do in missing.items() if to_do}
 
 
@@ -146,21 +132,13 @@ def _run(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterato
     # One method at a time on a GPU: methods that share it would slow each other down and spoil the timing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
     jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
-    tasks = [
-        Task(name, seeds, dataset, plan.folds, plan.epochs, plan.device, jobs, groups)
-        for name, seeds in missing.items()
-    ]
+    settings = plan.folds, plan.epochs, plan.device, jobs, groups
+    tasks = [Task(name, seeds, dataset, *settings) for name, seeds in missing.items()]
     return run_here(tasks) if plan.jobs is None else run_in_processes(tasks, at_once)
 
 
 def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
     return find_twins(dataset) if plan.twins_together else None
-
-
-def _method_kind(name: str) -> str:
-    if name in METHODS:
-        return "pre-trained"
-    return "cheap baseline" if name in CHEAP_BASELINES else "baseline"
 
 
 def read_record(path: Path) -> Record:

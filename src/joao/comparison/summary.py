@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from joao.comparison.methods import UNTRAINED
 from joao.evaluation.statistics import Gain, mean, paired_gain, sample_std
 
-Accuracies = Mapping[str, NDArray[np.float64]]
+Scores = NDArray[np.float64]
 # Values of ``Verdict.helps``. They are stored in records, so their text must not change.
 YES, NO, INCONCLUSIVE = "yes", "no", "cannot be told"
 
@@ -42,17 +42,13 @@ class Verdict:
 
     def __str__(self) -> str:
         mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
-        result = {
-            YES: f"Pre-training helps on {self.data}",
-            NO: f"Pre-training does not help on {self.data}",
-            INCONCLUSIVE: f"Inconclusive on {self.data}",
-        }[self.helps]
-        change = (
-            "as good as" if abs(mean) < 0.005 else f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
-        )
+        results = {YES: "Pre-training helps", NO: "Pre-training does not help", INCONCLUSIVE: "Inconclusive"}
+        change = f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
         methods, baselines = self.tried
         return (
-            f"{result}. The {_describe_choice(self.method, methods, 'pre-trained method')} is {change} "
+            f"{results[self.helps]} on {self.data}. "
+            f"The {_describe_choice(self.method, methods, 'pre-trained method')} is "
+            f"{'as good as' if abs(mean) < 0.005 else change} "
             f"the {_describe_choice(self.baseline, baselines, 'baseline')} "
             f"({100 * self.gain.level:.0f} % CI of the difference: {low:+.2f} to {high:+.2f})."
         )
@@ -62,14 +58,10 @@ def _describe_choice(name: str, number: int, what: str) -> str:
     return f"best of {number} {what}s, {name}," if number > 1 else f"{what} {name}"
 
 
-def make_verdict(data: str, pretrained: Accuracies, cheap: Accuracies, num_train_per_test: float) -> Verdict | None:
-    """Compute the verdict from accuracies (0 to 1) on the same folds; None without methods or baselines.
-
-    Args:
-        data: name of the data set.
-        pretrained, cheap: accuracies of each method on all folds of all partitions, in the same order.
-        num_train_per_test: number of folds minus one.
-    """
+def make_verdict(
+    data: str, pretrained: Mapping[str, Scores], cheap: Mapping[str, Scores], num_train_per_test: float
+) -> Verdict | None:
+    """Compute the verdict from accuracies (0 to 1) of each method on the same folds; see :func:`best_over_best`."""
     if not pretrained or not cheap:
         return None
     gain = best_over_best(list(pretrained.values()), list(cheap.values()), num_train_per_test)
@@ -86,11 +78,7 @@ def make_verdict(data: str, pretrained: Accuracies, cheap: Accuracies, num_train
 
 
 def best_over_best(
-    methods: Sequence[NDArray[np.float64]],
-    baselines: Sequence[NDArray[np.float64]],
-    num_train_per_test: float = 9,
-    *,
-    level: float = 0.95,
+    methods: Sequence[Scores], baselines: Sequence[Scores], num_train_per_test: float = 9, *, level: float = 0.95
 ) -> Gain:
     r"""Compute the gain of the best of m methods over the best of k baselines, chosen by the same scores.
 
@@ -175,14 +163,14 @@ def _row(record: Mapping[str, Any], name: str) -> Row:
 
 def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
     """Compute the verdict of a record; None without a pre-trained method or a cheap baseline."""
-    groups: dict[str, dict[str, NDArray[np.float64]]] = {kind: {} for kind in KINDS}
+    groups: dict[str, dict[str, Scores]] = {kind: {} for kind in KINDS}
     for name in record["compared"]:
         if (accuracies := accuracies_of(record, name)) is not None:
             groups[record["methods"][name]["kind"]][name] = accuracies
     return make_verdict(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"], record["folds"] - 1)
 
 
-def accuracies_of(record: Mapping[str, Any], name: str) -> NDArray[np.float64] | None:
+def accuracies_of(record: Mapping[str, Any], name: str) -> Scores | None:
     """Return ``(partitions, folds)`` accuracies of a method; None if some are missing."""
     seeds = record["methods"].get(name, {}).get("seeds", {})
     wanted = [str(seed) for seed in range(record["partitions"])]

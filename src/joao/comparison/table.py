@@ -44,13 +44,11 @@ class Comparison:
     def __repr__(self) -> str:
         lines = [HEADER, *table_lines(self)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
-        table = [
-            "  ".join(
-                cell.rjust(width) if column else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
+        table = []
+        for line in lines:
+            first, *others = zip(line, widths, strict=True)
+            cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
+            table.append("  ".join(cells).rstrip())
         return "\n".join([heading(self), "", *table, "", *closing_lines(self)])
 
 
@@ -100,10 +98,9 @@ def compare(
 
 def heading(comparison: Comparison) -> str:
     """Describe the data and the protocol in one line."""
-    record = comparison.record
-    number = record["partitions"]
+    record, data, number = comparison.record, comparison.record["data"], comparison.record["partitions"]
     return (
-        f"{record['data']['name']}: {record['data']['graphs']} graphs, {record['data']['classes']} classes. SVM on "
+        f"{data['name']}: {data['graphs']} graphs, {data['classes']} classes. SVM on "
         f"{number} shared partition{'s' if number > 1 else ''} into {record['folds']} folds, one seed per partition. "
         "Pre-training uses all graphs without labels."
         + (" Twins stay in the same fold." if "folds" in record["protocol"] else "")
@@ -138,14 +135,9 @@ def closing_lines(comparison: Comparison) -> list[str]:
 def _cells(row: Row) -> list[str]:
     if row.accuracy is None or row.seconds is None:
         return [row.method, "failed", "", "", ""]
-    deviation = None if row.deviation is None else 100 * row.deviation
-    return [
-        row.method,
-        with_deviation(100 * row.accuracy, deviation),
-        with_interval(row.gain, times=100),
-        _seconds(row.seconds),
-        "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}",
-    ]
+    accuracy = with_deviation(100 * row.accuracy, None if row.deviation is None else 100 * row.deviation)
+    memory = "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}"
+    return [row.method, accuracy, with_interval(row.gain, times=100), _seconds(row.seconds), memory]
 
 
 def _seconds(value: float) -> str:
