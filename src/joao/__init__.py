@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from joao.data import Shards as Shards
     from joao.data import read as read
     from joao.encoders import Encoder as Encoder
-    from joao.estimators import load as load
     from joao.estimators.classifier import JOAOClassifier as JOAOClassifier
     from joao.estimators.joao import JOAO as JOAO
+    from joao.estimators.loading import load as load
     from joao.estimators.regressor import JOAORegressor as JOAORegressor
 
 _HOME = {
@@ -39,7 +39,7 @@ _HOME = {
     "Shards": "joao.data",
     "UserError": "joao.core.errors",
     "compare": "joao.comparison.table",
-    "load": "joao.estimators",
+    "load": "joao.estimators.loading",
     "read": "joao.data",
 }
 __all__ = [*_HOME, "__version__"]

@@ -172,9 +172,7 @@ def failure_reason(error: Exception) -> str | None:
     """Return in one line why a method cannot process these graphs; None if the error is a bug."""
     if isinstance(error, UserError):
         return str(error)
-    if is_out_of_memory(error):
-        return "out of memory."
-    return None
+    return "out of memory." if is_out_of_memory(error) else None
 
 
 class Outcome(NamedTuple):

@@ -15,7 +15,7 @@ from torch import nn
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
 from joao.data.validation import parse_label
-from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing, set_tasks
+from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing
 from joao.estimators.joao import JOAO
 from joao.runs.finetuning import FinetunedModel
 
@@ -124,8 +124,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         if self.finetuned_.kind == "binary":
             labels = self._task_labels(dataset, y)
             is_right = predicted.reshape(labels.shape) == labels
-            weight_of_label = weights[:, None] * ~np.isnan(labels)
-            return float(np.average(is_right, weights=weight_of_label))
+            return float(np.average(is_right, weights=weights[:, None] * ~np.isnan(labels)))
         labels, graphs = _labels_per_graph(dataset, y)
         if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
             given, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
@@ -143,7 +142,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
 
     def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
         if np.ndim(y) == 2:
-            return set_tasks(dataset, y)
+            return super()._set_labels(dataset, y)
         labels, graphs = _labels_per_graph(dataset, y)
         present, numbers = np.unique(labels, return_inverse=True)
         classes = np.full(len(dataset), -1)
@@ -151,11 +150,11 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain_labels(present))))
 
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
-        if finetuned.kind == "binary":
-            self.finetuned_, self.classes_ = finetuned, np.array([0, 1])
-        elif y is None:
-            self.finetuned_, self.classes_ = finetuned, np.array(finetuned.classes)
-        else:
+        self.finetuned_, self.classes_ = (
+            finetuned,
+            np.array([0, 1] if finetuned.kind == "binary" else finetuned.classes),
+        )
+        if finetuned.kind == "classes" and y is not None:  # labels keep the type that they have in y
             self.classes_ = np.unique(_labels(y, finetuned.info.data)[0])
             self.finetuned_ = replace(finetuned, classes=_plain_labels(self.classes_))
 

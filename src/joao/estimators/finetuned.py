@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ _SETTINGS = ("epochs", "batch_size", "learning_rate", "patience", "frozen")
 NO_LABEL = "{}: y has missing values only (NaN, None or empty text). Add labels."
 
 
-class FinetunedEstimator(GraphEstimator, ABC):
+class FinetunedEstimator(GraphEstimator):
     """Fine-tune the encoder of a run or of a fitted :class:`joao.JOAO`.
 
     The validation graphs are drawn at random, also for molecules; ``joao finetune`` splits molecules with tasks by
@@ -137,12 +136,12 @@ class FinetunedEstimator(GraphEstimator, ABC):
         if finetuned.kind not in cls.kinds:
             other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
             raise UserError(f"{folder}: predicts {finetuned.kind}, not {cls.kinds[0]}. Load it with {other}.load.")
-        how, info = finetuned.settings, finetuned.info
-        kind = "molecules" if finetuned.trained.info.featuriser else "graphs"
-        from_default = info.from_scratch and finetuned.trained.recipe == _default(info.seed, kind)
+        info, trained = finetuned.info, finetuned.trained
+        kind = "molecules" if trained.info.featuriser else "graphs"
+        from_default = info.from_scratch and trained.recipe == _default(info.seed, kind)
         loaded = cls(
             None if from_default else LOADED,
-            **{name: getattr(how, name) for name in _SETTINGS},
+            **{name: getattr(finetuned.settings, name) for name in _SETTINGS},
             validation_share=info.validation_share,
             random_state=info.seed,
             device=device,
@@ -158,20 +157,17 @@ class FinetunedEstimator(GraphEstimator, ABC):
         copied.pretrained = self.pretrained  # a clone of it would not be fitted
         return copied
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "finetuned_")
-
-    @abstractmethod
     def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
         """Replace the labels of the graphs by ``y``."""
+        return set_tasks(dataset, y)
 
-    @abstractmethod
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
         """Set ``finetuned_`` and the attributes derived from it, after fitting to ``y`` or loading."""
+        self.finetuned_ = finetuned
 
-    @abstractmethod
     def _is_balanced(self) -> bool:
         """Whether every class has the same total weight."""
+        return False
 
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
         """Predict ``(G, C)``, see :meth:`joao.runs.finetuning.FinetunedModel.predict`; NaN for failed SMILES."""
@@ -235,8 +231,7 @@ class FinetunedEstimator(GraphEstimator, ABC):
             raise UserError(
                 f"{name}: pretrained: the JOAO object is not fitted. Call its fit first, or pass a run folder."
             )
-        trained: TrainedEncoder = self.pretrained.trained_
-        return trained
+        return self.pretrained.trained_
 
 
 def _default(seed: int, kind: str) -> Recipe:
@@ -279,7 +274,11 @@ def set_tasks(dataset: Dataset, y: Any) -> Dataset:
 def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
     """Convert ``y`` to ``(G, T)`` numbers, with NaN for missing values."""
     try:
-        values = np.asarray(_with_nan(y), dtype=np.float32)
+        given = as_array(y)
+        if given.dtype.kind in "OU":
+            with_nan = [np.nan if is_missing(value) else value for value in given.flat]
+            given = np.array(with_nan, dtype=object).reshape(given.shape)
+        values = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{dataset.name}: y: expected numbers, or NaN for missing values ({one_line(error)})."
@@ -299,11 +298,3 @@ def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
     if np.isnan(values).all():
         raise UserError(NO_LABEL.format(dataset.name))
     return values
-
-
-def _with_nan(y: Any) -> Any:
-    """Replace missing labels by NaN."""
-    given = as_array(y)
-    if given.dtype.kind not in "OU":
-        return given
-    return np.array([np.nan if is_missing(value) else value for value in given.flat], dtype=object).reshape(given.shape)

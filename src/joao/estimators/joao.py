@@ -35,6 +35,9 @@ from joao.training.metrics import EpochMetrics
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of estimators whose ``X`` is a list of graphs instead of a matrix."""
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "trained_") or hasattr(self, "finetuned_")
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
@@ -244,9 +247,6 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             return f"<p>Pre-trained on {what}.</p>"
         table = self.trained_.policy.over_strengths()
         return f"<p>Pre-trained on {what}. Probabilities of augmentation pairs:</p>{table._repr_html_()}"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "trained_")
 
     def _recipe(self, kind: str = "graphs") -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}

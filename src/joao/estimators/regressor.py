@@ -10,9 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from joao.core.errors import UserError
-from joao.data.dataset import Dataset
-from joao.estimators.finetuned import FinetunedEstimator, set_tasks
-from joao.runs.finetuning import FinetunedModel
+from joao.estimators.finetuned import FinetunedEstimator
 
 
 class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -70,12 +68,3 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
             for task, known in zip(tasks, is_known.T[tasks], strict=True)
         ]
         return float(np.mean(scores))
-
-    def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
-        return set_tasks(dataset, y)
-
-    def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
-        self.finetuned_ = finetuned
-
-    def _is_balanced(self) -> bool:
-        return False

@@ -64,9 +64,7 @@ def folds(
     return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
 
 
-def count_per_class(
-    classes: NDArray[np.int64], groups: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def count_per_class(classes: Indices, groups: Indices | None) -> tuple[Indices, Indices]:
     """Return the classes that occur and the number of groups with each; without groups, the number of graphs."""
     if groups is not None:
         classes = np.unique(np.stack([classes, groups]), axis=1)[0]

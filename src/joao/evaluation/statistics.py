@@ -166,12 +166,9 @@ def table_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -
 
 
 def average_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Compute each method's mean rank over the data sets that it has a score on.
+    """Compute each method's mean rank over the data sets that it has a score on, from scores by data set and method.
 
     The best method of a data set has rank 1; equal scores share their mean rank.
-
-    Args:
-        scores: for each data set, scores by method.
 
     >>> average_ranks({"one": {"a": 70.0, "b": 80.0}, "other": {"a": 60.0}})
     {'a': 1.5, 'b': 1.0}

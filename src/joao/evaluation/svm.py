@@ -54,6 +54,7 @@ SMALL_C_CACHE, LARGE_C_CACHE = 4, 200
 
 Matrix = NDArray[np.float64]
 Classes = NDArray[np.int64]
+Groups = NDArray[np.int64] | None
 Kernel = Literal["rbf", "linear"]
 KernelOf = Callable[[Fold], tuple[Matrix, Matrix]]
 
@@ -74,7 +75,7 @@ def score_folds(
     *,
     kernel: Kernel = "rbf",
     standardise: bool = True,
-    groups: NDArray[np.int64] | None = None,
+    groups: Groups = None,
     jobs: int = 1,
     device: str = "cpu",
     on_fold: Callable[[int, float], None] | None = None,
@@ -148,9 +149,7 @@ def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Ke
     return partial(_rbf_kernels, x, standardise)
 
 
-def _score_fold(
-    kernel_of: KernelOf, classes: Classes, fold: Fold, groups: NDArray[np.int64] | None
-) -> tuple[float, float]:
+def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold, groups: Groups) -> tuple[float, float]:
     # The embeddings were checked once; scikit-learn would search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         inner = [_accuracies(kernel_of, classes, part, C_GRID) for part in _inner_folds(classes, fold, groups)]
@@ -160,7 +159,7 @@ def _score_fold(
 
 
 def _score_folds_batched(
-    kernels_of: KernelsOf, classes: Classes, folds: Sequence[Fold], groups: NDArray[np.int64] | None
+    kernels_of: KernelsOf, classes: Classes, folds: Sequence[Fold], groups: Groups
 ) -> Iterator[tuple[float, float]]:
     """Yield accuracy and C of each fold, fitting as many folds together as memory allows.
 
@@ -186,7 +185,7 @@ def _best_c(accuracies: NDArray[np.float64]) -> int:
     return int(accuracies.T.copy().mean(axis=1).argmax())
 
 
-def _inner_folds(all_classes: Classes, fold: Fold, all_groups: NDArray[np.int64] | None) -> list[Fold]:
+def _inner_folds(all_classes: Classes, fold: Fold, all_groups: Groups) -> list[Fold]:
     """Divide a fold's training part into inner folds, with the graphs' numbers in the whole data set."""
     train, _ = fold
     classes, groups = all_classes[train], None if all_groups is None else all_groups[train]

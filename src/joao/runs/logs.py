@@ -71,7 +71,12 @@ def log_epochs(
 
 
 def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
-    """Flatten the metrics of an epoch: loss, graphs per second, probability and loss of every pair."""
+    """Flatten the metrics of an epoch: loss, graphs per second, probability and loss of every pair.
+
+    >>> epoch = EpochMetrics(1, 2.5, [[0.75, 0.25], [0.0, 0.0]], None, [[3, 1], [0, 0]], 0.1, 40.0)
+    >>> scalars(epoch, ["node_drop", "identity"])["probability/node_drop-identity"]
+    0.25
+    """
     found = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
     names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard allows few other characters
     for kind, table in {"probability": epoch.probabilities, "pair_loss": epoch.pair_losses}.items():

@@ -1,4 +1,8 @@
-"""Embeddings, predictions and failed rows as NPZ or CSV, with one row per row of the source."""
+"""Embeddings, predictions and failed rows as NPZ or CSV, with one row per row of the source.
+
+Rows that could not be parsed are empty in CSV and NaN in NPZ, whose ``row`` ``(G,)`` then has the numbers of the other
+rows, from 0. ``graph_names`` are written if they are known.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,7 @@ _ROWS_AT_ONCE = 1024
 def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     """Yield one line per row of the source, in order: name of the graph or number of the row, then its ``cells``.
 
-    The cells of a row that could not be parsed are empty.
-
-    Args:
-        dataset: the whole data set, as it was read.
-        cells: the same number of cells for each graph; read lazily.
+    ``cells`` has the same number of cells for each graph and is read lazily.
     """
     failures = {failure.row: failure.name for failure in dataset.failures}
     names, remaining = iter(dataset.graph_names), iter(cells)
@@ -37,7 +37,6 @@ def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[li
 
 
 def to_npz(arrays: Arrays, dataset: Dataset) -> bytes:
-    """Write arrays, ``graph_names`` if known, and ``row`` (rows that could be parsed) if some rows failed."""
     if dataset.graph_names:
         arrays["graph_names"] = np.array(dataset.row_names)
     if dataset.failures and dataset.row_of_graph is not None:
@@ -55,11 +54,7 @@ def to_csv(lines: Iterable[Iterable[object]]) -> str:
 
 
 def embeddings_npz(embeddings: Rows, dataset: Dataset) -> bytes:
-    """Write ``embeddings`` ``(G, d)`` and, if known, ``graph_names`` ``(G,)``, ``classes`` and ``class_names``.
-
-    If rows of the source could not be parsed, ``embeddings`` and ``graph_names`` have one row per row of the source,
-    with NaN for failed rows, and ``row`` ``(G,)`` has the numbers of the other rows, from 0.
-    """
+    """Write ``embeddings`` ``(G, d)`` and, if known, ``classes`` and ``class_names``."""
     arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
     if dataset.classes is not None:
         arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
@@ -73,10 +68,7 @@ def embeddings_csv(embeddings: Rows, dataset: Dataset) -> Iterator[bytes]:
 
 
 def classes_npz(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> bytes:
-    """Write ``predicted`` ``(G,)`` class names, ``probabilities`` ``(G, C)`` and ``class_names`` ``(C,)``.
-
-    If known, also ``labels`` ``(G,)``, the true class names, and ``graph_names``. Rows are as in :func:`tasks_npz`.
-    """
+    """Write ``predicted`` and, if known, ``labels`` ``(G,)``, ``probabilities`` ``(G, C)``, ``class_names`` ``(C,)``."""
     names = np.array(class_names)
     rows = dataset.in_rows(probabilities)
     arrays: Arrays = {
@@ -97,11 +89,7 @@ def classes_csv(probabilities: Rows, class_names: Sequence[str], dataset: Datase
 
 
 def tasks_npz(predicted: Rows, columns: Sequence[str], dataset: Dataset) -> bytes:
-    """Write ``predicted`` ``(G, T)``, ``columns`` ``(T,)`` and, if known, ``graph_names`` ``(G,)``.
-
-    If rows of the source could not be parsed, there is one row per row of the source, with NaN for failed rows, and
-    ``row`` ``(G,)`` has the numbers of the other rows, from 0.
-    """
+    """Write ``predicted`` ``(G, T)`` and ``columns`` ``(T,)``."""
     return to_npz({"predicted": dataset.in_rows(predicted), "columns": np.array(columns)}, dataset)
 
 

@@ -54,7 +54,12 @@ def model_path(model: str | Path) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class TrainedEncoder:
-    """A pre-trained encoder with its recipe, run information, weights and training metrics."""
+    """A pre-trained encoder with its recipe, run information, weights and training metrics.
+
+    >>> trained = load_run(bundled_model_path("molecules"), device="cpu")
+    >>> trained.recipe.policy.name, trained.info.features.rule
+    ('min_max', 'atoms')
+    """
 
     recipe: Recipe
     info: RunInfo
@@ -125,6 +130,9 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
         folder: the run.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         encoder: module of the right shape, required if the run was trained with a custom encoder.
+
+    >>> load_run(bundled_model_path("molecules"), device="cpu").encoder.num_dimensions
+    300
     """
     run = Run.open(folder)
     weights = run.weights()
@@ -145,12 +153,7 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
 
 @limit_threads()
 def make_untrained(
-    recipe: Recipe,
-    dataset: Dataset,
-    features: Features | None = None,
-    *,
-    calibrated: bool = True,
-    device: str = "auto",
+    recipe: Recipe, dataset: Dataset, features: Features | None = None, *, calibrated: bool = True, device: str = "auto"
 ) -> TrainedEncoder:
     """Make the recipe's encoder with its initial weights: the baseline of training, and the start of fine-tuning from
     scratch.
