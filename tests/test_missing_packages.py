@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import joao
-from tests.cli.conftest import assert_refused, run_joao
+from repro.cli.main import app as repro_app
+from tests.cli.conftest import assert_refused, run_command, run_joao
 from tests.messages import refused
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +27,7 @@ class Feature:
     Attributes:
         told: what each of the following mentions.
         calls: in Python, with a fitted model and an empty folder.
-        commands: on the command line, where RUN is the folder of a run and SMILES a table of molecules.
+        commands: of ``joao`` or ``repro``, where RUN is the folder of a run and SMILES a table of molecules.
         others: commands next to the feature that need no package.
     """
 
@@ -60,7 +61,7 @@ FEATURES = {
     "gensim": Feature(
         ("gensim", "pip install gensim"),
         tuple(map(baseline, ("dgk", "node2vec", "sub2vec", "graph2vec"))),
-        ("compare MUTAG --methods graph2vec", "reproduce unsupervised --only MUTAG --methods wl,dgk --out table"),
+        ("compare MUTAG --methods graph2vec", "repro unsupervised --only MUTAG --methods wl,dgk --out table"),
     ),
     "pandas": Feature(
         ("pandas", "pip install pandas"),
@@ -132,7 +133,8 @@ def check_commands(missing, folder):
 
 
 def outcome_of(command):
-    return run_joao(*("SMILES.smi" if word == "SMILES" else word for word in command.split()))
+    words = ["SMILES.smi" if word == "SMILES" else word for word in command.split()]
+    return run_command(repro_app, "repro", words[1:]) if words[0] == "repro" else run_joao(*words)
 
 
 # Every finder of modules as it is, but for one package, which it does not find.

@@ -9,10 +9,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from tests.reporting.page.chromium import Page as Browser
-from tests.reporting.page.chromium import program
 
-pytest.importorskip("zensical")
+from tests.report.chromium import Page as Browser
+from tests.report.chromium import program
+
+pytest.importorskip("zensical", reason="the site needs zensical: pip install -e '.[docs]'")
 
 ROOT = Path(__file__).parent.parent
 
