@@ -13,7 +13,7 @@ from joao.config.recipe import METHODS, make_recipe
 from joao.core.errors import UserError
 from joao.data.synthetic import random_graphs
 from joao.estimators.joao import JOAO
-from joao.report.rendering import describe, page_data
+from joao.report.rendering import RunText, page_data
 from joao.report.reported_run import display_names, method_of, open_reported_run
 from repro.tables.names import NAMES
 from tests.messages import assert_mentions, refused
@@ -41,7 +41,7 @@ def test_method_of_a_recipe():
 
 def test_a_scored_run(scored_run, open_run):
     run = open_run(scored_run)
-    text = describe(run)
+    text = RunText(run)
     assert text.method == "JOAO"
     assert_mentions(text.status, "188 graphs", "5 epochs")
     record = json.loads((scored_run / "evaluation.json").read_text())
@@ -58,7 +58,7 @@ def test_missing_graphs_leave_out_map_and_drawings(scored_run):
     assert (data["map"], data["examples"], data["set"]) == (None, [], None)
     assert "MUTAG: nowhere." in data["why"]["map"]
     assert len(data["tables"]["epochs"]) == 5
-    assert describe(run).score is not None
+    assert RunText(run).score is not None
 
 
 def test_changed_graphs_are_not_used(scored_run, open_run):
@@ -75,7 +75,7 @@ def test_unfinished_runs(scored_run, open_run, tmp_path, rest):
     assert [each.epoch for each in run.metrics] == [1, 2]
     assert run.trained is None
     assert f"joao pretrain --resume {folder}" in run.why_not_trained
-    assert_mentions(describe(run).status, "188 graphs", "2 of 5 epochs")
+    assert_mentions(RunText(run).status, "188 graphs", "2 of 5 epochs")
     (data,) = page_data([run])
     assert data["map"] is None
     assert data["examples"] != []  # the graphs are there, and the augmentations need no weights
@@ -91,12 +91,12 @@ def test_large_data_sets_are_sampled(scored_run, open_run, mutag_data):
 
 def test_methods_without_learned_pairs(new_run, open_run, mutag_data):
     infomax = open_run(new_run(mutag_data, "infomax", method="infomax"))
-    assert (describe(infomax).method, infomax.run.info.pool) == ("Infomax", ("identity",))
-    assert not re.search(r"\d", describe(infomax).pairs)  # nothing was chosen
-    assert "joao evaluate infomax" in describe(infomax).hint
+    assert (RunText(infomax).method, infomax.run.info.pool) == ("Infomax", ("identity",))
+    assert not re.search(r"\d", RunText(infomax).pairs)  # nothing was chosen
+    assert "joao evaluate infomax" in RunText(infomax).hint
     assert page_data([infomax])[0]["examples"] == []
     uniform = open_run(new_run(mutag_data, "uniform", method="uniform"))
-    assert "uniform" in describe(uniform).pairs
+    assert "uniform" in RunText(uniform).pairs
     assert page_data([uniform])[0]["tables"]["losses"] is None
 
 
@@ -105,8 +105,8 @@ def test_learned_strengths(new_run, open_run, mutag_data):
     (data,) = page_data([run])
     assert (len(data["pool"]), len(data["groups"])) == (13, 5)
     assert [member["name"] for member in data["examples"][0]["members"]] == data["pool"]
-    assert "attribute mask" in describe(run).pairs or "node drop" in describe(run).pairs
-    assert describe(run).method == NAMES["joao_strengths"]
+    assert "attribute mask" in RunText(run).pairs or "node drop" in RunText(run).pairs
+    assert RunText(run).method == NAMES["joao_strengths"]
 
 
 def test_custom_parts(tmp_path, open_run, mutag_data):
@@ -127,7 +127,7 @@ def test_custom_parts(tmp_path, open_run, mutag_data):
 
 def test_graphs_without_classes(new_run, open_run):
     dataset = random_graphs(12, num_classes=0)
-    text = describe(open_run(new_run(dataset), dataset))
+    text = RunText(open_run(new_run(dataset), dataset))
     assert_mentions(text.hint, "classes", "map")
     assert text.bars == ()
 

@@ -35,16 +35,11 @@ _OTHER = "other"
 
 @dataclass(frozen=True, eq=False)
 class GraphCodec:
-    """Encode the graphs of a data set as short texts.
-
-    Attributes:
-        labels: the node labels by code, the most frequent first; empty if nodes have no labels.
-        codes: ``(N,)`` codes of the nodes.
-    """
+    """Encode the graphs of a data set as short texts."""
 
     dataset: Dataset
-    labels: tuple[str, ...]
-    codes: NDArray[np.int64]
+    labels: tuple[str, ...]  # the node labels by code, the most frequent first; empty if nodes have no labels
+    codes: NDArray[np.int64]  # (N,) codes of the nodes
 
     @classmethod
     def of(cls, dataset: Dataset) -> GraphCodec:
@@ -80,14 +75,10 @@ class GraphCodec:
 
 
 def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_characters: int) -> dict[str, Any]:
-    """The data of the graphs on a map.
+    """The data of the graphs on a map; their indices in the whole data set, of size ``total``, are ``numbers``.
 
-    Args:
-        dataset: the graphs, possibly a sample.
-        numbers: their indices in the whole data set.
-        total: size of the whole data set.
-        most_characters: size limit of names and drawings. Graphs beyond it are not drawn, nor are graphs with more
-            than :data:`MOST_NODES` nodes.
+    Names and drawings have at most ``most_characters``: graphs beyond it are not drawn, nor are graphs with more than
+    :data:`MOST_NODES` nodes.
     """
     codec = GraphCodec.of(dataset)
     names = [name[:_NAME_LENGTH] for name in dataset.graph_names]
@@ -135,7 +126,8 @@ def colourings(dataset: Dataset) -> list[dict[str, Any]]:
             names, codes = [*names[: MOST_CLASSES - 1], _OTHER], np.minimum(codes, MOST_CLASSES - 1)
         return [{"name": "class", "classes": names, "codes": codes.tolist()}]
     found: list[dict[str, Any]] = []
-    for name, column in zip(dataset.target_names[:_MOST_TASKS], _columns(dataset.targets), strict=False):
+    targets = () if dataset.targets is None else dataset.targets.T
+    for name, column in zip(dataset.target_names[:_MOST_TASKS], targets, strict=False):
         known = column[~np.isnan(column)]
         if np.isin(known, (0, 1)).all():
             codes = np.where(np.isnan(column), -1, np.nan_to_num(column)).astype(np.int64)
@@ -146,17 +138,11 @@ def colourings(dataset: Dataset) -> list[dict[str, Any]]:
     return found
 
 
-def _columns(targets: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    return np.zeros((0, 0), dtype=np.float32) if targets is None else targets.T
-
-
 def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
     if dataset.node_labels is None:
         return None
     first = dataset.node_labels[:, 0]
-    if dataset.kind == "molecules":
-        return np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)]
-    return first.astype(np.str_)
+    return np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)] if dataset.kind == "molecules" else first.astype(np.str_)
 
 
 def _two_characters(number: int) -> str:
@@ -170,18 +156,11 @@ _MOST_NODES_SHOWN = 40
 
 @dataclass(frozen=True)
 class Change:
-    """What an augmentation changed in a graph.
+    """What an augmentation changed in a graph."""
 
-    Attributes:
-        lost: removed nodes.
-        masked: nodes with changed features.
-        cut: removed edges between remaining nodes.
-        added: new edges.
-    """
-
-    lost: tuple[int, ...]
-    masked: tuple[int, ...]
-    cut: tuple[tuple[int, int], ...]
+    lost: tuple[int, ...]  # removed nodes
+    masked: tuple[int, ...]  # nodes with changed features
+    cut: tuple[tuple[int, int], ...]  # removed edges between remaining nodes
     added: tuple[tuple[int, int], ...]
 
 
@@ -210,8 +189,7 @@ def find_change(graph: GraphBatch, augmentation: Augmentation, generator: torch.
 
 
 def _edges(batch: GraphBatch, number: list[int]) -> set[tuple[int, int]]:
-    ends = zip(batch.source.tolist(), batch.target.tolist(), strict=True)
-    pairs = ((number[u], number[v]) for u, v in ends)
+    pairs = ((number[u], number[v]) for u, v in zip(batch.source.tolist(), batch.target.tolist(), strict=True))
     return {(min(pair), max(pair)) for pair in pairs}
 
 
@@ -227,8 +205,7 @@ def examples(run: ReportedRun) -> list[dict[str, Any]]:
     codec = GraphCodec.of(run.dataset)
     found = []
     for graph in choose_examples(run.dataset):
-        store = make_store(run.dataset.subset(np.array([graph])), info.features)
-        batch = store.batch(torch.arange(1))
+        batch = make_store(run.dataset.subset(np.array([graph])), info.features).batch(torch.arange(1))
         found.append(
             {
                 "graph": graph,
@@ -256,9 +233,7 @@ def choose_examples(dataset: Dataset) -> list[int]:
     suitable = (sizes >= 4) & (sizes <= _MOST_NODES_SHOWN) & (np.diff(dataset.first_edge) > 0)
     if not suitable.any():
         suitable = sizes <= MOST_NODES
-    classes: NDArray[np.int64] = np.zeros(len(dataset), dtype=np.int64)
-    if dataset.classes is not None:
-        classes = np.asarray(dataset.classes)
+    classes = np.zeros(len(dataset), dtype=np.int64) if dataset.classes is None else np.asarray(dataset.classes)
     found = []
     for each in np.unique(classes[suitable]).tolist()[:MOST_EXAMPLES]:
         own = np.flatnonzero(suitable & (classes == each))

@@ -51,15 +51,13 @@ def new_figure(width: float, height: float) -> Iterator[Any]:
 
 def write_picture(figure: Any, stem: Path) -> list[Path]:
     """Write a figure as ``stem.pdf``, ``stem.svg`` and ``stem.png``; the same figure gives the same bytes."""
-    paths = []
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # compute the layout once, not for each file
-    for kind in KINDS:
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in KINDS]
+    for kind, path in zip(KINDS, paths, strict=True):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=_NO_DATE[kind])
-        path = stem.with_name(f"{stem.name}.{kind}")
         write_file(path, buffer.getvalue())
-        paths.append(path)
     return paths
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,10 +18,9 @@ from joao.core.errors import UserError
 from joao.core.files import check_writable
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
-from joao.evaluation.statistics import Gain
 from joao.report.graphs import examples, graph_set
 from joao.report.reported_run import ReportedRun
-from joao.report.scores import OURS, PAPER, Bar, bars, differences, gain_over_untrained, history
+from joao.report.scores import OURS, PAPER, bars, differences, gain_over_untrained, history
 
 SCRIPTS = ("base", "graph_drawing", "heat_maps", "curves", "embedding_map", "changes", "page")
 # Limits that keep a page below one megabyte, for all runs together.
@@ -32,29 +30,21 @@ MAP_SIZE = 1000
 _MARK = b'<meta name="generator" content="joao '
 
 
-@dataclass(frozen=True)
 class RunText:
     """What the page says about a run in words, without any script."""
 
-    name: str
-    data: str
-    method: str
-    status: str
-    bars: tuple[Bar, ...]
-    gain: Gain | None
-    hint: str
-    pairs: str
-    facts: tuple[tuple[str, str], ...]
-    recipe: str
-
-    @property
-    def score(self) -> Bar | None:
-        return next((bar for bar in self.bars if bar.name == OURS), None)
+    def __init__(self, run: ReportedRun) -> None:
+        info, record = run.run.info, run.score
+        self.name, self.data, self.method, self.recipe = run.name, info.data, run.title, run.run.recipe.toml()
+        self.status, self.hint, self.pairs, self.facts = _status(run), _hint(run), _top_pairs(run), _facts(run)
+        self.bars = () if record is None else tuple(bars(record, run.method, info.data))
+        self.score = next((bar for bar in self.bars if bar.name == OURS), None)
+        self.gain = None if record is None else gain_over_untrained(record)
 
 
 def render(runs: Sequence[ReportedRun]) -> str:
     """Render the page about ``runs``."""
-    texts = [describe(run) for run in runs]
+    texts = [RunText(run) for run in runs]
     return str(
         _template().render(
             title=", ".join(f"{each.name}: {each.data}, {each.method}" for each in texts),
@@ -145,23 +135,6 @@ def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
         sets[fingerprint] = graph_set(dataset, run.numbers.tolist(), run.run.info.num_graphs, most)
         left -= len(json.dumps([sets[fingerprint][key] for key in ("names", "smiles", "drawings")]))
     return sets
-
-
-def describe(run: ReportedRun) -> RunText:
-    """Describe a run in words."""
-    info, score = run.run.info, run.score
-    return RunText(
-        name=run.name,
-        data=info.data,
-        method=run.title,
-        status=_status(run),
-        bars=() if score is None else tuple(bars(score, run.method, info.data)),
-        gain=None if score is None else gain_over_untrained(score),
-        hint=_hint(run),
-        pairs=_top_pairs(run),
-        facts=tuple(_facts(run)),
-        recipe=run.run.recipe.toml(),
-    )
 
 
 def _status(run: ReportedRun) -> str:

@@ -6,9 +6,9 @@ import importlib.util
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,8 @@ MAP_KINDS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 ENOUGH_FOR_OUTLIERS = 200
 
 
-@dataclass(frozen=True, eq=False)
-class EmbeddingMap:
-    """Embeddings in the plane.
-
-    Attributes:
-        points: ``(G, 2)`` coordinates.
-        axes: description of the projection.
-    """
+class EmbeddingMap(NamedTuple):
+    """``(G, 2)`` embeddings in the plane, and a description of the projection."""
 
     points: NDArray[np.float64]
     axes: str
@@ -77,10 +71,8 @@ def _project(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
         from sklearn.manifold import TSNE
 
         perplexity = min(30.0, (len(start) - 1) / 3)
-        spread = start.std(axis=0).any()
-        points = TSNE(
-            2, perplexity=perplexity, init="pca" if spread and start.shape[1] > 1 else "random", random_state=seed
-        ).fit_transform(start)
+        init = "pca" if start.std(axis=0).any() and start.shape[1] > 1 else "random"
+        points = TSNE(2, perplexity=perplexity, init=init, random_state=seed).fit_transform(start)
         return EmbeddingMap(points.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}")
     neighbours = min(15, len(start) - 1)
     with warnings.catch_warnings():
@@ -109,33 +101,19 @@ def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class ReportedRun:
-    """A run, finished or not.
+    """A run, finished or not."""
 
-    Attributes:
-        name: its name on the page.
-        run: the run folder or export.
-        metrics: of the epochs so far.
-        score: the record of ``joao evaluate``, if there is one.
-        trained: the encoder, if it can be loaded.
-        why_not_trained: the reason if it cannot.
-        dataset: the graphs of the run or a sample of them, if they can be read.
-        why_not_dataset: the reason if they cannot.
-        numbers: ``(G,)`` indices of the sampled graphs in the data set.
-        map: of the embeddings, if both encoder and graphs are available.
-        finetuned: the content of ``finetune.json``, for a fine-tuned encoder.
-    """
-
-    name: str
+    name: str  # on the page
     run: Run
-    metrics: Sequence[EpochMetrics]
-    score: dict[str, Any] | None = None
-    trained: TrainedEncoder | None = None
-    why_not_trained: str = ""
-    dataset: Dataset | None = None
-    why_not_dataset: str = ""
-    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    map: EmbeddingMap | None = None
-    finetuned: dict[str, Any] | None = None
+    metrics: Sequence[EpochMetrics]  # of the epochs so far
+    score: dict[str, Any] | None  # the record of ``joao evaluate``
+    trained: TrainedEncoder | None
+    why_not_trained: str  # the reason if the encoder cannot be loaded
+    dataset: Dataset | None  # the graphs of the run or a sample of them
+    why_not_dataset: str  # the reason if they cannot be read
+    numbers: NDArray[np.int64]  # (G,) indices of the sampled graphs in the data set
+    map: EmbeddingMap | None  # None if encoder or graphs are not available
+    finetuned: dict[str, Any] | None  # the content of ``finetune.json``
 
     @property
     def method(self) -> str:
@@ -155,16 +133,10 @@ class ReportedRun:
 def open_reported_run(
     path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int, kind: str = "pca"
 ) -> ReportedRun:
-    """Open a run with its metrics, scores, encoder and graphs.
+    """Open a run folder or export with its metrics, scores, encoder and graphs, which ``read`` reads.
 
-    Missing parts are recorded in ``why_not_trained`` and ``why_not_dataset``; only an invalid run is an error.
-
-    Args:
-        path: run folder or export.
-        name: its name on the page.
-        read: reads the graphs of a run.
-        most_graphs: larger data sets are sampled.
-        kind: projection of the embeddings, one of :data:`MAP_KINDS`.
+    Missing parts are recorded in ``why_not_trained`` and ``why_not_dataset``; only an invalid run is an error. Data
+    sets with more than ``most_graphs`` are sampled. ``kind`` is one of :data:`MAP_KINDS`.
     """
     run = Run.open(path)
     trained, why_not_trained = _load_encoder(run)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,8 +26,7 @@ OURS = "this run"
 PAPER = "published in the paper"
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """An accuracy in percent, with its standard deviation if known."""
 
     name: str
@@ -36,8 +34,7 @@ class Bar:
     std: float | None = None
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The difference in accuracy between two runs, in points; if ``gain`` is None, ``why_not`` has the reason."""
 
     one: str
@@ -55,8 +52,7 @@ def find_score(run: Run) -> dict[str, Any] | None:
     records = [_read_record(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
     true = [record for record in records if record["protocol"]["labels"] == "true"]
     own = [record for record in true if record["data"]["fingerprint"] == run.info.fingerprint]
-    best = own or true
-    return best[-1] if best else None
+    return next(reversed(own or true), None)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -116,13 +112,8 @@ def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mappi
     ours, theirs = record["run"]["partitions"], baseline["run"]["partitions"]
     if [part["fold_hash"] for part in ours] != [part["fold_hash"] for part in theirs]:
         return Difference(one, other, None, "scored on different folds")
-    num_folds = len(ours[0]["accuracies"])
-    gain = paired_gain(_percent(ours), _percent(theirs), num_train_per_test=num_folds - 1)
-    return Difference(one, other, gain)
-
-
-def _percent(partitions: Sequence[Mapping[str, Any]]) -> list[list[float]]:
-    return [[100 * share for share in part["accuracies"]] for part in partitions]
+    percent, reference = ([[100 * share for share in part["accuracies"]] for part in parts] for parts in (ours, theirs))
+    return Difference(one, other, paired_gain(percent, reference, num_train_per_test=len(percent[0]) - 1))
 
 
 # Probabilities and losses are stored as integers, multiplied by this.
@@ -131,12 +122,9 @@ MOST_POINTS = 500
 
 
 def history(metrics: Sequence[EpochMetrics], pool: Sequence[str], most_numbers: int) -> dict[str, Any]:
-    """Curves and pair tables by epoch.
+    """Curves and pair tables by epoch, for a pool of K augmentations.
 
-    Args:
-        metrics: of the epochs.
-        pool: the names of the K augmentations.
-        most_numbers: size limit of all tables together; beyond it, only some epochs have tables.
+    All tables together have at most ``most_numbers`` entries; beyond it, only some epochs have tables.
 
     Returns:
         ``epochs``, ``loss``, ``pairs`` (see :func:`effective_pairs`) for at most :data:`MOST_POINTS` epochs and
