@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument
 
 from joao.cli import inputs
 from joao.cli.output import Output, free_path, quantity, shell_quote
@@ -19,15 +19,13 @@ TASKS_SHOWN = 30
 
 @inputs.with_data_help
 def data(
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Data set to describe.")] = None,
+    source: str | None = Argument(None, metavar="DATA", help="Data set to describe."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
     data_root: inputs.DataRoot = None,
-    clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help="Delete the cached copies that speed up reading.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Read all shards and verify their checksums.")] = False,
+    clear_cache: bool = inputs.flag("--clear-cache", "Delete the cached copies that speed up reading."),
+    check: bool = inputs.flag("--check", "Read all shards and verify their checksums."),
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,
 ) -> None:

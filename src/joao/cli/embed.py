@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
@@ -13,12 +13,10 @@ from joao.core.errors import UserError
 
 
 def embed(
-    out: Annotated[Path, typer.Option(help="File to write, .npz or .csv; must not exist yet.")],
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run or its export.")] = None,
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
-    pretrained: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Use a model that comes with joao instead of RUN.")
-    ] = None,
+    out: Path = Option(..., help="File to write, .npz or .csv; must not exist yet."),
+    run: Path | None = Argument(None, metavar="RUN", help="A finished run or its export."),
+    source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
+    pretrained: str | None = Option(None, metavar="NAME", help="Use a model that comes with joao instead of RUN."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
@@ -81,11 +79,9 @@ def _model_and_data(run: Path | None, source: str | None, pretrained: str | None
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run or its export.")],
-    out: Annotated[Path, typer.Option(help="File to write, .safetensors; must not exist yet.")],
-    half: Annotated[
-        bool, typer.Option("--half", help="Store the encoder's matrices in half precision (half the size).")
-    ] = False,
+    run: Path = Argument(..., metavar="RUN", help="A finished run or its export."),
+    out: Path = Option(..., help="File to write, .safetensors; must not exist yet."),
+    half: bool = inputs.flag("--half", "Store the encoder's matrices in half precision (half the size)."),
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,
 ) -> None:
@@ -97,19 +93,12 @@ def export(
 
     output = Output(quiet, as_json)
     exported = export(run, out, half=half)
-    output.result(
-        {
-            "file": str(exported.file),
-            "card": str(exported.card),
-            "bytes": exported.num_bytes,
-            "half_change": exported.half_change,
-        }
-    )
-    kilobytes = exported.num_bytes / 1000
-    size = f"{kilobytes / 1000:.1f} MB" if kilobytes >= 1000 else f"{kilobytes:.1f} kB"
-    output.say(f"{exported.file}: {size}. Model card: {exported.card}")
-    if exported.half_change is not None:
-        output.say(f"Half precision changes embeddings by up to {exported.half_change:.2g} of their norm.")
+    file, card, size, change = exported.file, exported.card, exported.num_bytes, exported.half_change
+    output.result({"file": str(file), "card": str(card), "bytes": size, "half_change": change})
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+    output.say(f"{file}: {shown}. Model card: {card}")
+    if change is not None:
+        output.say(f"Half precision changes embeddings by up to {change:.2g} of their norm.")
     trained = exported.trained
     command, made = ("predict", "predictions.csv") if trained.info.finetuned_on else ("embed", "embeddings.csv")
     data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None) if trained.recipe.data else "DATA"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, free_path, quantity, shell_quote
@@ -21,20 +21,16 @@ BASELINES_ADDED = ("untrained", "wl", "ldp", "histogram")
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run or its export.")],
-    source: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Labelled graphs (default: the graphs of the run).")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Record to write.", show_default="RUN/evaluation.json")] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
-    unscaled: Annotated[
-        bool, typer.Option("--unscaled", help="Do not standardise the embeddings (as published).")
-    ] = False,
-    shuffle_labels: Annotated[
-        bool, typer.Option("--shuffle-labels", help="Sanity check: shuffle the labels; accuracy must drop to chance.")
-    ] = False,
+    run: Path = Argument(..., metavar="RUN", help="A finished run or its export."),
+    source: str | None = Argument(None, metavar="DATA", help="Labelled graphs (default: the graphs of the run)."),
+    out: Path | None = Option(None, show_default="RUN/evaluation.json", help="Record to write."),
+    folds: int = Option(10, min=2, help="Folds of each partition."),
+    unscaled: bool = inputs.flag("--unscaled", "Do not standardise the embeddings (as published)."),
+    shuffle_labels: bool = inputs.flag(
+        "--shuffle-labels", "Sanity check: shuffle the labels; accuracy must drop to chance."
+    ),
     twins_together: inputs.TwinsTogether = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Folds to fit in parallel.", show_default="all cores")] = None,
+    jobs: int | None = Option(None, min=1, show_default="all cores", help="Folds to fit in parallel."),
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
@@ -60,9 +56,8 @@ def evaluate(
     columns = {} if source else trained.recipe.columns
     if source:
         dataset = inputs.read_data(source, data_root, output, columns)
-    elif trained.recipe.data:
-        source = trained.recipe.data
-        dataset = inputs.in_memory(inputs.open_run_data(run, source, data_root, output, columns))
+    elif source := trained.recipe.data:
+        dataset = inputs.in_memory(inputs.open_run_data(run, trained.recipe, data_root, output))
     else:
         raise UserError(f"{run}: does not record which graphs it was trained on. Run: joao evaluate {run} DATA.")
     record = score(
@@ -118,24 +113,21 @@ def score(
 
 
 def compare(
-    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of labelled graphs.")],
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Methods, separated by commas: those of 'joao pretrain --method', baselines such as wl and graph2vec, "
-            f"or untrained. The baselines {', '.join(BASELINES_ADDED)} are always added.",
-            show_default=f"{','.join(COMPARED)}; only {COMPARED[0]} for large data sets",
-        ),
-    ] = None,
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions into folds; each has a seed.")] = 5,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of each partition.")] = 10,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of pre-training.", show_default="20")] = None,
+    source: str = Argument(..., metavar="DATA", help="Name or path of labelled graphs."),
+    methods: str | None = Option(
+        None,
+        show_default=f"{','.join(COMPARED)}; only {COMPARED[0]} for large data sets",
+        help="Methods, separated by commas: those of 'joao pretrain --method', baselines such as wl and graph2vec, "
+        f"or untrained. The baselines {', '.join(BASELINES_ADDED)} are always added.",
+    ),
+    partitions: int = Option(5, min=1, help="Number of partitions into folds; each has a seed."),
+    folds: int = Option(10, min=2, help="Folds of each partition."),
+    epochs: int | None = Option(None, min=1, show_default="20", help="Epochs of pre-training."),
     twins_together: inputs.TwinsTogether = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Record to write (.json), updated as methods finish; the same command continues it."),
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all cores")] = None,
+    out: Path | None = Option(
+        None, help="Record to write (.json), updated as methods finish; the same command continues it."
+    ),
+    jobs: int | None = Option(None, min=1, show_default="all cores", help="Cores to use."),
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
@@ -21,60 +21,42 @@ TASKS_SHOWN = 5
 
 
 def finetune(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."),
-    ],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of labelled graphs.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
+    run: Path = Argument(
+        ..., metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."
+    ),
+    source: str = Argument(..., metavar="DATA", help="Name or path of labelled graphs."),
+    out: Path = Option(..., help="Folder to write; must not exist yet."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tasks", metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
-        ),
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option("--task", metavar="COLUMN", help="One label column; its name may contain commas."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="random or, for molecules, scaffold: molecules with the same scaffold stay in the same part.",
-            show_default="scaffold for molecules, else random",
-        ),
-    ] = None,
-    validation_share: Annotated[
-        float | None,
-        typer.Option(
-            help="Fraction of the graphs used to choose the epoch.", show_default="0.2, or 0.1 for a scaffold split"
-        ),
-    ] = None,
-    test_share: Annotated[
-        float | None,
-        typer.Option(
-            help="Fraction of the graphs for the final test, evaluated once.",
-            show_default="0, or 0.1 for a scaffold split",
-        ),
-    ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs.")] = 100,
-    patience: Annotated[
-        int, typer.Option(min=0, help="Stop after this many epochs without a better validation score; 0: never.")
-    ] = 20,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Learning rate of Adam.", show_default="0.001, or 0.01 with --frozen")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=2, help="Graphs per batch.")] = 128,
-    frozen: Annotated[bool, typer.Option("--frozen", help="Train the linear layer only, not the encoder.")] = False,
-    unbalanced: Annotated[
-        bool, typer.Option("--unbalanced", help="Weight all graphs equally instead of all classes.")
-    ] = False,
-    from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Start from the encoder's initial weights, for comparison.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    tasks: list[str] | None = Option(
+        None, "--tasks", metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
+    ),
+    task: list[str] | None = Option(
+        None, "--task", metavar="COLUMN", help="One label column; its name may contain commas."
+    ),
+    split: str | None = Option(
+        None,
+        show_default="scaffold for molecules, else random",
+        help="random or, for molecules, scaffold: molecules with the same scaffold stay in the same part.",
+    ),
+    validation_share: float | None = Option(
+        None, show_default="0.2, or 0.1 for a scaffold split", help="Fraction of the graphs used to choose the epoch."
+    ),
+    test_share: float | None = Option(
+        None,
+        show_default="0, or 0.1 for a scaffold split",
+        help="Fraction of the graphs for the final test, evaluated once.",
+    ),
+    epochs: int = Option(100, min=1, help="Maximum number of epochs."),
+    patience: int = Option(20, min=0, help="Stop after this many epochs without a better validation score; 0: never."),
+    learning_rate: float | None = Option(
+        None, show_default="0.001, or 0.01 with --frozen", help="Learning rate of Adam."
+    ),
+    batch_size: int = Option(128, min=2, help="Graphs per batch."),
+    frozen: bool = inputs.flag("--frozen", "Train the linear layer only, not the encoder."),
+    unbalanced: bool = inputs.flag("--unbalanced", "Weight all graphs equally instead of all classes."),
+    from_scratch: bool = inputs.flag("--from-scratch", "Start from the encoder's initial weights, for comparison."),
+    seed: int = Option(0, min=0, help="Random seed."),
     device: inputs.Device = "auto",
     precision: inputs.Precision = "32-true",
     fast: inputs.Fast = None,
@@ -214,9 +196,9 @@ def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The output of 'joao finetune' or its export.")],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="Name or path of the graphs.")],
-    out: Annotated[Path, typer.Option(help="File to write, .csv or .npz; must not exist yet.")],
+    folder: Path = Argument(..., metavar="FOLDER", help="The output of 'joao finetune' or its export."),
+    source: str = Argument(..., metavar="DATA", help="Name or path of the graphs."),
+    out: Path = Option(..., help="File to write, .csv or .npz; must not exist yet."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
@@ -244,9 +226,30 @@ def predict(
     predicted = finetuned.to_predictions(outputs)
     inputs.warn_unknown_labels(finetuned.trained.info.features, dataset, output)
     write_file(out, _file_content(finetuned, predicted.numpy(), dataset, out.suffix))
+    result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
     if dataset.failures:
         write_file(failures, failures_csv(dataset))
-    _print_predictions(out, failures, finetuned, dataset, finetuned.score(outputs, dataset), output)
+        result |= {"blank": len(dataset.failures), "failures": str(failures)}
+    graphs, scores = quantity(len(dataset), dataset.kind), finetuned.score(outputs, dataset)
+    if finetuned.kind == "classes":
+        result["accuracy"] = None if scores is None else scores["accuracy"]
+        output.say(f"{out}: {graphs}, {quantity(len(finetuned.classes), 'classes')}.")
+        unknown = [name for name in dataset.class_names if name not in finetuned.class_names]
+        if unknown:
+            known = ", ".join(finetuned.class_names)
+            output.notice(f"{dataset.name}: class '{unknown[0]}' is unknown to the model, which predicts {known}.")
+    else:
+        result |= {"blank": len(dataset.failures), "scores": scores}
+        output.say(f"{out}: {graphs}, {quantity(len(finetuned.tasks), 'tasks')}{inputs.blank_rows(dataset)}.")
+    seen_in_training = dataset.fingerprint in finetuned.trained.info.finetuned_on
+    output.result({**result, "fine_tuned_on": seen_in_training})
+    if scores is not None:
+        optimistic = " Optimistic: the model was fine-tuned on these graphs." if seen_in_training else ""
+        name, figures = format_scores(scores)
+        if figures is None:
+            output.say(f"No {name}: no task has both 0 and 1 among the labels of {dataset.name}.")
+        else:
+            output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")
     output.say(f"Next, in Python: {python_command(out, 'predicted')}")
 
 
@@ -259,52 +262,14 @@ def _file_content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, s
     return (tasks_csv if suffix == ".csv" else tasks_npz)(predicted, columns, dataset)
 
 
-def _print_predictions(
-    out: Path,
-    failures: Path,
-    finetuned: FinetunedModel,
-    dataset: Dataset,
-    scores: dict[str, Any] | None,
-    output: Output,
-) -> None:
-    seen_in_training = dataset.fingerprint in finetuned.trained.info.finetuned_on
-    graphs = quantity(len(dataset), dataset.kind)
-    result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
-    if dataset.failures:
-        result |= {"blank": len(dataset.failures), "failures": str(failures)}
-    if finetuned.kind == "classes":
-        result["accuracy"] = None if scores is None else scores["accuracy"]
-        output.say(f"{out}: {graphs}, {quantity(len(finetuned.classes), 'classes')}.")
-        unknown = [name for name in dataset.class_names if name not in finetuned.class_names]
-        if unknown:
-            known = ", ".join(finetuned.class_names)
-            output.notice(f"{dataset.name}: class '{unknown[0]}' is unknown to the model, which predicts {known}.")
-    else:
-        result |= {"blank": len(dataset.failures), "scores": scores}
-        output.say(f"{out}: {graphs}, {quantity(len(finetuned.tasks), 'tasks')}{inputs.blank_rows(dataset)}.")
-    output.result({**result, "fine_tuned_on": seen_in_training})
-    if scores is not None:
-        optimistic = " Optimistic: the model was fine-tuned on these graphs." if seen_in_training else ""
-        name, figures = format_scores(scores)
-        if figures is None:
-            output.say(f"No {name}: no task has both 0 and 1 among the labels of {dataset.name}.")
-        else:
-            output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")
-
-
 def format_scores(scores: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Format the result of :meth:`joao.runs.finetuning.FinetunedModel.score`.
-
-    Returns:
-        The name of the metric, and its values as text; None if no task can be scored.
-    """
+    """The name of the metric of a :meth:`FinetunedModel.score`, and its values as text; None if no task has one."""
     if "accuracy" in scores:
         return "accuracy", f"{100 * scores['accuracy']:.1f} %"
     tasks = scores["tasks"]
     if "roc_auc" in scores:
-        if scores["roc_auc"] is None:
-            return "ROC-AUC", None
-        return "ROC-AUC", f"{scores['roc_auc']:.3f}{_mean_over(tasks, 'roc_auc', 'one class only')}"
+        mean = scores["roc_auc"]
+        return "ROC-AUC", None if mean is None else f"{mean:.3f}{_mean_over(tasks, 'roc_auc', 'one class only')}"
     scored = {name: each for name, each in tasks.items() if each["rmse"] is not None}
     if len(tasks) == 1:
         (errors,) = scored.values()
@@ -312,8 +277,8 @@ def format_scores(scores: Mapping[str, Any]) -> tuple[str, str | None]:
     if len(tasks) > TASKS_SHOWN and "rmse_in_deviations" in scores:
         mean = f"{scores['rmse_of_mean_in_deviations']:.4g}"
         over = _mean_over(tasks, "rmse", "no label")
-        text = f"{scores['rmse_in_deviations']:.4g} standard deviations of each task, predicting the mean {mean}{over}"
-        return "RMSE", text
+        in_deviations = f"{scores['rmse_in_deviations']:.4g} standard deviations of each task"
+        return "RMSE", f"{in_deviations}, predicting the mean {mean}{over}"
     shown = [f"{_rmse_with_baseline(each)} for {name}" for name, each in list(scored.items())[:TASKS_SHOWN]]
     more = f" and {quantity(len(scored) - TASKS_SHOWN, 'more tasks')}" if len(scored) > TASKS_SHOWN else ""
     return "RMSE", "; ".join(shown) + more

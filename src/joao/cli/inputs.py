@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
+from typer import Option
 
 from joao.cli.output import Output, quantity, shell_quote
 from joao.core.errors import UserError
 from joao.data.formats import DATA_HELP
 
 if TYPE_CHECKING:
+    from joao.config.recipe import Recipe
     from joao.data import Dataset, Features, Shards
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -26,33 +27,36 @@ PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
 DataRoot = Annotated[
-    str | None, typer.Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")
+    str | None, Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")
 ]
 SmilesColumn = Annotated[
-    str | None, typer.Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given).")
+    str | None, Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given).")
 ]
 IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")
+    str | None, Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")
 ]
 Tasks = Annotated[
-    list[str] | None,
-    typer.Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns)."),
+    list[str] | None, Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns).")
 ]
-Device = Annotated[str, typer.Option(help="auto (a GPU if available), cpu or cuda.")]
-Precision = Annotated[str, typer.Option(help=PRECISION_HELP)]
+Device = Annotated[str, Option(help="auto (a GPU if available), cpu or cuda.")]
+Precision = Annotated[str, Option(help=PRECISION_HELP)]
 Fast = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--fast/--plain",
         help="Train with or without padded batches and fused kernels (default: --fast on a GPU if supported).",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 TwinsTogether = Annotated[
-    bool,
-    typer.Option("--twins-together", help="Put twins (graphs with the same edges and node labels) in the same fold."),
+    bool, Option("--twins-together", help="Put twins (graphs with the same edges and node labels) in the same fold.")
 ]
+
+
+def flag(name: str, text: str) -> Any:
+    """An option without a value, with the help ``text``; not given means False."""
+    return Option(False, name, help=text)
 
 
 def all_cores() -> int:
@@ -89,12 +93,7 @@ def open_data(
 ) -> Dataset | Shards:
     """Open a data set and print its notices; molecules are read on all cores, with a progress bar.
 
-    Args:
-        source: name or path.
-        data_root: folder in which names are looked up.
-        output: for progress and notices.
-        columns: keyword arguments of :func:`joao.read` for tables.
-        then: what happens to rows that RDKit cannot parse, for the notice.
+    ``columns`` are keyword arguments of :func:`joao.read`; ``then`` says what happens to rows that RDKit cannot parse.
     """
     from joao.data import Shards, read
 
@@ -116,12 +115,10 @@ def read_data(
     return in_memory(open_data(source, data_root, output, columns, then))
 
 
-def open_run_data(
-    run: Path, source: str, data_root: str | None, output: Output, columns: Mapping[str, Any]
-) -> Dataset | Shards:
+def open_run_data(run: Path, recipe: Recipe, data_root: str | None, output: Output) -> Dataset | Shards:
     """Open the graphs that a run was trained on; an error names the run."""
     try:
-        return open_data(source, data_root, output, columns)
+        return open_data(recipe.data, data_root, output, recipe.columns)
     except UserError as error:
         raise UserError(f"{run}: cannot read its graphs: {error}") from error
 

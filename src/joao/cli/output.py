@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,7 @@ class Output:
     """Print text, or one JSON object, to standard output; notices and progress go to standard error."""
 
     def __init__(self, quiet: bool, as_json: bool = False) -> None:
-        self.quiet = quiet
-        self.as_json = as_json
+        self.quiet, self.as_json = quiet, as_json
 
     def say(self, text: str = "") -> None:
         if not self.quiet and not self.as_json:
@@ -128,12 +128,8 @@ def shell_quote(word: str | Path) -> str:
 
 def free_path(path: Path) -> Path:
     """``path``, or the first of ``path-2``, ``path-3``, ... that does not exist yet."""
-    number = 1
-    candidate = path
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return candidate
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(each for each in chain([path], numbered) if not each.exists())
 
 
 def check_row_file(path: Path) -> Path:

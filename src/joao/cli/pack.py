@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, free_path, quantity, shell_quote
@@ -17,21 +17,14 @@ FOLDER_SUFFIXES = ("", ".joao")
 
 
 def pack(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="DATA...", help="Names or paths of graphs; several are joined.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="File to write (.safetensors or .safetensors.xz) or folder of shards (.joao or no suffix)."),
-    ],
-    name: Annotated[str | None, typer.Option(help="Name of the data set.", show_default="the name of OUT")] = None,
-    no_smiles: Annotated[
-        bool, typer.Option("--no-smiles", help="Omit SMILES, identifiers and failed rows, for a smaller file.")
-    ] = False,
-    scaffolds: Annotated[
-        bool, typer.Option("--scaffolds", help="Add the scaffolds of molecules, for scaffold splits without RDKit.")
-    ] = False,
-    shard_graphs: Annotated[int | None, typer.Option(min=1, help="Graphs per shard.", show_default="131072")] = None,
+    sources: list[str] = Argument(..., metavar="DATA...", help="Names or paths of graphs; several are joined."),
+    out: Path = Option(
+        ..., help="File to write (.safetensors or .safetensors.xz) or folder of shards (.joao or no suffix)."
+    ),
+    name: str | None = Option(None, show_default="the name of OUT", help="Name of the data set."),
+    no_smiles: bool = inputs.flag("--no-smiles", "Omit SMILES, identifiers and failed rows, for a smaller file."),
+    scaffolds: bool = inputs.flag("--scaffolds", "Add the scaffolds of molecules, for scaffold splits without RDKit."),
+    shard_graphs: int | None = Option(None, min=1, show_default="131072", help="Graphs per shard."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.evaluate import score
@@ -28,54 +28,44 @@ FAILURES = "failures.csv"
 
 @inputs.with_data_help
 def pretrain(
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Name or path of the graphs.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; must not exist yet.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue an unfinished run.")] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Pre-training method: {', '.join(method_names())}. attr_masking needs molecules.", show_default="joao"
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Contrastive loss for methods that compare two views: {', '.join(pair_objective_names())}.",
-            show_default="nt_xent",
-        ),
-    ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="Recipe file (TOML).")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe, e.g. training.epochs=50."),
-    ] = None,
+    source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
+    out: Path | None = Option(None, help="Folder of the run; must not exist yet."),
+    resume: Path | None = Option(None, metavar="RUN", help="Continue an unfinished run."),
+    method: str | None = Option(
+        None,
+        show_default="joao",
+        help=f"Pre-training method: {', '.join(method_names())}. attr_masking needs molecules.",
+    ),
+    objective: str | None = Option(
+        None,
+        show_default="nt_xent",
+        help=f"Contrastive loss for methods that compare two views: {', '.join(pair_objective_names())}.",
+    ),
+    recipe: Path | None = Option(None, help="Recipe file (TOML)."),
+    settings: list[str] | None = Option(
+        None, "--set", metavar="KEY=VALUE", help="Change a setting of the recipe, e.g. training.epochs=50."
+    ),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same as --set training.seed=N.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Same as --set training.epochs=N.")] = None,
+    seed: int | None = Option(None, min=0, help="Same as --set training.seed=N."),
+    epochs: int | None = Option(None, min=1, help="Same as --set training.epochs=N."),
     device: inputs.Device = "auto",
-    precision: Annotated[str | None, typer.Option(help=inputs.PRECISION_HELP, show_default="32-true")] = None,
+    precision: str | None = Option(None, show_default="32-true", help=inputs.PRECISION_HELP),
     fast: inputs.Fast = None,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between checkpoints.")] = 5,
-    checkpoint_minutes: Annotated[
-        float, typer.Option(min=0, help="Minutes between checkpoints, also within an epoch.")
-    ] = 10,
-    devices: Annotated[
-        int | None, typer.Option(min=1, help="Processes on this machine, one per GPU or CPU core.", show_default="1")
-    ] = None,
-    num_nodes: Annotated[
-        int | None, typer.Option(min=1, help="Number of machines; see docs/scaling.md.", show_default="1")
-    ] = None,
-    logs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--log",
-            "--logger",  # torchrun has an option --log of its own
-            metavar="KIND",
-            help="Also log every epoch to the run folder: tensorboard or csv. With torchrun, write --logger.",
-        ),
-    ] = None,
+    checkpoint_every: int = Option(5, min=1, help="Epochs between checkpoints."),
+    checkpoint_minutes: float = Option(10, min=0, help="Minutes between checkpoints, also within an epoch."),
+    devices: int | None = Option(
+        None, min=1, show_default="1", help="Processes on this machine, one per GPU or CPU core."
+    ),
+    num_nodes: int | None = Option(None, min=1, show_default="1", help="Number of machines; see docs/scaling.md."),
+    logs: list[str] | None = Option(
+        None,
+        "--log",
+        "--logger",  # torchrun has an option --log of its own
+        metavar="KIND",
+        help="Also log every epoch to the run folder: tensorboard or csv. With torchrun, write --logger.",
+    ),
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,
@@ -97,7 +87,7 @@ def pretrain(
         for newest in run.checkpoints()[:1]:
             output.say(f"Continuing after step {int(newest.stem.removeprefix('checkpoint-'))}.")
         folder, made, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
-        dataset = inputs.open_run_data(resume, made.data, data_root, output, made.columns)
+        dataset = inputs.open_run_data(resume, made, data_root, output)
     elif out is None:
         raise UserError("pretrain: missing option --out RUN, the folder to write.")
     else:
@@ -111,11 +101,8 @@ def pretrain(
         if process.rank == 0:  # the others may start after the first process has made the folder
             check_new_folder(out)
         table = read_toml(recipe) if recipe else {}
-        table |= {
-            key: value
-            for key, value in [("data", source), *inputs.column_options(smiles, identifiers).items()]
-            if value
-        }
+        given = {"data": source, **inputs.column_options(smiles, identifiers)}
+        table |= {key: value for key, value in given.items() if value}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
         all_settings += [f"objective.name={objective}"] if objective is not None else []
@@ -203,9 +190,7 @@ def _finish(
 
 
 def quickstart(
-    out: Annotated[Path, typer.Option(help="Folder of the run; a number is appended if it exists.")] = Path(
-        "runs/quickstart"
-    ),
+    out: Path = Option(Path("runs/quickstart"), help="Folder of the run; a number is appended if it exists."),
     device: inputs.Device = "auto",
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output
@@ -16,17 +16,11 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs or their exports; several are compared.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write; an older report is replaced.")] = Path("report.html"),
-    kind: Annotated[
-        str, typer.Option("--map", help="Projection of the embeddings: pca, tsne or umap (needs umap-learn).")
-    ] = "pca",
-    figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also write every figure as PDF, SVG and PNG.")
-    ] = None,
-    graphs: Annotated[int, typer.Option(min=1, help="Maximum number of graphs on a map; larger sets are sampled.")] = (
-        5000
-    ),
+    runs: list[Path] = Argument(..., metavar="RUN...", help="Runs or their exports; several are compared."),
+    out: Path = Option(Path("report.html"), help="HTML file to write; an older report is replaced."),
+    kind: str = Option("pca", "--map", help="Projection of the embeddings: pca, tsne or umap (needs umap-learn)."),
+    figures: Path | None = Option(None, metavar="FOLDER", help="Also write every figure as PDF, SVG and PNG."),
+    graphs: int = Option(5000, min=1, help="Maximum number of graphs on a map; larger sets are sampled."),
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
 ) -> None:
@@ -43,9 +37,7 @@ def report(
     check_replaceable(out)
 
     def read(run: Run) -> Dataset:
-        return inputs.in_memory(
-            inputs.open_run_data(run.folder, run.recipe.data, data_root, output, run.recipe.columns)
-        )
+        return inputs.in_memory(inputs.open_run_data(run.folder, run.recipe, data_root, output))
 
     reported = []
     for path, name in zip(runs, display_names(runs), strict=True):

@@ -34,9 +34,7 @@ SECONDS_BETWEEN_LINES = 10.0
 class StopRequest:
     """Whether the user has asked the program to stop; true after the first signal.
 
-    Args:
-        notify: called with a notice for the user.
-        at_once: whether the first signal already raises KeyboardInterrupt.
+    With ``at_once``, the first signal already raises KeyboardInterrupt.
     """
 
     def __init__(self, notify: Callable[[str], None], at_once: bool = False) -> None:
@@ -78,10 +76,7 @@ def catch_stop_signals(notify: Callable[[str], None], at_once: bool = False) -> 
 class TrainingView:
     """The state of a pre-training: epochs, time left, loss, speed and, if the policy learns, the most probable pairs.
 
-    Args:
-        epochs: number of epochs of the whole training.
-        kind: what the graphs are called, such as ``"molecules"``.
-        pool: the names of the augmentations, in the order of the pair tables.
+    ``kind`` is what the graphs are called; ``pool`` has the names of the augmentations, in the order of pair tables.
     """
 
     def __init__(self, epochs: int, kind: str, pool: Sequence[str]) -> None:
@@ -129,12 +124,10 @@ class TrainingView:
         done = self.last.epoch if self.last else 0
         loss = f"{self.last.loss:.3f}" if self.last else "-"
         rate = f"{self.last.graphs_per_second:,.0f}" if self.last else "-"
-        head = Table.grid(padding=(0, 2))
-        head.add_row(
-            "epoch", f"{done}/{self.epochs}", ProgressBar(self.epochs, done, width=30), f"{self.time_left()} left"
-        )
+        head, pairs = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
+        bar = ProgressBar(self.epochs, done, width=30)
+        head.add_row("epoch", f"{done}/{self.epochs}", bar, f"{self.time_left()} left")
         head.add_row("loss", loss, f"{rate} {self.kind}/s")
-        pairs = Table.grid(padding=(0, 2))
         for pair, share in self.top_pairs(PAIRS_SHOWN):
             pairs.add_row(pair, f"{share:.2f}", ProgressBar(1, share, width=20, complete_style="cyan"))
         return Group(head, "most probable pairs", pairs) if pairs.rows else head
@@ -170,13 +163,7 @@ def train(
 ) -> TrainedEncoder:
     """Pre-train with a live view, then print a summary and draw the learned pairs (in the first process only).
 
-    Args:
-        start: :func:`joao.runs.pretraining.pretrain` with its other options bound.
-        recipe: the recipe of the run.
-        dataset: the graphs.
-        folder: folder of the run.
-        output: for progress and the summary.
-        process: which of several processes this is.
+    ``start`` is :func:`joao.runs.pretraining.pretrain` with its other options bound.
     """
     from joao.config.recipe import pool_name
     from joao.report.plots import draw_policy
@@ -209,10 +196,8 @@ def train(
             raise ProcessLost(f"{lost} {_how_to_continue(folder)}") from None
     if process.rank > 0:
         return trained
-    last = trained.metrics[-1]
-    policy = trained.policy
-    seconds = sum(epoch.seconds for epoch in trained.metrics)
-    output.say(f"Loss {last.loss:.4f} after {quantity(last.epoch, 'epochs')}, {seconds:.1f} s.")
+    facts, policy = summary(folder, trained), trained.policy
+    output.say(f"Loss {facts['loss']:.4f} after {quantity(facts['epochs'], 'epochs')}, {facts['seconds']:.1f} s.")
     if len(policy.names) > 1:
         picture = folder / "policy.png"
         draw_policy(policy, trained.drawn, f"Augmentation pairs learned on {dataset.name}", picture)
