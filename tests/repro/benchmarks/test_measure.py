@@ -101,7 +101,7 @@ def test_each_of_several_settings_gets_a_new_process_that_starts_with_its_thread
             started.append((os.environ["OMP_NUM_THREADS"], setting.threads))
             return types.SimpleNamespace(result=lambda: {"setting": setting.threads})
 
-    monkeypatch.setattr(measuring, "workers", Pool)
+    monkeypatch.setattr(measuring, "worker_pool", Pool)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     told = []
     plan = Plan(("molecules", "NCI1"), threads=(1, 2), quick=True)

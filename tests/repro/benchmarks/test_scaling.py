@@ -24,6 +24,7 @@ def test_sizes_cover_what_is_asked():
         assert varied == sorted(set(varied))
 
 
+@pytest.mark.slow
 def test_an_axis_is_measured_and_fitted():
     sizes = tuple((16, nodes, 3.0, 8) for nodes in (4.0, 8.0, 16.0))
     record = measure_axis(Axis(sizes, "nodes and edges", ("epochs", "parts", "loss")), CPU, repeats=2, seed=0)
@@ -40,6 +41,7 @@ def test_an_axis_is_measured_and_fitted():
         assert size == dataset.num_nodes + 2 * dataset.num_edges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("counts", "expected"), [("graphs", [6, 12, 24]), ("batch", [3, 6, 12])])
 def test_growth_is_told_against_what_grows(counts, expected):
     sizes = tuple((6 * times, 5.0, 2.0, 3 * times) for times in (1, 2, 4))

@@ -17,6 +17,7 @@ CLASSES = np.arange(60) % 2
 X = RNG.normal(size=(60, 3)) + CLASSES[:, None]
 
 
+@pytest.mark.slow
 def test_the_record_has_every_turn_and_says_that_scores_are_identical():
     record = json.loads(json.dumps(svm.svm_protocol(X, CLASSES, num_folds_measured=3, jobs=2)))
     assert record["identical"]
@@ -57,6 +58,7 @@ def test_too_few_folds_or_jobs_are_an_error(num_folds, jobs):
         svm.svm_protocol(X, CLASSES, num_folds_measured=num_folds, jobs=jobs)
 
 
+@pytest.mark.slow
 def test_embeddings_of_a_trained_encoder_are_measured():
     record = svm.measure_svm(Plan(quick=True))
     assert record["data"] == "MUTAG"

@@ -10,6 +10,7 @@ from tests.messages import assert_mentions
 TINY = ("bench", "molecules", "--quick", "--repeats", 1, "--width", 2, "--layers", 1, "--batch-size", 2)
 
 
+@pytest.mark.slow
 def test_a_record_and_a_table(repro, tmp_path):
     outcome = repro(*TINY, "--scaling", "--out", "bench.json")
     assert (outcome.code, outcome.err) == (0, "")

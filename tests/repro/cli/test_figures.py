@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from repro.protocols import gamma
 from repro.protocols.unsupervised import run as unsupervised
 from tests.cli.conftest import assert_refused
@@ -21,6 +23,7 @@ def test_figure_3_from_records(repro, tmp_path):
     assert_refused(repro(*arguments), "records: ", "COLLAB", "python -m repro")
 
 
+@pytest.mark.slow
 def test_figure_2_computes_what_is_missing(repro, made_data, tmp_path, monkeypatch):
     root = made_data("PROTEINS", num_graphs=12)
     monkeypatch.setattr(gamma, "GAMMAS", (0.1, 1.0))

@@ -74,6 +74,7 @@ def test_records_and_table_go_on_where_they_were(repro, short, tmp_path):
     assert "--out" not in first.out.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_variants_have_records_and_a_page_of_their_own(repro, short, tmp_path, monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (1.0,))
     arguments = ["unsupervised", "--only", "MUTAG", "--methods", "wl", "--out", "records"]
@@ -209,6 +210,7 @@ def test_strength_and_prior_share_the_cells_of_the_table(repro, short_few_labels
     }  # none of 10 %, nothing learned
 
 
+@pytest.mark.slow
 def test_pairs_are_drawn(repro, short_few_labels, made_root, tmp_path):
     short_few_labels["tables"]["pairs"]["columns"] = {"10": ["PROTEINS"]}
     short_few_labels["datasets"]["PROTEINS"]["max_degree"] = 5
@@ -255,6 +257,7 @@ def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(repro, tmp_path
     assert_refused(outcome, "records/semi-supervised.jsonl line 1: ")
 
 
+@pytest.mark.slow
 def test_objectives_without_and_with_joao(repro, short):
     arguments = ["objectives", "--only", "MUTAG", "--methods", "uniform,joao", "--out", "records"]
     outcome = repro(*arguments, "--json")

@@ -459,6 +459,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
     assert (tmp_path / "file").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_result(root, short, tmp_path):
     cell = Cell("PROTEINS", "joao", 0, 50)
     for jobs in (1, 2):

@@ -195,6 +195,7 @@ def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
+@pytest.mark.slow
 def test_the_baselines_are_scored_on_the_same_folds(root, short):
     dataset = read("MUTAG", root)
     recipe = cell_recipe(Cell("MUTAG", "untrained", 1))
@@ -259,6 +260,7 @@ def test_twins_together(pairs, short, method, kernel):
     assert Cell(**json.loads(json.dumps(record))["cell"]) == cell
 
 
+@pytest.mark.slow
 def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
     seen = []
 
@@ -320,6 +322,7 @@ def test_a_record_of_another_recipe_is_not_taken_for_done(root, short, tmp_path)
         is_done(cell, tmp_path)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_result(root, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)  # one, for every process loads torch anew
     for jobs in (1, 2):

@@ -183,6 +183,7 @@ def graphs(store):
 NAMES = ("default", "log", "two_seeds", "untrained")
 
 
+@pytest.mark.slow
 def test_records_are_those_of_the_estimator_and_are_written_once(data, tmp_path, monkeypatch):
     records = record_file(tmp_path, "defaults")
     (work,) = defaults.works(records, ["MSRC_9"], ["constant"], 1, NAMES)

@@ -13,6 +13,7 @@ def record():
     return read_record("kills")
 
 
+@pytest.mark.slow
 def test_three_kills():
     tally = study.study("joao", "fork", 3, random.Random(5))
     assert (tally.kills, tally.torn, tally.unlike) == (3, [], 0)

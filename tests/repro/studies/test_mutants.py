@@ -111,6 +111,7 @@ def outcomes(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path):
     found = outcomes(TESTS)
     assert found == {
