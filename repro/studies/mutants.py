@@ -77,7 +77,7 @@ def mutants(source: str) -> Iterator[Mutant]:
     """Yield all mutants, in the order of the text.
 
     >>> [mutant.became for mutant in mutants("def f(x):\\n    return x < 1")]
-    ['return None', 'return x <= 1', 'return x < 2']
+    ['return None  # return x < 1', 'return x <= 1', 'return x < 2']
     """
     tree = ast.parse(source)
 
