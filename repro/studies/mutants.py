@@ -46,6 +46,23 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "src/joao/runs/pretraining.py": ("tests/runs/test_checkpointing.py",),
     "src/joao/runs/folder.py": ("tests/runs/test_folder.py",),
 }
+# Files of which only these functions and classes are mutated.
+PARTS: dict[str, tuple[str, ...]] = {
+    "src/joao/evaluation/splits.py": (
+        "Split",
+        "few_label_splits",
+        "split_hash",
+        "hold_out",
+        "sample_stratified",
+        "default_split",
+        "split_notice",
+        "split_graphs",
+        "_random_split",
+        "_scaffold_groups",
+    ),
+    "src/joao/runs/pretraining.py": ("Checkpointer",),
+    "src/joao/runs/folder.py": ("checksum", "write_tensors", "read_tensors"),
+}
 REASONS = ROOT / "repro/studies/mutants.toml"
 RECORD, PAGE = RECORDS / "mutants.json", PAGES / "mutants.md"
 PAIRS = """Lt LtE, Gt GtE, Eq NotEq, In NotIn, Is IsNot, And Or, Add Sub, Mult Div, BitAnd BitOr,
@@ -73,8 +90,8 @@ class Mutant:
     is_in_function: bool
 
 
-def mutants(source: str) -> Iterator[Mutant]:
-    """Yield all mutants, in the order of the text.
+def mutants(source: str, names: tuple[str, ...] = ()) -> Iterator[Mutant]:
+    """Yield all mutants, or those of the functions and classes in ``names``, in the order of the text.
 
     >>> [mutant.became for mutant in mutants("def f(x):\\n    return x < 1")]
     ['return None  # return x < 1', 'return x <= 1', 'return x < 2']
@@ -96,8 +113,9 @@ def mutants(source: str) -> Iterator[Mutant]:
             for place in children(node):
                 yield from visit(inner, *place)
 
-    for place in children(tree):
-        yield from visit((tree,), *place)
+    for holder, key in children(tree):
+        if not names or getattr(holder[key], "name", "") in names:
+            yield from visit((tree,), holder, key)
 
 
 def children(node: ast.AST) -> Iterator[tuple[Any, str | int]]:
@@ -233,7 +251,7 @@ class Trial:
             tests = [item for item in session.items if nearness[item] < 3]
             tests.sort(key=lambda item: (nearness[item], self.seconds[item]))
             found = []
-            for mutant in mutants(text):
+            for mutant in mutants(text, PARTS.get(file, ())):
                 failed = self.noticed.get((file, mutant.line, mutant.became)) or self.outcome(file, mutant, tests)
                 row = {"line": mutant.line, "became": mutant.became, "failed": failed}
                 found.append(row if failed else row | {"was": mutant.was})
