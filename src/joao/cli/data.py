@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument
 
 from joao.cli import inputs
-from joao.cli.output import Output, free_path, quantity, shell_quote
+from joao.cli.output import Output, quantity
 from joao.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def data(
         _describe_shards(dataset, check, output)
     elif check:
         raise UserError(f"{source}: --check is for shards; other files are checked whenever they are read.")
-    elif dataset.kind in ("molecules", "ogb_molecules"):
-        _describe_molecules(dataset, _official_split(dataset, source, data_root), output)
     else:
-        _describe_graphs(dataset, _official_split(dataset, source, data_root), output)
-    run = free_path(Path("runs") / dataset.name)
-    output.say(f"Next: joao pretrain {inputs.source_words(source, columns, data_root)} --out {shell_quote(run)}")
+        describe = _describe_molecules if dataset.kind in ("molecules", "ogb_molecules") else _describe_graphs
+        describe(dataset, _official_split(dataset, source, data_root), output)
+    output.suggest(f"pretrain {inputs.source_words(source, columns, data_root)}", Path("runs") / dataset.name)
 
 
 def _list_or_clear(clear_cache: bool, data_root: str | None, output: Output) -> None:
@@ -70,9 +68,8 @@ def _list_or_clear(clear_cache: bool, data_root: str | None, output: Output) -> 
     output.say("\n".join(names))
     if sizes:
         output.say(f"Cache: {files}. To clear it: joao data --clear-cache")
-    output.say(
-        f"Describe one of these, or your own file or folder: joao data {inputs.source_words(names[0], {}, data_root)}"
-    )
+    first = inputs.source_words(names[0], {}, data_root)
+    output.say(f"Describe one of these, or your own file or folder: joao data {first}")
 
 
 def _describe_graphs(dataset: Dataset, split: dict[str, Any], output: Output) -> None:
@@ -186,10 +183,9 @@ def _print_sizes(facts: dict[str, Any], unit: str, what: tuple[str, str], output
 
 
 def _print_attributes(facts: dict[str, Any], output: Output) -> None:
-    output.say(
-        f"  node labels: {facts['node labels'] or 'none'}; node attributes: {facts['node attributes'] or 'none'}"
-    )
-    output.say(f"  edge attributes: {facts['edge attributes'] or 'none'}")
+    labels, nodes, edges = (facts[key] or "none" for key in ("node labels", "node attributes", "edge attributes"))
+    output.say(f"  node labels: {labels}; node attributes: {nodes}")
+    output.say(f"  edge attributes: {edges}")
 
 
 def _num_labels(dataset: Dataset) -> int | None:
@@ -198,9 +194,8 @@ def _num_labels(dataset: Dataset) -> int | None:
 
     if dataset.node_labels is None:
         return None
-    if dataset.kind == "syntax_trees":
-        return sum(len(np.unique(column)) for column in dataset.node_labels.T[:2])
-    return len(np.unique(dataset.node_labels))
+    columns = dataset.node_labels.T[:2] if dataset.kind == "syntax_trees" else [dataset.node_labels]
+    return sum(len(np.unique(column)) for column in columns)
 
 
 def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dict[str, Any]:
@@ -208,8 +203,7 @@ def _official_split(dataset: Dataset, source: str, data_root: str | None) -> dic
     from joao.data.formats.ogb import official_split
     from joao.data.names import ogb_path
 
-    path = ogb_path(source, data_root)
-    if path is None:
+    if (path := ogb_path(source, data_root)) is None:
         return {}
     split = official_split(path, len(dataset))
     sizes = {part: len(getattr(split, part)) for part in ("train", "validation", "test")}

@@ -8,7 +8,7 @@ from typing import Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
+from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote
 from joao.core.errors import UserError
 
 
@@ -55,12 +55,11 @@ def embed(
     output.say(f"{out}: {sizes}{inputs.blank_rows(dataset)}.")
     data = inputs.source_words(source, columns, data_root)
     if pretrained is None and trained.info.finetuned_on:
-        output.say(f"Next: joao predict {shell_quote(run)} {data} --out {free_path(Path('predictions.csv'))}")
+        output.suggest(f"predict {shell_quote(run)} {data}", Path("predictions.csv"))
     elif pretrained is None and dataset.targets is not None:
-        tuned = free_path(run.with_name(f"{run.stem}-finetuned"))
-        output.say(f"Next: joao finetune {shell_quote(run)} {data} --out {shell_quote(tuned)}")
+        output.suggest(f"finetune {shell_quote(run)} {data}", run.with_name(f"{run.stem}-finetuned"))
     elif pretrained is None and inputs.can_evaluate(dataset):
-        output.say(f"Next: joao evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
+        output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
         output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
 
@@ -102,4 +101,4 @@ def export(
     trained = exported.trained
     command, made = ("predict", "predictions.csv") if trained.info.finetuned_on else ("embed", "embeddings.csv")
     data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None) if trained.recipe.data else "DATA"
-    output.say(f"Next: joao {command} {shell_quote(out)} {data} --out {free_path(Path(made))}")
+    output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))

@@ -74,7 +74,7 @@ def evaluate(
     )
     output.result(record)
     data = inputs.source_words(source, columns, data_root)
-    output.say(f"Next: joao embed {shell_quote(run)} {data} --out {free_path(Path('embeddings.npz'))}")
+    output.suggest(f"embed {shell_quote(run)} {data}", Path("embeddings.npz"))
 
 
 def score(
@@ -84,16 +84,14 @@ def score(
     from joao.config.methods import titles
     from joao.core.files import write_json
     from joao.evaluation.tables import with_deviation
+    from joao.report.scores import bars
     from joao.runs.scoring import REFERENCES, evaluate
 
     num_folds = options.get("num_folds", 10)
     with output.progress("scoring", (len(REFERENCES) + 1) * 5 * num_folds) as bar:
         record = evaluate(trained, dataset, on_fold=lambda fold, accuracy: bar.advance(), **options)
     write_json(record_path, record)
-    lines = [["chance (largest class)", f"{100 * record['chance']:.2f}"]]
-    for key in (*REFERENCES, "run"):
-        scores = record[key]
-        lines.append([titles().get(key, "this run"), with_deviation(100 * scores["mean"], 100 * scores["std"])])
+    lines = [[bar.name, with_deviation(bar.mean, bar.std)] for bar in bars(record, "", dataset.name)]
     labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
     twins = " Twins are in the same fold." if options.get("twins_together") else ""
     output.say(
@@ -176,5 +174,4 @@ def compare(
         output.say(line)
     if out is not None:
         output.say(f"Record: {out}")
-    run = free_path(Path("runs/mine"))
-    output.say(f"Next: joao pretrain {inputs.source_words(source, {}, data_root)} --out {run}")
+    output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote
+from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ def finetune(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: list[str] | None = Option(
-        None, "--tasks", metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
+        None, metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
     ),
-    task: list[str] | None = Option(
-        None, "--task", metavar="COLUMN", help="One label column; its name may contain commas."
-    ),
+    task: list[str] | None = Option(None, metavar="COLUMN", help="One label column; its name may contain commas."),
     split: str | None = Option(
         None,
         show_default="scaffold for molecules, else random",
@@ -123,7 +121,7 @@ def finetune(
     _print_finetuned(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))
     data = inputs.source_words(source, columns, data_root)
-    output.say(f"Next: joao predict {shell_quote(out)} {data} --out {free_path(Path('predictions.csv'))}")
+    output.suggest(f"predict {shell_quote(out)} {data}", Path("predictions.csv"))
 
 
 def _task_names(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -26,12 +26,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
-DataRoot = Annotated[
-    str | None, Option("--data-root", envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")
-]
-SmilesColumn = Annotated[
-    str | None, Option("--smiles", metavar="COLUMN", help="SMILES column of a table (detected if not given).")
-]
+DataRoot = Annotated[str | None, Option(envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")]
+SmilesColumn = Annotated[str | None, Option(metavar="COLUMN", help="SMILES column of a table (detected if not given).")]
 IdColumn = Annotated[
     str | None, Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")
 ]

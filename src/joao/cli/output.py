@@ -41,6 +41,10 @@ class Output:
         if not self.quiet and not self.as_json and not sys.stderr.isatty():
             typer.echo(escape_control(f"joao: {text}"), err=True)
 
+    def suggest(self, command: str, out: Path | None = None) -> None:
+        """Print the next command to run, with a free path like ``out`` for its output."""
+        self.say(f"Next: joao {command}" + (f" --out {shell_quote(free_path(out))}" if out else ""))
+
     def result(self, value: dict[str, Any]) -> None:
         if self.as_json:
             typer.echo(json.dumps(value))

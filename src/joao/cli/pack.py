@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, free_path, quantity, shell_quote
+from joao.cli.output import Output, quantity, shell_quote
 from joao.core.errors import Interrupted, UserError
 from joao.data.formats import PACKED_SUFFIXES
 
-FOLDER_SUFFIXES = ("", ".joao")
+if TYPE_CHECKING:
+    from joao.data.shards.writer import PackSource
 
 
 def pack(
@@ -38,11 +39,16 @@ def pack(
     training loads graphs from shards on demand. If interrupted, run the same command again to continue.
     """
     output = Output(quiet, as_json)
-    columns = inputs.column_options(smiles, identifiers, tasks)
-    if out.suffix in FOLDER_SUFFIXES:
+    if out.suffix in ("", ".joao"):
         if scaffolds:
             raise UserError(f"{out}: --scaffolds cannot be used with shards. Write to a .safetensors file.")
-        _pack_shards(sources, out, name or out.stem, shard_graphs, not no_smiles, columns, data_root, output)
+        from joao.data.formats.smiles import Columns
+        from joao.data.molecules import ReadOptions
+        from joao.data.shards.writer import PackSource
+
+        chosen = Columns(smiles, identifiers, tuple(tasks) if tasks else None)
+        pieces = [PackSource(source, data_root, chosen, ReadOptions(inputs.all_cores())) for source in sources]
+        _pack_shards(pieces, out, name or out.stem, shard_graphs, not no_smiles, output)
         return
     if not out.name.endswith(PACKED_SUFFIXES):
         raise UserError(
@@ -55,6 +61,7 @@ def pack(
     from joao.data.formats.packed import drop_texts, write_packed
 
     check_new_file(out)
+    columns = inputs.column_options(smiles, identifiers, tasks)
     parts = [inputs.read_data(source, data_root, output, columns) for source in sources]
     dataset = concatenate_datasets(parts, name or out.name.split(".safetensors")[0])
     if scaffolds:
@@ -78,23 +85,11 @@ def pack(
 
 
 def _pack_shards(
-    sources: list[str],
-    out: Path,
-    name: str,
-    shard_graphs: int | None,
-    with_texts: bool,
-    columns: dict[str, Any],
-    data_root: str | None,
-    output: Output,
+    sources: list[PackSource], out: Path, name: str, shard_graphs: int | None, with_texts: bool, output: Output
 ) -> None:
-    from joao.data.formats.smiles import Columns
-    from joao.data.molecules import ReadOptions
     from joao.data.shards.index import FAILURES
-    from joao.data.shards.writer import SHARD_GRAPHS, PackSource, pack_shards
+    from joao.data.shards.writer import SHARD_GRAPHS, pack_shards
 
-    tasks = columns.get("tasks")
-    chosen = Columns(columns.get("smiles"), columns.get("identifiers"), None if tasks is None else tuple(tasks))
-    pieces = [PackSource(source, data_root, chosen, ReadOptions(inputs.all_cores())) for source in sources]
     try:
         with output.progress("packing", None, in_lines=False) as bar:
 
@@ -103,7 +98,7 @@ def _pack_shards(
                 output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
 
             shards = pack_shards(
-                pieces, out, name, shard_graphs=shard_graphs or SHARD_GRAPHS, with_texts=with_texts, on_shard=on_shard
+                sources, out, name, shard_graphs=shard_graphs or SHARD_GRAPHS, with_texts=with_texts, on_shard=on_shard
             )
     except KeyboardInterrupt:
         raise Interrupted("interrupted. Run the same command again to continue.") from None
@@ -132,5 +127,4 @@ def _print_packed(facts: dict[str, Any], name: str, out: Path, output: Output) -
     shards = f" in {quantity(facts['shards'], 'shards')}" if "shards" in facts else ""
     size = f"{facts['bytes'] / 1e6:.1f} MB, {facts['bytes'] / facts['graphs']:.0f} bytes each"
     output.say(f"{out}: {quantity(facts['graphs'], facts['kind'])}{shards}, {size}.")
-    run = free_path(Path("runs") / name)
-    output.say(f"Next: joao pretrain {shell_quote(out)} --out {shell_quote(run)}")
+    output.suggest(f"pretrain {shell_quote(out)}", Path("runs") / name)

@@ -215,5 +215,5 @@ def quickstart(
     write_file(folder / "embeddings.npz", embeddings_npz(trained.embed(dataset).numpy(), dataset))
     output.say(f"Embeddings: {folder / 'embeddings.npz'}. Learned augmentations: {folder / 'policy.png'}")
     output.result({**summary(folder, trained), "evaluation": record})
-    output.say(f"Next: joao report {shell_quote(folder)}")
+    output.suggest(f"report {shell_quote(folder)}")
     output.say("With your own graphs: joao pretrain my_graphs.jsonl --out runs/mine")

@@ -59,10 +59,12 @@ class StopRequest:
 
 
 @contextmanager
-def catch_stop_signals(notify: Callable[[str], None], at_once: bool = False) -> Iterator[StopRequest]:
+def catch_stop_signals(
+    notify: Callable[[str], None], at_once: bool = False, enabled: bool = True
+) -> Iterator[StopRequest]:
     """Turn Ctrl-C and SIGTERM into a :class:`StopRequest`; outside the main thread, signals are left alone."""
     stop = StopRequest(notify, at_once)
-    if threading.current_thread() is not threading.main_thread():
+    if not enabled or threading.current_thread() is not threading.main_thread():
         yield stop
         return
     before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -245,8 +247,6 @@ def _notices_and_signals(process: ProcessLayout, output: Output) -> Iterator[Sto
 
         warnings.showwarning = print_notice  # type: ignore[assignment]
         warnings.simplefilter("always", JoaoNotice)
-        if process.world_size > 1 and process.is_worker:
-            yield StopRequest(output.notice)
-        else:
-            with catch_stop_signals(output.notice, at_once=process.world_size > 1) as stop:
-                yield stop
+        several = process.world_size > 1
+        with catch_stop_signals(output.notice, at_once=several, enabled=not (several and process.is_worker)) as stop:
+            yield stop

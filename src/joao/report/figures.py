@@ -102,11 +102,10 @@ def _map(run: ReportedRun, stem: Path) -> bool:
             codes, names = np.array(found[0]["codes"]), found[0]["classes"]
             for code in np.unique(codes).tolist():
                 own = points[codes == code]
-                look = {"color": "#bbbbbb", "marker": "."}
+                name, colour, mark = "no label", "#bbbbbb", "."
                 if code >= 0:
-                    look = {"color": COLOURS[code % len(COLOURS)], "marker": MARKS[code % len(MARKS)]}
-                name = names[code] if code >= 0 else "no label"
-                axes.scatter(*own.T, s=size, label=name, alpha=0.8, linewidths=0, **look)
+                    name, colour, mark = names[code], COLOURS[code % len(COLOURS)], MARKS[code % len(MARKS)]
+                axes.scatter(*own.T, s=size, label=name, alpha=0.8, linewidths=0, color=colour, marker=mark)
             legend = axes.legend(title=found[0]["name"], loc="best", markerscale=1.5)
             for text in (*legend.get_texts(), legend.get_title()):
                 text.set_parse_math(False)
@@ -116,9 +115,7 @@ def _map(run: ReportedRun, stem: Path) -> bool:
             if found:
                 figure.colorbar(dots, ax=axes, shrink=0.8).set_label(found[0]["name"])
         axes.set_aspect("equal", adjustable="datalim")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.set_xlabel(run.map.axes)
+        axes.set(xticks=[], yticks=[], xlabel=run.map.axes)
         write_picture(figure, stem)
     return True
 
@@ -214,8 +211,7 @@ def _lines(axes: Any, label: str, runs: Sequence[ReportedRun], series: Sequence[
         look = {"color": COLOURS[number % len(COLOURS)], "ls": DASHES[number % len(DASHES)]}
         epochs = [epoch.epoch for epoch in run.metrics]
         axes.plot(epochs, values, label=run.name, marker="o" if len(epochs) == 1 else None, **look)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel(label)
+    axes.set(xlabel="epoch", ylabel=label)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if len(runs) > 1:
         for text in axes.legend().get_texts():
