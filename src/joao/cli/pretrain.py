@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,10 +116,12 @@ def pretrain(
         then = f"are left out; they will be listed in {out / FAILURES}"
         dataset = inputs.open_data(made.data, data_root, output, columns, then)
         folder, made = out, make_recipe(table, place, dataset.kind)
-    from joao.runs import pretraining
-
-    start = partial(
-        pretraining.pretrain,
+    trained = train(
+        made,
+        dataset,
+        folder,
+        output,
+        process,
         resume=resume is not None,
         device=device,
         precision=precision,
@@ -129,7 +130,6 @@ def pretrain(
         checkpoint_minutes=checkpoint_minutes,
         loggers=logs or (),
     )
-    trained = train(start, made, dataset, folder, output, process)
     if process.rank == 0:
         _finish(folder, trained, dataset, data_root, output)
 
@@ -203,14 +203,13 @@ def quickstart(
     from joao.core.files import write_file
     from joao.data.names import BUNDLED
     from joao.runs.folder import check_new_folder
-    from joao.runs.pretraining import pretrain
     from joao.runs.result_files import embeddings_npz
 
     output = Output(quiet, as_json)
     folder = free_path(out)
     check_new_folder(folder)
     dataset = inputs.read_data(str(BUNDLED / "MUTAG.zip"), None, output, {})
-    trained = train(partial(pretrain, device=device), make_recipe({"data": "MUTAG"}), dataset, folder, output)
+    trained = train(make_recipe({"data": "MUTAG"}), dataset, folder, output, ProcessLayout(), device=device)
     record = score(trained, dataset, folder / "evaluation.json", output, device=device, jobs=inputs.all_cores())
     write_file(folder / "embeddings.npz", embeddings_npz(trained.embed(dataset).numpy(), dataset))
     output.say(f"Embeddings: {folder / 'embeddings.npz'}. Learned augmentations: {folder / 'policy.png'}")

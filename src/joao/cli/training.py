@@ -156,21 +156,16 @@ def show_live(output: Output, view: TrainingView) -> Iterator[Callable[[EpochMet
 
 
 def train(
-    start: Callable[..., TrainedEncoder],
-    recipe: Recipe,
-    dataset: Dataset | Shards,
-    folder: Path,
-    output: Output,
-    process: ProcessLayout | None = None,
+    recipe: Recipe, dataset: Dataset | Shards, folder: Path, output: Output, process: ProcessLayout, **options: Any
 ) -> TrainedEncoder:
     """Pre-train with a live view, then print a summary and draw the learned pairs (in the first process only).
 
-    ``start`` is :func:`joao.runs.pretraining.pretrain` with its other options bound.
+    ``options`` are those of :func:`joao.runs.pretraining.pretrain`.
     """
     from joao.config.recipe import pool_name
     from joao.report.plots import draw_policy
+    from joao.runs import pretraining
 
-    process = process or ProcessLayout()
     several = f" in {process.world_size} processes" if process.world_size > 1 else ""
     epochs = recipe.training.epochs
     amount = f"{quantity(len(dataset), dataset.kind)}, {quantity(epochs, 'epochs')}"
@@ -178,7 +173,7 @@ def train(
     view = TrainingView(epochs, dataset.kind, [pool_name(part, recipe.augmentations) for part in recipe.augmentations])
     with show_live(output, view) as on_epoch, _notices_and_signals(process, output) as stop:
         try:
-            trained = start(
+            trained = pretraining.pretrain(
                 recipe,
                 dataset,
                 folder=folder,
@@ -186,6 +181,7 @@ def train(
                 num_nodes=process.num_nodes,
                 on_epoch=on_epoch,
                 should_stop=lambda: bool(stop),
+                **options,
             )
         except Interrupted as stopped:
             raise Interrupted(str(stopped), stop.code) from None
