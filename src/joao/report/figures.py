@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +31,21 @@ from joao.report.plots import (
 from joao.report.reported_run import ReportedRun
 from joao.report.scores import OURS, PAPER, bars, effective_pairs
 
-Draw = Callable[[ReportedRun, Path], bool]
-
 
 def write_figures(runs: Sequence[ReportedRun], folder: Path) -> list[str]:
     """Write every available figure of ``runs`` as PDF, SVG and PNG; returns their names."""
     make_folder(folder)
-    figures: dict[str, Draw] = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
+    figures = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
     written = []
     for run in runs:
-        prefix = f"{_file_name(run.name)}-" if len(runs) > 1 else ""
+        file_name = re.sub(r"[^\w.-]+", "-", run.name).strip("-.") or "run"
+        prefix = f"{file_name}-" if len(runs) > 1 else ""
         for name, draw in figures.items():
             if draw(run, folder / f"{prefix}{name}"):
                 written.append(f"{prefix}{name}")
     if _curves(runs, folder / "training"):
         written.append("training")
     return written
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
 
 
 def _scores(run: ReportedRun, stem: Path) -> bool:
