@@ -41,8 +41,10 @@ def take_rows(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index)
 
 
-def _bytes_to_floats(values: Tensor) -> Tensor:
-    return values.float() if values.dtype == torch.uint8 else values
+def _take_floats(values: Tensor, index: Tensor) -> Tensor:
+    """``values[index]``, with bytes converted to floats after the selection."""
+    rows = take_rows(values, index)
+    return rows.float() if rows.dtype == torch.uint8 else rows
 
 
 def nonzero_indices(mask: Tensor) -> Tensor:
@@ -159,16 +161,15 @@ class GraphBatch:
 
     def keep_nodes(self, keep: Tensor) -> GraphBatch:
         """Return the subgraphs induced by the nodes where ``keep`` ``(N,)`` is true."""
+        inside = self.keep_edges(take_rows(keep, self.source) & take_rows(keep, self.target))
         nodes = nonzero_indices(keep)
-        edges = nonzero_indices(take_rows(keep, self.source) & take_rows(keep, self.target))
         new_number = torch.cumsum(keep, 0) - 1
         return replace(
-            self,
+            inside,
             x=take_rows(self.x, nodes),
-            source=take_rows(new_number, take_rows(self.source, edges)),
-            target=take_rows(new_number, take_rows(self.target, edges)),
+            source=take_rows(new_number, inside.source),
+            target=take_rows(new_number, inside.target),
             graph_of_node=take_rows(self.graph_of_node, nodes),
-            edge_attr=None if self.edge_attr is None else take_rows(self.edge_attr, edges),
         )
 
     def keep_edges(self, keep: Tensor) -> GraphBatch:
@@ -311,12 +312,12 @@ class GraphStore(Store):
         shift = torch.repeat_interleave(new_first, edge_sizes, output_size=edges.numel())
         numbers = torch.arange(graphs.numel(), device=graphs.device)
         return GraphBatch(
-            x=_bytes_to_floats(take_rows(self.x, nodes)),
+            x=_take_floats(self.x, nodes),
             source=take_rows(self.source, edges) + shift,
             target=take_rows(self.target, edges) + shift,
             graph_of_node=torch.repeat_interleave(numbers, sizes, output_size=nodes.numel()),
             num_graphs=graphs.numel(),
-            edge_attr=None if self.edge_attr is None else _bytes_to_floats(take_rows(self.edge_attr, edges)),
+            edge_attr=None if self.edge_attr is None else _take_floats(self.edge_attr, edges),
         )
 
     def _batch_on_cpu(self, graphs: Tensor) -> GraphBatch:
@@ -327,16 +328,13 @@ class GraphStore(Store):
         shift = np.repeat(first_node[:-1], edge_sizes)
         component, num_components = self._components_of_graphs
         before = np.cumsum(num_components[numbers]) - num_components[numbers]
-        x = torch.from_numpy(self.x.numpy().take(nodes, axis=0))
         batch = GraphBatch(
-            x=_bytes_to_floats(x),
+            x=_take_floats(self.x, torch.from_numpy(nodes)),
             source=torch.from_numpy(self.source.numpy().take(edges) + shift),
             target=torch.from_numpy(self.target.numpy().take(edges) + shift),
             graph_of_node=torch.from_numpy(np.repeat(np.arange(len(numbers)), sizes)),
             num_graphs=len(numbers),
-            edge_attr=None
-            if self.edge_attr is None
-            else _bytes_to_floats(take_rows(self.edge_attr, torch.from_numpy(edges))),
+            edge_attr=None if self.edge_attr is None else _take_floats(self.edge_attr, torch.from_numpy(edges)),
         )
         known = {
             "nodes_per_graph": sizes,

@@ -60,11 +60,7 @@ class PairTable:
         return len(set(map(augmentation_name, self.names))) < len(self.names)
 
     def over_strengths(self) -> PairTable:
-        """Sum over the strengths of each augmentation.
-
-        >>> PairTable.of(["a(strength=0.1)", "a(strength=0.2)", "b"], np.full((3, 3), 1 / 9)).over_strengths()["a", "b"]
-        0.2222222222222222
-        """
+        """Sum over the strengths of each augmentation."""
         groups = [augmentation_name(name) for name in self.names]
         names = tuple(dict.fromkeys(groups))
         belongs = np.array([[group == name for group in groups] for name in names], dtype=np.float64)

@@ -11,6 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,10 +32,8 @@ def versions() -> dict[str, str]:
     """Versions of joao, Python and the packages that affect results."""
     found = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -80,12 +79,11 @@ def strip_absolute_path(word: str) -> str:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | None:
@@ -105,7 +103,8 @@ def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | 
     if not _can_reset():
         run()
         return None
-    _return_freed()
+    with suppress(AttributeError):  # not the GNU allocator
+        ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the operating system
     _RESET.write_text("5")
     before = _resident("VmRSS")
     run()
@@ -114,17 +113,15 @@ def peak_memory(run: Callable[[], object], device: torch.device | str) -> int | 
 
 def measure_run(make: Callable[[], Made], device: torch.device | str) -> tuple[Made, float, dict[str, Any]]:
     """Return the result of ``make``, the seconds it took, and the entries of records about its memory."""
-    made: list[Made] = []
-    seconds = 0.0
+    results: list[tuple[Made, float]] = []
 
     def timed() -> None:
-        nonlocal seconds
         started = time.perf_counter()
-        made.append(make())
-        seconds = time.perf_counter() - started
+        made = make()
+        results.append((made, time.perf_counter() - started))
 
     peak = peak_memory(timed, device)
-    return made[0], seconds, {"peak bytes": peak, "memory": memory_source(device)}
+    return *results[0], {"peak bytes": peak, "memory": memory_source(device)}
 
 
 def memory_source(device: torch.device | str) -> str:
@@ -147,11 +144,3 @@ def _can_reset() -> bool:
 def _resident(field: str) -> int:
     lines = _STATUS.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-
-
-def _return_freed() -> None:
-    """Return freed memory to the operating system, if the allocator can."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)

@@ -12,11 +12,7 @@ from torch import Tensor
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """Derive a seed for a purpose; adding a purpose does not change the others.
-
-    >>> derive_seed(0, "views") == derive_seed(0, "views") != derive_seed(0, "batches")
-    True
-    """
+    """Derive a seed for a purpose; adding a purpose does not change the others."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
@@ -119,8 +115,8 @@ def temporary_seed(seed: int, purpose: str, device: torch.device | str = "cpu") 
 
 def global_rng_state(device: torch.device | str) -> list[Tensor]:
     """States of torch's global generators: of the CPU and, if it is a GPU, of ``device``."""
-    states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if torch.device(device).type == "cuda" else states
+    gpu = [torch.cuda.get_rng_state(device)] if torch.device(device).type == "cuda" else []
+    return [torch.get_rng_state(), *gpu]
 
 
 def set_global_rng_state(states: Sequence[Tensor], device: torch.device | str) -> None:

@@ -43,11 +43,8 @@ def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[st
     """Check the given options of a class, and add the defaults of the others."""
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: must be a table of options, got {given!r}.")
-    parameters = {
-        name: parameter
-        for name, parameter in inspect.signature(member).parameters.items()
-        if name not in _SET_BY_BUILDER
-    }
+    signature = inspect.signature(member).parameters
+    parameters = {name: signature[name] for name in signature if name not in _SET_BY_BUILDER}
     for key in given:
         if key not in parameters:
             raise UserError(f"{place}: unknown key '{key}'. {suggest(key, parameters) if parameters else ''}".rstrip())

@@ -68,9 +68,8 @@ class Features:
         if not 1 <= max_degree <= MAX_DEGREE_LIMIT:
             raise UserError(f"features: max_degree must be between 1 and {MAX_DEGREE_LIMIT}, got {max_degree}.")
         if rule in CODE_RULES and dataset.kind != CODE_RULES[rule]:
-            raise UserError(
-                f"{dataset.name}: features '{rule}' need {CODE_RULES[rule]}, got {dataset.kind}. Use 'auto'."
-            )
+            needed = CODE_RULES[rule]
+            raise UserError(f"{dataset.name}: features '{rule}' need {needed}, got {dataset.kind}. Use 'auto'.")
         if rule == "auto":
             rule = RULE_OF_KIND.get(dataset.kind) or _best_available(dataset)
         columns = _best_available(dataset) if rule == "with_degree" else rule

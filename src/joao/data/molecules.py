@@ -74,18 +74,15 @@ def make_molecules(
         jobs=max(1, min(options.jobs, len(smiles) // _MIN_MOLECULES_PER_PROCESS)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
     )
-    rows = dataset.row_of_graph
-
-    def select(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(texts) if rows is None or not texts else tuple(texts[row] for row in rows.tolist())
-
+    rows = dataset.rows.tolist()
+    valid = tuple(smiles[row] for row in rows)
     return replace(
         dataset,
         name=name,
-        graph_names=select(names),
-        smiles=select(smiles),
+        graph_names=tuple(names[row] for row in rows) if names else (),
+        smiles=valid,
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in dataset.failures),
-        notices=_trailing_text_notice(name, select(smiles)),
+        notices=_trailing_text_notice(name, valid),
     )
 
 

@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from joao.core.errors import UserError
 from joao.core.files import write_file
@@ -199,7 +199,10 @@ def download(name: str) -> Path:
             part = Path(folder) / path.name
             opener = urllib.request.build_opener(_SafeRedirects())
             with opener.open(address, timeout=_TIMEOUT_SECONDS) as answer, part.open("wb") as file:
-                _copy(address, answer, file)
+                while piece := answer.read(_CHUNK_BYTES):
+                    file.write(piece)
+                    if file.tell() > MAX_DOWNLOAD_BYTES:
+                        raise UserError(f"{address} sends more than {MAX_DOWNLOAD_BYTES >> 30} GB")
             if not zipfile.is_zipfile(part):  # a truncated file lacks the directory at its end
                 raise UserError(f"{address} did not return a complete zip file")
             check_download_hash(path, part)
@@ -224,15 +227,6 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 def _check_scheme(address: str) -> None:
     if address.partition(":")[0].lower() not in SCHEMES:
         raise UserError(f"{address} is not downloaded: only {', '.join(SCHEMES)} is allowed")
-
-
-def _copy(address: str, answer: Any, file: IO[bytes]) -> None:
-    left = MAX_DOWNLOAD_BYTES
-    while piece := answer.read(_CHUNK_BYTES):
-        left -= len(piece)
-        if left < 0:
-            raise UserError(f"{address} sends more than {MAX_DOWNLOAD_BYTES >> 30} GB")
-        file.write(piece)
 
 
 def check_download_hash(path: Path, content: Path | None = None) -> None:

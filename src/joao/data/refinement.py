@@ -140,11 +140,7 @@ class TwinCounts(NamedTuple):
 
 
 def count_twins(first_alike: NDArray[np.int64], classes: NDArray[np.int64] | None) -> TwinCounts:
-    """Count the graphs with twins; graphs without a label (-1) have no class.
-
-    >>> count_twins(np.array([0, 1, 0, 3, 3]), np.array([0, 0, 1, 1, 1]))
-    TwinCounts(with_twin=4, with_twin_of_another_class=2)
-    """
+    """Count the graphs with twins; graphs without a label (-1) have no class."""
     with_twin = int((np.bincount(first_alike)[first_alike] > 1).sum())
     if classes is None:
         return TwinCounts(with_twin, 0)

@@ -124,9 +124,8 @@ def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | S
         reader = lambda path: found.read(path, columns, options)  # noqa: E731
         return read_cached(path, reader, repr(columns), min_bytes=MIN_TABLE_BYTES)
     except MemoryError as error:
-        raise UserError(
-            f"{path}: not enough memory. 'joao pack' converts tables and JSON lines into shards piece by piece."
-        ) from error
+        fix = "'joao pack' converts tables and JSON lines into shards piece by piece"
+        raise UserError(f"{path}: not enough memory. {fix}.") from error
 
 
 def _no_format_message(path: Path) -> str:
@@ -271,12 +270,9 @@ def _check_not_table_or_smiles(X: Any) -> None:
     columns = [str(name) for name in getattr(X, "columns", ())]
     if columns:
         column = next((name for name in columns if name.casefold() in SMILES_NAMES), columns[0])
-        raise UserError(
-            f"expected a list of graphs, got a table ({type(X).__name__}). Give one column: df[{column!r}]."
-        )
+        raise UserError(f"expected a list of graphs, got a table ({type(X).__name__}). Give a column: df[{column!r}].")
     if not isinstance(X, str) or X in TU_DATASETS or os.path.exists(os.path.expanduser(X)) or X in list_datasets():
         return
     if featuriser_version() is not None and not featurise([X]).failures:
-        raise UserError(
-            f"{short_repr(X)} is a SMILES, not the name of a data set or file. Give a list: [{short_repr(X)}]."
-        )
+        text = short_repr(X)
+        raise UserError(f"{text} is a SMILES, not the name of a data set or file. Give a list: [{text}].")

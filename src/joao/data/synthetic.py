@@ -29,9 +29,7 @@ def random_graphs(
     labels, attributes or classes.
     """
     if num_graphs < 1 or mean_nodes < 2:
-        raise UserError(
-            f"random_graphs: num_graphs must be at least 1 and mean_nodes at least 2, got {num_graphs}, {mean_nodes}."
-        )
+        raise UserError(f"random_graphs: {num_graphs=} must be at least 1 and {mean_nodes=} at least 2.")
     random = numpy_generator(seed, "synthetic graphs")
     sizes = 2 + random.poisson(mean_nodes - 2, num_graphs)
     sizes[0] = 1
@@ -67,9 +65,7 @@ def molecule_like_graphs(
     and a Poisson number of nodes to the fifth before it. Label k has a probability proportional to :math:`3^{-k}`.
     """
     if num_graphs < 1 or mean_nodes < 8:
-        raise UserError(
-            f"molecule_like_graphs: num_graphs must be at least 1, mean_nodes at least 8: {num_graphs}, {mean_nodes}."
-        )
+        raise UserError(f"molecule_like_graphs: {num_graphs=} must be at least 1 and {mean_nodes=} at least 8.")
     random = numpy_generator(seed, "molecule-like graphs")
     sizes = 8 + random.poisson(mean_nodes - 8, num_graphs)
     num_nodes, first = int(sizes.sum()), np.cumsum(sizes) - sizes

@@ -66,10 +66,9 @@ def make_dataset(
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
     classes, class_names, messages = _classes(name, graph_labels, len(nodes_per_graph))
+    source, target = _check_edge_ends(name, edges, first_node)
     # ``key`` = target * N + source sorts edges by target and then by source. ``chosen`` is the given edge of each.
-    key, chosen, added = _add_reverse_edges(
-        *_check_edge_ends(name, edges, first_node), int(first_node[-1]), attr is not None
-    )
+    key, chosen, added = _add_reverse_edges(source, target, int(first_node[-1]), attr is not None)
     if added and report_directed:
         messages.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
     first_edge = np.searchsorted(key, first_node * first_node[-1])

@@ -9,7 +9,6 @@ import pytest
 from joao.core.errors import UserError
 from joao.data import Dataset, Shards, read, read_whole
 from joao.data.dataset import Failure
-from joao.data.shards import rows as shard_rows
 from joao.data.shards import shards as shards_module
 from joao.data.shards.index import INDEX, OFFSETS
 from joao.data.synthetic import random_graphs
@@ -277,7 +276,7 @@ def test_what_is_expected_is_where_the_graphs_are(as_shards, monkeypatch):
         content = path.read_bytes()
         asked.setdefault(path.name, []).extend(content[place : place + size] for place, size in ranges)
 
-    monkeypatch.setattr(shard_rows, "_will_need", will_need)
+    monkeypatch.setattr(shards_module, "_will_need", will_need)
     shards.prefetch(5, 9)
     for number, (first, last) in enumerate(((5, 7), (7, 9))):
         part, inside = dataset[first:last], dataset[7 * number : 7 * number + 7]

@@ -37,10 +37,8 @@ def from_geometric(graphs: Sequence[Any], name: str) -> Dataset:
     num_edges = [pair.shape[1] for pair in edges]
     shift = torch.repeat_interleave(torch.cumsum(sizes, 0) - sizes, torch.tensor(num_edges, dtype=torch.long))
     ends = torch.cat([torch.zeros(2, 0, dtype=torch.long), *edges], dim=1) + shift
-    x = _stack([graph.x for graph in graphs], name, "x", sizes.tolist())
-    parts = [
-        _stack([graph.get(key, None) for graph in graphs], name, key, num_edges) for key in ("edge_attr", "edge_weight")
-    ]
+    x = _stack(graphs, name, "x", sizes.tolist())
+    parts = [_stack(graphs, name, key, num_edges) for key in ("edge_attr", "edge_weight")]
     edge_attr = [part.float() for part in parts if part is not None]
     is_label = x is not None and x.shape[1] == 1 and not x.is_floating_point() and x.dtype != torch.bool
     return make_dataset(
@@ -78,9 +76,7 @@ def _sizes(graphs: Sequence[Any], name: str, notices: list[str]) -> Tensor:
     if None in sizes:
         raise UserError(f"{name}[{sizes.index(None)}]: has no x, num_nodes or edge_index. Set num_nodes.")
     if guesses:
-        notices.append(
-            f"{name}: graphs have neither x nor num_nodes; the numbers of nodes were inferred from the edges."
-        )
+        notices.append(f"{name}: graphs have neither x nor num_nodes; numbers of nodes were inferred from the edges.")
     return torch.tensor([int(size) for size in sizes], dtype=torch.long)
 
 
@@ -106,26 +102,25 @@ def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
     return edges
 
 
-def _stack(values: list[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
+def _stack(graphs: Sequence[Any], name: str, key: str, rows: list[int]) -> Tensor | None:
     """Concatenate the rows of all graphs; None if no graph has ``key``. A graph without rows may lack it."""
+    values = [graph.get(key, None) for graph in graphs]
     first = next((index for index, value in enumerate(values) if value is not None and rows[index]), None)
     if first is None:
         return None
-    model = _table(values[first], f"{name}[{first}]: {key}", rows[first])
-    tables = []
+    tables: list[Tensor] = []
     for index, (value, expected) in enumerate(zip(values, rows, strict=True)):
         if expected == 0:
             continue
         if value is None:
             raise UserError(f"{name}[{index}]: no {key}, but {name}[{first}] has it. Set it on all graphs or on none.")
-        table = _table(value, f"{name}[{index}]: {key}", expected)
+        place = f"{name}[{index}]: {key}"
+        tables.append(_table(value, place, expected))
+        model, table = tables[0], tables[-1]
         if table.shape[1] != model.shape[1]:
-            raise UserError(
-                f"{name}[{index}]: {key} has {table.shape[1]} columns, but {model.shape[1]} in {name}[{first}]."
-            )
+            raise UserError(f"{place} has {table.shape[1]} columns, but {model.shape[1]} in {name}[{first}].")
         if table.dtype.is_floating_point != model.dtype.is_floating_point:
-            raise UserError(f"{name}[{index}]: {key} is {table.dtype}, but {model.dtype} in {name}[{first}].")
-        tables.append(table)
+            raise UserError(f"{place} is {table.dtype}, but {model.dtype} in {name}[{first}].")
     return torch.cat(tables)
 
 

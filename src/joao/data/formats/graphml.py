@@ -145,11 +145,9 @@ def _attributes(
     """Return ``(rows, columns)`` of all attributes that are numeric in any row; they must be so in every row."""
     names = {key for _, data in rows for key in data if key != skip}
     numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
-    left_out = sorted(str(key) for key in names - numeric)
-    if left_out:
-        notices.append(
-            f"{name}: {what} attributes that are not numbers are ignored: {' '.join(', '.join(left_out).split())}."
-        )
+    left_out = " ".join(", ".join(sorted(str(key) for key in names - numeric)).split())
+    if names - numeric:
+        notices.append(f"{name}: {what} attributes that are not numbers are ignored: {left_out}.")
     if not numeric:
         return None
     columns = [_column(rows, key, what) for key in sorted(numeric, key=str)]
@@ -160,9 +158,7 @@ def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:
     vectors: list[list[float]] = []
     for place, data in rows:
         if key not in data:
-            raise UserError(
-                f"{place} has no {short_repr(key)}, but other {what}s have it. Set it on all {what}s or on none."
-            )
+            raise UserError(f"{place} has no {short_repr(key)}, but other {what}s have it. Set it on all or none.")
         vector = _vector(data[key], key)
         if not vector:
             raise UserError(f"{place}: {short_repr(key)} must be a number, got {short_repr(data[key])}.")

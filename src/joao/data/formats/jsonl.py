@@ -94,22 +94,18 @@ def _check(graph: dict[str, Any], place: str) -> dict[str, Any]:
     for key in ("edges", *_NODE_ROWS, "edge_attributes"):
         if not isinstance(graph.get(key, []), list):
             raise UserError(f"{place}: '{key}' must be a list, got {_short_json(graph[key])}.")
-    counts = {key: len(graph[key]) for key in _NODE_ROWS if key in graph}
-    num_nodes = graph.get("num_nodes", next(iter(counts.values()), None))
+    num_nodes = graph.get("num_nodes", next((len(graph[key]) for key in _NODE_ROWS if key in graph), None))
     if num_nodes is None:
         raise UserError(f"{place}: no 'num_nodes', and neither node labels nor attributes.")
     if not _is_integer(num_nodes) or num_nodes < 1:
         raise UserError(f"{place}: 'num_nodes' must be an integer from 1, got {_short_json(num_nodes)}.")
-    counts |= {"edge_attributes": len(graph["edge_attributes"])} if "edge_attributes" in graph else {}
-    for key, count in counts.items():
+    for key in (*_NODE_ROWS, "edge_attributes"):
         expected, what = (len(graph["edges"]), "edges") if key == "edge_attributes" else (num_nodes, "nodes")
-        if count != expected:
-            raise UserError(f"{place}: {count} rows of '{key}', expected {expected} (number of {what}).")
+        if key in graph and len(graph[key]) != expected:
+            raise UserError(f"{place}: {len(graph[key])} rows of '{key}', expected {expected} (number of {what}).")
     for edge in graph["edges"]:
         if not (isinstance(edge, list) and len(edge) == 2 and all(_is_integer(n) and 0 <= n < num_nodes for n in edge)):
-            raise UserError(
-                f"{place}: edge {_short_json(edge)} is not a pair of node numbers from 0 to {num_nodes - 1}."
-            )
+            raise UserError(f"{place}: edge {_short_json(edge)}: expected two node numbers from 0 to {num_nodes - 1}.")
     if graph.get("label") is not None and parse_label(graph["label"]) is None:
         raise UserError(f"{place}: 'label' must be an integer or text, got {_short_json(graph['label'])}.")
     return {**graph, "num_nodes": num_nodes}
@@ -130,10 +126,9 @@ def _rows(graphs: list[dict[str, Any]], places: list[str], key: str, cell: Calla
             cells = row if isinstance(row, list) else [row]
             if not cells or not all(cell(value) for value in cells):
                 raise UserError(f"{place}: '{key}': expected {_EXPECTED[cell]}, got {_short_json(row)}.")
-            if collected and len(cells) != len(collected[0]):
-                raise UserError(
-                    f"{place}: '{key}': {_short_json(row)} has {len(cells)} columns, expected {len(collected[0])}."
-                )
+            width = len((collected or [cells])[0])
+            if len(cells) != width:
+                raise UserError(f"{place}: '{key}': {_short_json(row)} has {len(cells)} columns, expected {width}.")
             if cell is _is_label and {*map(type, cells)} != {type((collected or [cells])[0][0])}:
                 raise UserError(f"{place}: '{key}': {_short_json(row)} mixes numbers and text.")
             collected.append(cells)

@@ -239,7 +239,7 @@ def _unpack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
     types, *_ = (about.pop(name) for name in ("types", "fingerprint", "counts"))  # the last two are only informative
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
     failures: dict[str, Any] = {
-        name: arrays.pop(f"failures_{name}") for name in Failure._fields if f"failures_{name}" in arrays
+        name: arrays.pop(key) for name in Failure._fields if (key := f"failures_{name}") in arrays
     }
     if len(failures) not in (0, len(Failure._fields)):
         raise ValueError("a part of the failures is missing")
@@ -270,9 +270,7 @@ def _unpack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
         arrays["target"] = np.repeat(number.astype(parse_dtype(types["target"])), degrees)
     elif "node_labels" not in arrays:
         raise ValueError("nodes are missing")
-    for name, array in arrays.items():
-        kind = parse_dtype(types[name])
-        values[name] = from_code_points(array, kind.str) if kind.kind == "U" else array.astype(kind, copy=False)
+    values |= {name: convert_array(array, parse_dtype(types[name])) for name, array in arrays.items()}
     dataset = Dataset(**values)
     check_dataset(dataset)
     if degrees is not None:
@@ -293,10 +291,13 @@ def _narrow(array: Array) -> Array:
     return array.astype(np.min_scalar_type(array.max()))
 
 
-def from_code_points(points: Array, dtype: str) -> NDArray[np.str_]:
-    if points.min(initial=0) < 0 or points.max(initial=0) > sys.maxunicode:
+def convert_array(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert an array as stored to its type in memory; text is stored as code points."""
+    if dtype.kind != "U":
+        return array.astype(dtype, copy=False)
+    if array.min(initial=0) < 0 or array.max(initial=0) > sys.maxunicode:
         raise ValueError("a label is not valid text")
-    text: NDArray[np.str_] = np.ascontiguousarray(points.astype(np.uint32)).view(dtype)[..., 0]
+    text: NDArray[np.str_] = np.ascontiguousarray(array.astype(np.uint32)).view(dtype)[..., 0]
     return text
 
 

@@ -192,9 +192,7 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
     for column in () if labels is None else labels.T:
         values = np.unique(column)
         if len(values) > _MAX_EDGE_LABELS:
-            raise UserError(
-                f"{tables.place('edge_labels')} has {len(values)} different labels, at most {_MAX_EDGE_LABELS} are "
-                "supported. Use edge attributes instead."
-            )
+            found = f"{len(values)} different labels, expected at most {_MAX_EDGE_LABELS}"
+            raise UserError(f"{tables.place('edge_labels')} has {found}. Use edge attributes instead.")
         parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

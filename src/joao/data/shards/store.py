@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.core.graphs import GraphBatch, Store
-from joao.data.dataset import Dataset
+from joao.data.dataset import Dataset, sizes_to_offsets
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 
@@ -59,23 +59,19 @@ class ShardStore(Store):
         self._prefetch(wanted)
         dataset = self.shards.graphs(wanted)
         nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
-        numbers = np.arange(dataset.num_nodes)
         x = self.features.columns(dataset)
         batch = GraphBatch(
             x=x.float() if x.dtype == torch.uint8 else x,
             source=torch.from_numpy(dataset.source + np.repeat(dataset.first_node[:-1], edges)),
-            target=torch.from_numpy(np.repeat(numbers, dataset.degrees)),
+            target=torch.from_numpy(np.repeat(np.arange(dataset.num_nodes), dataset.degrees)),
             graph_of_node=torch.from_numpy(np.repeat(np.arange(len(dataset)), nodes)),
             num_graphs=len(dataset),
             edge_attr=None if dataset.edge_attr is None else torch.from_numpy(dataset.edge_attr).float(),
         )
         if self.device.type != "cpu":
             return batch.to(self.device)
-        known = {
-            "nodes_per_graph": nodes,
-            "first_node": dataset.first_node,
-            "first_edge": np.concatenate([[0], np.cumsum(dataset.degrees)]),
-        }
+        first_edge = sizes_to_offsets(dataset.degrees)
+        known = {"nodes_per_graph": nodes, "first_node": dataset.first_node, "first_edge": first_edge}
         batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
         return batch
 

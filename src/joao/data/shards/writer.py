@@ -154,9 +154,12 @@ class ShardWriter:
 
         def content() -> Iterator[bytes]:
             yield packed.make_header({}, entries)
-            for piece in self._offsets():
-                digest.update(piece)
-                yield piece
+            for name in entries:
+                for each in self.index.shards:
+                    sizes = packed.read_array(self.folder / each.file, name)
+                    offsets = bytes(as_bytes(sizes_to_offsets(sizes).astype("<u4")))
+                    digest.update(offsets)
+                    yield offsets
 
         write_file(self.folder / OFFSETS, content())
         self.index = replace(self.index, complete=True, offsets=digest.hexdigest())
@@ -181,12 +184,6 @@ class ShardWriter:
 
     def _write_index(self) -> None:
         write_json(self.folder / INDEX, self.index.as_json())
-
-    def _offsets(self) -> Iterator[bytes]:
-        for name in ("first_node", "first_edge"):
-            for each in self.index.shards:
-                sizes = packed.read_array(self.folder / each.file, name)
-                yield bytes(as_bytes(sizes_to_offsets(sizes).astype("<u4")))
 
     def _failures(self) -> Iterator[bytes]:
         """The same text as :func:`joao.runs.result_files.failures_csv`, one shard at a time."""
