@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import runpy
 import textwrap
@@ -9,6 +10,7 @@ from collections.abc import Callable
 
 from joao.comparison.table import Comparison
 from joao.evaluation.tables import markdown
+from joao.objectives import OBJECTIVES, PairObjective
 from repro.documents import results_blocks, study_blocks
 from repro.documents.commands import commands_page
 from repro.record_files import RECORDS
@@ -26,6 +28,16 @@ def layers() -> str:
     return markdown(["layer", "folder", "content"], lines)
 
 
+def objective_options() -> str:
+    """Return the options of the objectives that compare two views, with their defaults."""
+    lines = []
+    for name, kind in OBJECTIVES.items():
+        if issubclass(kind, PairObjective):
+            options = inspect.signature(kind).parameters.values()
+            lines.append(f"- `{name}`: " + ", ".join(f"`{each.name}` = {each.default!r}" for each in options))
+    return "\n".join(lines)
+
+
 def compare_mutag() -> str:
     """The table and the verdict that ``joao compare MUTAG`` prints."""
     record = json.loads((RECORDS / "compare-mutag.json").read_text(encoding="utf-8"))
@@ -36,6 +48,7 @@ def compare_mutag() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "objective-options": objective_options,
     "layers": layers,
     "commands": lambda: commands_page().rstrip("\n"),
     "compare-mutag": compare_mutag,

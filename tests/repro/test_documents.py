@@ -50,7 +50,7 @@ def test_the_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     exec(compile(code, "README.md", "exec"), {})
     accuracy = capsys.readouterr().out.splitlines()[-1]
     assert 0.665 < float(accuracy) <= 1  # better than the majority class
-    assert (tmp_path / "runs/mutag/weights.safetensors").exists()
+    assert (tmp_path / "runs/first/weights.safetensors").exists()
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ FORMATS = (
 )
 SUFFIXES = tuple(dict.fromkeys(suffix for each in FORMATS for suffix in each.suffixes))
 TABLE_SUFFIXES = tuple(suffix for each in FORMATS if each.has_columns for suffix in each.suffixes)
-PACKED_SUFFIXES = FORMATS[-1].suffixes
+PACKED_SUFFIXES = next(each.suffixes for each in FORMATS if each.reader.startswith("packed:"))
 DATA_HELP = (
     f"DATA is the name of a data set, or the path of a file or folder: {', '.join(map(str, FORMATS))}, "
     "or shards written by 'joao pack' (folder)."
