@@ -151,10 +151,8 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain_labels(present))))
 
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
-        self.finetuned_, self.classes_ = (
-            finetuned,
-            np.array([0, 1] if finetuned.kind == "binary" else finetuned.classes),
-        )
+        self.finetuned_ = finetuned
+        self.classes_ = np.array([0, 1] if finetuned.kind == "binary" else finetuned.classes)
         if finetuned.kind == "classes" and y is not None:  # labels keep the type that they have in y
             self.classes_ = np.unique(_labels(y, finetuned.info.data)[0])
             self.finetuned_ = replace(finetuned, classes=_plain_labels(self.classes_))
