@@ -104,7 +104,7 @@ def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | None) -> Enco
 
 
 def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
-    """Raise a :class:`UserError` if an encoder or a mask expects category codes and gets measurements, or vice versa."""
+    """Raise a :class:`UserError` if an encoder or mask expects category codes and gets measurements, or vice versa."""
     are_codes = features.rule in CODE_RULES
     if encoder.codes != (features.rule if are_codes else None):
         wanted = f"other features than '{features.rule}'"

@@ -79,11 +79,7 @@ POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
 METHODS: dict[str, dict[str, Any]] = {name: method.parts for name, method in all_methods(OBJECTIVES).items()}
 
-_OGB = {
-    "training": {"learning_rate": 0.001},
-    "nt_xent": {"temperature": 0.5},
-    "rule_pool": {"pool": "molecules"},
-}
+_OGB = {"training": {"learning_rate": 0.001}, "nt_xent": {"temperature": 0.5}, "rule_pool": {"pool": "molecules"}}
 
 # Defaults by kind of data: the paper's settings for TU data sets, for transfer learning, and for OGB.
 KINDS: dict[str, dict[str, Any]] = {

@@ -11,14 +11,7 @@ from torch import Tensor, nn
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.randomness import random_integers
-from joao.objectives.base import (
-    EncodeNodes,
-    NodeObjective,
-    binary_loss,
-    full_precision,
-    group_means,
-    inner_products,
-)
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, group_means, inner_products
 
 MAX_HOPS = 10**9  # _distances counts farther nodes as unreachable
 

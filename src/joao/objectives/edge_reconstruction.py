@@ -9,13 +9,7 @@ from torch import Tensor, nn
 
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.randomness import random_pairs
-from joao.objectives.base import (
-    EncodeNodes,
-    NodeObjective,
-    binary_loss,
-    full_precision,
-    inner_products,
-)
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products
 
 
 @final

@@ -179,8 +179,7 @@ class FeedForward(nn.Module):
         self.shortcut = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.layers(x) + self.shortcut(x)
-        return made
+        return cast(Tensor, self.layers(x) + self.shortcut(x))
 
 
 def node_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:

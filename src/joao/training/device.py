@@ -84,8 +84,7 @@ def check_precision(device: str, precision: str) -> None:
     """Raise a :class:`UserError` if ``device`` does not support ``precision``."""
     if precision not in PRECISIONS:
         raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
-    kind = pick_device(device).type
-    if kind == "cpu" and precision in ("16-mixed", "tf32"):
+    if pick_device(device).type == "cpu" and precision in ("16-mixed", "tf32"):
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 

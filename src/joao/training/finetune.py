@@ -249,22 +249,20 @@ class Finetuning:
             for indices in drawn:
                 logits = self.classifier.classify(frozen[indices.to(self.device)])
                 self._update(logits, train[indices].to(self.device))
-            return self.loss_sum.item() / train.numel()
-        graphs = [train[indices] for indices in drawn]
-        padded = self.padded_steps
-        loaded: list[Any] = [each.to(self.device) for each in graphs] if padded is None else padded.load(graphs)
-        for batch in loaded:
-            index = int(torch.randint(len(self.pool), (), generator=augmentations))
-            if padded is None:
-                self.train_batch(batch, index)
-            else:
-                padded.train(batch, index)
+        else:
+            steps = self.padded_steps or self
+            for batch in steps.load([train[indices] for indices in drawn]):
+                steps.train(batch, int(torch.randint(len(self.pool), (), generator=augmentations)))
         return self.loss_sum.item() / train.numel()
 
-    def train_batch(self, graphs: Tensor, index: int) -> None:
-        """Update the weights on ``graphs``, augmented with augmentation ``index``."""
-        view = self.pool[index](self.store.batch(graphs), self.views_generator)
-        self._update(self.model(*view.fields), graphs)
+    def load(self, batches: Sequence[Tensor]) -> list[Any]:
+        """Move batches (indices of graphs on the CPU) to the device."""
+        return [graphs.to(self.device) for graphs in batches]
+
+    def train(self, batch: Any, index: int) -> None:
+        """Update the weights on the graphs ``batch``, augmented with augmentation ``index``."""
+        view = self.pool[index](self.store.batch(batch), self.views_generator)
+        self._update(self.model(*view.fields), batch)
 
     def loss(self, logits: Tensor, graphs: Tensor) -> Tensor:
         """Return the loss, ``()``, of a batch and add it to the sum of the epoch."""

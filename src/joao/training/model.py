@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -108,8 +108,7 @@ class ContrastiveModel(nn.Module):
 
     def forward(self, augmentation: int | Tensor, *fields: Any) -> Tensor:
         # The arguments are plain tensors, because Fabric's wrappers for precision do not look into a GraphBatch.
-        projected: Tensor = self.heads(self.encoder(GraphBatch(*fields)), augmentation)
-        return projected
+        return cast(Tensor, self.heads(self.encoder(GraphBatch(*fields)), augmentation))
 
 
 class MomentumModel(nn.Module):

@@ -81,22 +81,14 @@ class Pretraining:
     group: ProcessGroup | None = None
 
     def __init__(
-        self,
-        store: Store,
-        method: Method,
-        schedule: Schedule,
-        fabric: Fabric | None = None,
-        fast: bool | None = None,
+        self, store: Store, method: Method, schedule: Schedule, fabric: Fabric | None = None, fast: bool | None = None
     ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.store = store.to(self.fabric.device)
-        self.method = method
-        self.schedule = schedule
+        device, on_gpu = self.fabric.device, self.fabric.device.type == "cuda"
+        self.store, self.method, self.schedule = store.to(device), method, schedule
         self.pool = list(method.augmentations.values())
-        device = self.fabric.device
-        on_gpu = device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
         if self.fabric.world_size > 1:
@@ -120,14 +112,10 @@ class Pretraining:
         if self.group is not None:
             self.group.broadcast_model(self.model)
         self.generators = {
-            "batches": torch_generator(schedule.seed, "batches"),
-            "pairs": torch_generator(schedule.seed, "pairs"),
-            "views": torch_generator(schedule.seed, "views", device),
-            "evaluation batches": torch_generator(schedule.seed, "evaluation batches"),
-            "evaluation views": torch_generator(schedule.seed, "evaluation views", device),
+            purpose: torch_generator(schedule.seed, purpose, device if purpose.endswith("views") else "cpu")
+            for purpose in ("batches", "pairs", "views", "evaluation batches", "evaluation views")
         }
-        self.epoch = 0
-        self.step = 0
+        self.epoch = self.step = 0
         self.progress: EpochProgress | None = None
         self.last_pair_losses: Tensor | None = None
         self.steps = self._make_steps(optimiser)

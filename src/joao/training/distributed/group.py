@@ -25,20 +25,14 @@ class ProcessGroup:
 
     Every process computes the loss from the projections of all processes. So each has the gradient of the sum of
     ``size`` equal losses, which :meth:`average_gradients` turns into the gradient of one loss.
-
-    Attributes:
-        rank: index of this process.
-        size: number of processes.
     """
 
     rank: int
     size: int
 
-    def shard(self, count: int) -> slice:
-        """Return the contiguous part of a batch of ``count`` graphs that belongs to this process."""
-        return self._shard_of(self.rank, count)
-
-    def _shard_of(self, rank: int, count: int) -> slice:
+    def shard(self, count: int, rank: int | None = None) -> slice:
+        """Return the contiguous part of a batch of ``count`` graphs that belongs to a process, by default this one."""
+        rank = self.rank if rank is None else rank
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     def gather_rows(self, own: Tensor, count: int) -> Tensor:
@@ -95,14 +89,14 @@ class ProcessGroup:
 
     def barrier(self) -> None:
         """Wait for all processes."""
-        all_reduce_(torch.zeros(1, device=_device()))
+        self.all_gather(None)
 
 
 class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, group: ProcessGroup, count: int) -> Tensor:
         ctx.shard = group.shard(count)
-        shards = (group._shard_of(rank, count) for rank in range(group.size))
+        shards = (group.shard(count, rank) for rank in range(group.size))
         sizes = [shard.stop - shard.start for shard in shards]
         padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes must send the same number of rows
         padded[: len(own)] = own
@@ -130,11 +124,6 @@ def all_reduce_(values: Tensor) -> None:
         distributed.all_reduce(values)
 
 
-def _device() -> torch.device:
-    on_gpu = distributed.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-
-
 @contextmanager
 def _detect_lost_process() -> Iterator[None]:
     """Raise :class:`ProcessLost` if communication fails: then another process failed first."""
@@ -150,11 +139,6 @@ class BatchShard(BatchViews):
 
     A process draws only the sections that overlap its shard, so its work does not grow with the number of processes,
     and then keeps the graphs of its shard.
-
-    Args:
-        store: the graphs.
-        graphs: ``(B,)`` indices of all graphs of the batch, on the device of ``store``.
-        group: the processes.
     """
 
     def __init__(self, store: Store, graphs: Tensor, group: ProcessGroup) -> None:

@@ -142,7 +142,7 @@ class PaddedFinetuningSteps:
     def train(self, batch: DeviceBatch, index: int) -> None:
         """Update the weights on ``batch``, augmented with augmentation ``index``."""
         if not batch.fits:
-            self.finetuning.train_batch(batch.graphs, index)
+            self.finetuning.train(batch.graphs, index)
             return
         buffers = self.buffers.fill(batch.graphs)
         self.buffers.draw_view(buffers, 0, index, self.pool, self.finetuning.views_generator)
