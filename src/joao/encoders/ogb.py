@@ -33,11 +33,7 @@ class OgbLayers(nn.Module):
         \textstyle\sum_{u \to v} \mathrm{ReLU}(x_u + W c_{uv})\big)\big)\Big) .
 
     The MLP has one hidden layer of double width with batch normalisation before its ReLU, and no biases, because
-    normalisation would remove them. The last layer has no outer ReLU.
-
-    Args:
-        encoder_name: for error messages.
-        num_columns: number of edge columns.
+    normalisation would remove them. The last layer has no outer ReLU. Error messages start with ``encoder_name``.
     """
 
     def __init__(self, encoder_name: str, num_columns: int, width: int, layers: int, dropout: float) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from joao.core.errors import ProcessLost, UserError, one_line
-
-if TYPE_CHECKING:
-    from joao.training.distributed.launch import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout
 
 try:
     from lightning_fabric import Fabric as Fabric

@@ -64,9 +64,7 @@ class BatchViews:
     itself; several sections are drawn from generators seeded by it. So the seed alone determines the views, and several
     processes that draw different sections (:class:`joao.training.distributed.group.BatchShard`) get the same ones.
 
-    Args:
-        store: the graphs.
-        graphs: ``(B,)`` indices of the graphs of the batch, on the device of ``store``.
+    The batch has the graphs of ``store`` with indices ``graphs`` ``(B,)``, which are on the device of ``store``.
     """
 
     def __init__(self, store: Store, graphs: Tensor) -> None:

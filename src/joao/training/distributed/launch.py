@@ -143,10 +143,9 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
                     process, number = running.pop(connection)
                     process.join()
                     if code := process.exitcode:
-                        end = (
-                            f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-                        )
-                        raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {end}.") from None
+                        end = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+                        verb = "ended with" if code > 0 else "was ended by"
+                        raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {verb} {end}.") from None
                     continue
                 if isinstance(message, BaseException):
                     raise message
