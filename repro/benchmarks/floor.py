@@ -26,7 +26,7 @@ from joao.core.graphs import Store
 from joao.objectives import PairObjective
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
-from joao.training.steps import View, draw_view, project
+from joao.training.steps import View, project
 from repro.benchmarks.plain_gin import PlainGin
 from repro.benchmarks.timing import Task
 
@@ -55,7 +55,7 @@ def prepared_views(
     result = []
     for pair, graphs in zip(pairs, torch.split(order, batch_size), strict=False):
         batch = store.batch(graphs)
-        first, second = (draw_view(batch, number, pool, generator) for number in pair)
+        first, second = (View(pool[number](batch, generator), number) for number in pair)
         result.append((first, second))
     return result
 

@@ -12,7 +12,7 @@ from joao.config.builder import build_method
 from joao.config.recipe import Recipe, make_recipe
 from joao.training.device import make_fabric
 from joao.training.pretrain import Pretraining
-from joao.training.steps import BatchViews, View, draw_view, pair_losses, project
+from joao.training.steps import BatchViews, View, pair_losses, project
 from repro.benchmarks.floor import Floor, ViewsOf
 from repro.benchmarks.timing import Task, always
 from repro.benchmarks.workloads import Workload
@@ -90,6 +90,6 @@ def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str,
 def _augmenting(training: Pretraining, graphs: Tensor, number: int, generator: torch.Generator) -> Task:
     def prepare() -> Callable[[], View]:
         batch = training.store.batch(graphs)  # without caches, as a step finds it
-        return lambda: draw_view(batch, number, training.pool, generator)
+        return lambda: View(training.pool[number](batch, generator), number)
 
     return prepare

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +45,7 @@ class SharedHead(Heads):
         self.head = _make_head(num_dimensions)
 
     def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
-        projected: Tensor = self.head(embeddings)
-        return projected
+        return cast(Tensor, self.head(embeddings))
 
 
 @final

@@ -115,9 +115,7 @@ def test_batches_that_do_not_fit_take_eager_steps(make, monkeypatch):
     expected = make(fast=False, learning_rate=1e-5).fit(TRAIN, VALIDATION)
     monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
     fitting, eager = make(fast=True, learning_rate=1e-5), []
-    monkeypatch.setattr(
-        fitting, "train_batch", lambda *each: eager.append(each) or Finetuning.train_batch(fitting, *each)
-    )
+    monkeypatch.setattr(fitting, "train", lambda *each: eager.append(each) or Finetuning.train(fitting, *each))
     found = fitting.fit(TRAIN, VALIDATION)
     assert 0 < len(eager) < 4 * 4
     torch.testing.assert_close(losses(found), losses(expected), rtol=1e-4, atol=1e-5)

@@ -5,7 +5,7 @@ import torch
 
 from joao.augmentations import Augmentation, NodeDrop
 from joao.training.model import ContrastiveModel
-from joao.training.steps import draw_mixed_view, draw_view, project
+from joao.training.steps import BatchViews, project
 from tests.messages import refused
 
 GRAPHS = torch.tensor([7, 3, 0, 12, 3, 1, 20])
@@ -29,17 +29,18 @@ def alone(batch, row):
     return replace(part, graph_of_node=torch.zeros_like(part.graph_of_node), num_graphs=1)
 
 
-def test_draw_view_augments_the_whole_batch(store, generator, assert_same, stamps):
+def test_one_index_augments_the_whole_batch(store, generator, assert_same, stamps):
     batch = store.batch(GRAPHS)
-    view = draw_view(batch, 1, [*stamps, NodeDrop()], generator())
+    views, pool = BatchViews(store, GRAPHS), [*stamps, NodeDrop()]
+    view = views.view(torch.tensor([1]), pool, generator())
     assert (view.augmentation, view.row) == (1, None)
     assert_same(view.batch, replace(batch, x=torch.full_like(batch.x, 2)))
-    view = draw_view(batch, 3, [*stamps, NodeDrop()], generator(4))
+    view = views.view(torch.tensor([3]), pool, generator(4))
     assert_same(view.batch, NodeDrop()(batch, generator(4)))
 
 
-def test_draw_mixed_view_augments_each_graph(store, generator, assert_same, stamps):
-    view = draw_mixed_view(store, GRAPHS, NUMBERS, stamps, generator())
+def test_one_index_per_graph_augments_each_graph(store, generator, assert_same, stamps):
+    view = BatchViews(store, GRAPHS).view(NUMBERS, stamps, generator())
     assert view.batch.num_graphs == len(GRAPHS)
     for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
         row = int(view.row[place])
@@ -49,7 +50,7 @@ def test_draw_mixed_view_augments_each_graph(store, generator, assert_same, stam
 
 def test_mixed_views_draw_augmentation_by_augmentation(store, generator, assert_same):
     pool = [NodeDrop(0.5), NodeDrop(0.2), NodeDrop(0.8)]
-    view = draw_mixed_view(store, GRAPHS, NUMBERS, pool, generator(6))
+    view = BatchViews(store, GRAPHS).view(NUMBERS, pool, generator(6))
     source = generator(6)
     first_row = 0
     for number in range(3):
@@ -64,7 +65,7 @@ def test_mixed_views_draw_augmentation_by_augmentation(store, generator, assert_
 def test_projections_come_back_in_the_order_of_the_graphs(store, generator, stamps, make_method):
     method = make_method("head_per_augmentation")
     model = ContrastiveModel(method.encoder, method.heads).eval()
-    found = project(model, draw_mixed_view(store, GRAPHS, NUMBERS, stamps, generator()))
+    found = project(model, BatchViews(store, GRAPHS).view(NUMBERS, stamps, generator()))
     for place, (graph, number) in enumerate(zip(GRAPHS.tolist(), NUMBERS.tolist(), strict=True)):
         shown = stamps[number](store.batch(torch.tensor([graph])), generator())
         torch.testing.assert_close(found[place], method.heads(method.encoder(shown), number)[0])
@@ -74,7 +75,7 @@ def test_an_augmentation_that_was_not_drawn_is_not_called(store, generator, stam
     def fails(batch, generator):
         pytest.fail("called")
 
-    view = draw_mixed_view(store, GRAPHS, torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
+    view = BatchViews(store, GRAPHS).view(torch.full_like(GRAPHS, 2), [fails, fails, stamps[2]], generator())
     assert view.row.tolist() == list(range(len(GRAPHS)))
 
 
@@ -101,6 +102,6 @@ class Fewer(Augmentation):
 def test_invalid_results_of_custom_augmentations_are_rejected(store, generator, own, graphs, factor):
     values = [None] if graphs is None else [f"{graphs} graphs", f"{factor * store.num_features} features", 7]
     with refused(type(own).__name__, *values):
-        draw_view(store.batch(GRAPHS), 0, [own], generator())
+        BatchViews(store, GRAPHS).view(torch.tensor([0]), [own], generator())
     with refused(type(own).__name__, *values):
-        draw_mixed_view(store, GRAPHS, torch.zeros_like(GRAPHS), [own], generator())
+        BatchViews(store, GRAPHS).view(torch.zeros_like(GRAPHS), [own], generator())

@@ -51,9 +51,9 @@ class Baseline(ABC):
         """The options of the constructor, with their defaults."""
         return {each.name: each.default for each in inspect.signature(cls).parameters.values()}
 
-    @abstractmethod
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        """Learn from ``graphs``. ``y`` is ignored; scikit-learn passes it."""
+        """Learn from ``graphs``, by default nothing. ``y`` is ignored; scikit-learn passes it."""
+        return self
 
     @abstractmethod
     def transform(self, graphs: Dataset) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -33,7 +33,7 @@ class ParagraphVectors(Baseline):
     """
 
     needs: ClassVar[str | None] = "gensim"
-    options: Mapping[str, Any]
+    options: dict[str, Any]
     seed: int
 
     @abstractmethod
@@ -72,20 +72,12 @@ class ParagraphVectors(Baseline):
         from gensim.models.doc2vec import train_document_dbow, train_document_dm
 
         learn = train_document_dbow if self.options["dm"] == 0 else train_document_dm
-        model, everywhere = self._model, np.ones(1, dtype=np.float32)
+        model = self._model
+        fixed = {"learn_words": False, "learn_hidden": False, "doctags_lockf": np.ones(1, dtype=np.float32)}
         model.random.seed(gensim_seed(self.seed, "inference"))
         for rate in np.linspace(model.alpha, model.min_alpha, model.epochs).tolist():
             for piece in pieces:
-                learn(
-                    model,
-                    piece,
-                    [0],
-                    rate,
-                    learn_words=False,
-                    learn_hidden=False,
-                    doctag_vectors=row[None],
-                    doctags_lockf=everywhere,
-                )
+                learn(model, piece, [0], rate, doctag_vectors=row[None], **fixed)
 
 
 def _split_document(document: Document) -> list[Document]:
@@ -116,14 +108,8 @@ class Graph2vec(ParagraphVectors):
         check_minimum("Graph2vec", 1, dimensions=dimensions, epochs=epochs, min_count=min_count)
         check_minimum("Graph2vec", 0, iterations=iterations)
         self.iterations, self.seed = iterations, seed
-        self.options = {
-            "dm": 0,
-            "vector_size": dimensions,
-            "epochs": epochs,
-            "window": 1,
-            "min_count": min_count,
-            "sample": 0.0,
-        }
+        self.options = {"dm": 0, "vector_size": dimensions, "epochs": epochs, "window": 1}
+        self.options |= {"min_count": min_count, "sample": 0.0}
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         if graphs.node_labels is None:  # all labels are equal at first; the first refinement gives degrees
@@ -181,14 +167,8 @@ class Sub2vec(ParagraphVectors):
         if not 1 <= walk_length <= MAX_WORDS:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {MAX_WORDS}, got {walk_length}.")
         self.property, self.walk_length, self.seed = property, walk_length, seed
-        self.options = {
-            "dm": 1,
-            "vector_size": dimensions,
-            "epochs": epochs,
-            "window": window,
-            "min_count": 1,
-            "sample": 1e-3,
-        }
+        self.options = {"dm": 1, "vector_size": dimensions, "epochs": epochs, "window": window}
+        self.options |= {"min_count": 1, "sample": 1e-3}
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         random = numpy_generator(self.seed, "walks")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,9 +117,6 @@ class GL(Baseline):
 
     title: ClassVar[str] = "GL (graphlet kernel)"
     kernel: ClassVar[bool] = True
-
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        return self
 
     def transform(self, graphs: Dataset) -> NDArray[np.float64]:
         return graphlet_counts(graphs)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,6 @@ class Node2vec(Baseline):
         self.options = {"vector_size": dimensions, "window": window, "epochs": epochs}
         self.walks_per_node, self.walk_length = walks_per_node, walk_length
         self.p, self.q, self.seed = p, q, seed
-
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        return self
 
     def transform(self, graphs: Dataset) -> NDArray[np.float64]:
         vectors = self.node_vectors(graphs).astype(np.float64)

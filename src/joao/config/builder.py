@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from torch import nn
@@ -62,13 +61,8 @@ def build_method(recipe: Recipe, store: Store, custom: CustomParts | None = None
     with temporary_seed(recipe.training.seed, "weights"):
         encoder = _new_encoder(recipe, store, custom.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
-    return Method(
-        augmentations=pool,
-        encoder=encoder,
-        heads=heads,
-        objective=objective,
-        policy=POLICIES[recipe.policy.name](list(pool), **recipe.policy.options),
-    )
+    policy = POLICIES[recipe.policy.name](list(pool), **recipe.policy.options)
+    return Method(pool, encoder, heads, objective, policy)
 
 
 def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
@@ -93,18 +87,15 @@ def build_encoder(recipe: Recipe, store: Store, custom: nn.Module | None = None)
 
 def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | None) -> Encoder:
     if custom is None:
-        kind: Any = ENCODERS[recipe.encoder.name]
-        encoder: Encoder = kind(store.num_features, store.num_edge_features, **recipe.encoder.options)
-        return encoder
+        kind: Callable[..., Encoder] = ENCODERS[recipe.encoder.name]
+        return kind(store.num_features, store.num_edge_features, **recipe.encoder.options)
     custom = copy.deepcopy(custom)
-    if isinstance(custom, Encoder):
-        return custom
-    example = store.batch(torch.arange(min(len(store), 4)))
-    return ModuleEncoder(custom, example)
+    example = torch.arange(min(len(store), 4))
+    return custom if isinstance(custom, Encoder) else ModuleEncoder(custom, store.batch(example))
 
 
 def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentation] = ()) -> None:
-    """Raise a :class:`UserError` if an encoder or a mask expects category codes and gets measurements, or vice versa."""
+    """Raise a :class:`UserError` if an encoder or mask expects category codes and gets measurements, or vice versa."""
     are_codes = features.rule in CODE_RULES
     if encoder.codes != (features.rule if are_codes else None):
         wanted = f"other features than '{features.rule}'"

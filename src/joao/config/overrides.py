@@ -18,8 +18,6 @@ def apply_overrides(table: Mapping[str, Any], settings: Sequence[str]) -> dict[s
 
     >>> apply_overrides({"encoder": "gin"}, ["encoder.width=64", "policy=uniform"])
     {'encoder': {'name': 'gin', 'width': 64}, 'policy': 'uniform'}
-    >>> apply_overrides({"policy": {"name": "min_max", "gamma": 0.5}}, ["method=uniform"])
-    {'policy': {'name': 'uniform'}, 'method': 'uniform'}
     """
     result = dict(table)
     for setting in settings:
@@ -74,11 +72,10 @@ def _without_strengths(pool: Sequence[Any]) -> list[Any]:
     """Return every name of a pool once and without its strength, which the new method will choose."""
     first = {_name(part): part for part in reversed(pool)}
     members = [first[name] for name in dict.fromkeys(map(_name, pool))]
-    return [_without(part, "strength") if isinstance(part, Mapping) else part for part in members]
-
-
-def _without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if name != key}
+    return [
+        {key: value for key, value in part.items() if key != "strength"} if isinstance(part, Mapping) else part
+        for part in members
+    ]
 
 
 def _name(part: Any) -> Any:

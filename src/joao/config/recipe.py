@@ -49,11 +49,7 @@ def _escape(character: str) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """Format a value as TOML (the standard library only reads TOML); entries that are None are left out.
-
-    >>> toml_value([{"name": "a", "keep": None}, True, 0.1])
-    '[{ name = "a" }, true, 0.1]'
-    """
+    """Format a value as TOML (the standard library only reads TOML); entries that are None are left out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -79,11 +75,7 @@ POOL = ("node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity")
 
 METHODS: dict[str, dict[str, Any]] = {name: method.parts for name, method in all_methods(OBJECTIVES).items()}
 
-_OGB = {
-    "training": {"learning_rate": 0.001},
-    "nt_xent": {"temperature": 0.5},
-    "rule_pool": {"pool": "molecules"},
-}
+_OGB = {"training": {"learning_rate": 0.001}, "nt_xent": {"temperature": 0.5}, "rule_pool": {"pool": "molecules"}}
 
 # Defaults by kind of data: the paper's settings for TU data sets, for transfer learning, and for OGB.
 KINDS: dict[str, dict[str, Any]] = {
@@ -331,11 +323,9 @@ def _pool(entries: Sequence[Any], strength: Any, source: str, defaults: Mapping[
 
 
 def pool_name(part: Part, pool: Sequence[Part]) -> str:
-    """Return the name of an augmentation in tables, with the options that differ if the pool has several of that name.
+    """Return the name of an augmentation in tables.
 
-    >>> pool = [Part("subgraph", {"strength": s, "keep": None}) for s in (0.1, 0.2)]
-    >>> pool_name(pool[0], pool)
-    'subgraph(strength=0.1)'
+    If the pool has several of that name, it includes the options that differ: ``subgraph(strength=0.1)``.
     """
     same = [other for other in pool if other.name == part.name]
     if len(same) == 1:

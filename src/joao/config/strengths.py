@@ -11,13 +11,7 @@ from joao.core.errors import UserError
 def strength_prior(strengths: Any, source: str) -> dict[float, float]:
     """Return prior probabilities by strength: uniform for a list, proportional to the weights for a table.
 
-    Args:
-        strengths: a list, or a table of weights by strength.
-        source: start of error messages.
-
-    >>> strength_prior([0.1, 0.3], "recipe")
-    {0.1: 0.5, 0.3: 0.5}
-    >>> strength_prior({0.1: 1, 0.3: 3}, "recipe")
+    >>> strength_prior({0.1: 1, 0.3: 3}, source="recipe")
     {0.1: 0.25, 0.3: 0.75}
     """
     if isinstance(strengths, list | tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -119,8 +119,7 @@ def stack_parameters(module: M, count: int) -> M:
 def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:
     """Sum the rows ``x`` of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
     if x.device.type == "cpu" and x.dtype.itemsize >= 4:
-        summed: Tensor = _SumOfGraphs.apply(x, batch)  # type: ignore[no-untyped-call]
-        return summed
+        return cast(Tensor, _SumOfGraphs.apply(x, batch))  # type: ignore[no-untyped-call]
     return x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -66,8 +66,7 @@ class ModuleEncoder(Encoder):
             "batch": batch.graph_of_node,
             "batch_size": batch.num_graphs,
         }
-        embeddings: Tensor = self.module(**{name: values[name] for name in self.arguments})
-        return embeddings
+        return cast(Tensor, self.module(**{name: values[name] for name in self.arguments}))
 
 
 BY_HAND = "In Python, pass Convolutions a function that builds it."

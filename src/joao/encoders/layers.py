@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,16 +20,14 @@ with warnings.catch_warnings():
     torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.long), torch.zeros(0, dtype=torch.long), torch.zeros(0), (1, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class NeighbourLists:
+class NeighbourLists(NamedTuple):
     """Adjacency for a CPU: the list of each node and its neighbours, concatenated, and the offset of each list."""
 
     nodes: Tensor
     first: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Diffusion:
+class Diffusion(NamedTuple):
     """The operator of :func:`diffusion`: adjacency, ``(N, 1)`` node scales, and weights of Chebyshev polynomials."""
 
     matrix: NeighbourLists | Tensor
@@ -46,8 +43,7 @@ def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Te
     precision, the sum is computed in float32.
     """
     x = x.float() if x.dtype.itemsize < 4 else x
-    summed: Tensor = _SymmetricProduct.apply(x, matrix)  # type: ignore[no-untyped-call]
-    return summed
+    return cast(Tensor, _SymmetricProduct.apply(x, matrix))  # type: ignore[no-untyped-call]
 
 
 def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> NeighbourLists | Tensor:

@@ -33,11 +33,7 @@ class OgbLayers(nn.Module):
         \textstyle\sum_{u \to v} \mathrm{ReLU}(x_u + W c_{uv})\big)\big)\Big) .
 
     The MLP has one hidden layer of double width with batch normalisation before its ReLU, and no biases, because
-    normalisation would remove them. The last layer has no outer ReLU.
-
-    Args:
-        encoder_name: for error messages.
-        num_columns: number of edge columns.
+    normalisation would remove them. The last layer has no outer ReLU. Error messages start with ``encoder_name``.
     """
 
     def __init__(self, encoder_name: str, num_columns: int, width: int, layers: int, dropout: float) -> None:
@@ -119,8 +115,7 @@ class OgbGin(MeanEncoder):
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         ones = batch.x.new_ones(batch.num_edges, 1)
         columns = ones if batch.edge_attr is None else torch.cat([batch.edge_attr.to(ones.dtype), ones], dim=1)
-        nodes: Tensor = self.layers(self.first(batch.x), batch.source, batch.target, columns)
-        return nodes
+        return cast(Tensor, self.layers(self.first(batch.x), batch.source, batch.target, columns))
 
 
 @final
@@ -157,8 +152,7 @@ class OgbMoleculeGin(MeanEncoder):
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         assert batch.edge_attr is not None  # checked by the constructor: three columns
         x = self.atoms(batch.x)
-        nodes: Tensor = self.layers(x, batch.source, batch.target, _bond_columns(batch.edge_attr, x.dtype))
-        return nodes
+        return cast(Tensor, self.layers(x, batch.source, batch.target, _bond_columns(batch.edge_attr, x.dtype)))
 
 
 def _bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
@@ -223,8 +217,7 @@ class SyntaxGin(MeanEncoder):
         backwards = [batch.edge_attr[:, 0].to(x.dtype), x.new_zeros(len(token)), x.new_ones(len(token))]
         joins_tokens = torch.arange(len(source), device=x.device) >= batch.num_edges
         columns = torch.stack([joins_tokens.to(x.dtype), torch.cat(backwards), x.new_ones(len(source))], dim=1)
-        nodes: Tensor = self.layers(x, source, target, columns)
-        return nodes
+        return cast(Tensor, self.layers(x, source, target, columns))
 
 
 def next_tokens(batch: GraphBatch) -> tuple[Tensor, Tensor]:

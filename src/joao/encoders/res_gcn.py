@@ -49,12 +49,7 @@ class ResGcn(StackableEncoder):
     can_diffuse = True
 
     def __init__(
-        self,
-        num_features: int,
-        num_edge_features: int = 0,
-        width: int = 128,
-        layers: int = 3,
-        residual: bool = False,
+        self, num_features: int, num_edge_features: int = 0, width: int = 128, layers: int = 3, residual: bool = False
     ) -> None:
         super().__init__()
         check_layers("ResGcn", width, layers)
@@ -68,8 +63,7 @@ class ResGcn(StackableEncoder):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         before, behind = self.graph_norms
-        embeddings: Tensor = behind(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch)))))
-        return embeddings
+        return cast(Tensor, behind(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch))))))
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         norms = iter(self.node_norms)

@@ -18,6 +18,7 @@ from joao.data.validation import parse_label
 from joao.estimators.finetuned import NO_LABEL, FinetunedEstimator, as_array, is_missing
 from joao.estimators.joao import JOAO
 from joao.runs.finetuning import FinetunedModel
+from joao.training.finetune import Finetune
 
 
 class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
@@ -150,20 +151,18 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         return replace(dataset, classes=classes, class_names=tuple(map(str, _plain_labels(present))))
 
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
-        self.finetuned_, self.classes_ = (
-            finetuned,
-            np.array([0, 1] if finetuned.kind == "binary" else finetuned.classes),
-        )
+        self.finetuned_ = finetuned
+        self.classes_ = np.array([0, 1] if finetuned.kind == "binary" else finetuned.classes)
         if finetuned.kind == "classes" and y is not None:  # labels keep the type that they have in y
             self.classes_ = np.unique(_labels(y, finetuned.info.data)[0])
             self.finetuned_ = replace(finetuned, classes=_plain_labels(self.classes_))
 
-    def _is_balanced(self) -> bool:
+    def _settings(self) -> Finetune:
         if self.class_weight not in ("balanced", None):
             raise UserError(
                 f"JOAOClassifier: class_weight: expected 'balanced' or None, got {short_repr(self.class_weight)}."
             )
-        return self.class_weight == "balanced"
+        return replace(super()._settings(), balanced=self.class_weight == "balanced")
 
 
 def _labels_per_graph(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:

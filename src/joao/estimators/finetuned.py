@@ -165,10 +165,6 @@ class FinetunedEstimator(GraphEstimator):
         """Set ``finetuned_`` and the attributes derived from it, after fitting to ``y`` or loading."""
         self.finetuned_ = finetuned
 
-    def _is_balanced(self) -> bool:
-        """Whether every class has the same total weight."""
-        return False
-
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
         """Predict ``(G, C)``, see :meth:`joao.runs.finetuning.FinetunedModel.predict`; NaN for failed SMILES."""
         check_is_fitted(self)
@@ -209,7 +205,7 @@ class FinetunedEstimator(GraphEstimator):
         given = {name: getattr(self, name) for name in _SETTINGS}
         if self.learning_rate is None:
             given["learning_rate"] = default_learning_rate(self.frozen)
-        given |= {"balanced": self._is_balanced(), "standardise": True}
+        given |= {"balanced": False, "standardise": True}
         return Finetune(**check_options(Finetune, given, type(self).__name__))
 
     def _start(self, dataset: Dataset, seed: int) -> TrainedEncoder:

@@ -28,7 +28,7 @@ from joao.objectives import Objective
 from joao.policies import POLICIES
 from joao.runs.logs import Logger
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import load_run
+from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.metrics import EpochMetrics
 
 
@@ -155,42 +155,40 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
         SMILES that RDKit cannot parse get a row of NaN, with a warning.
         """
-        check_is_fitted(self)
-        dataset = read_graphs(X, may_be_empty=True)
-        embeddings = np.zeros((0, self.trained_.encoder.num_dimensions), dtype=np.float32)
+        trained, dataset = self._fitted(), read_graphs(X, may_be_empty=True)
+        embeddings = np.zeros((0, trained.encoder.num_dimensions), dtype=np.float32)
         if len(dataset):
-            embeddings = self.trained_.embed(dataset).numpy()
-        warn_about_unknown_labels(dataset, self.trained_.info.features)
+            embeddings = trained.embed(dataset).numpy()
+        warn_about_unknown_labels(dataset, trained.info.features)
         return embeddings if X is dataset else dataset.in_rows(embeddings)
+
+    def _fitted(self) -> TrainedEncoder:
+        check_is_fitted(self)
+        return self.trained_
 
     @property
     def policy_(self) -> PairTable:
         """Learned probabilities of augmentation pairs."""
-        check_is_fitted(self)
-        return self.trained_.policy
+        return self._fitted().policy
 
     @property
     def drawn_(self) -> PairTable:
         """Share of graphs that were augmented by each pair, over all epochs."""
-        check_is_fitted(self)
-        return self.trained_.drawn
+        return self._fitted().drawn
 
     @property
     def history_(self) -> Sequence[EpochMetrics]:
         """Metrics of each epoch."""
-        check_is_fitted(self)
-        return self.trained_.metrics
+        return self._fitted().metrics
 
     @property
     def encoder_(self) -> nn.Module:
         """The trained torch module."""
-        check_is_fitted(self)
-        return self.trained_.encoder
+        return self._fitted().encoder
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder for ``joao embed``, ``joao evaluate`` and :func:`joao.load`."""
-        check_is_fitted(self)
-        self.trained_.save(Path(folder))
+        self._fitted().save(Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
@@ -222,8 +220,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return names of the embedding columns, for ``set_output``."""
-        check_is_fitted(self)
-        return np.array([f"joao{i}" for i in range(self.trained_.encoder.num_dimensions)], dtype=object)
+        return np.array([f"joao{i}" for i in range(self._fitted().encoder.num_dimensions)], dtype=object)
 
     @property
     def _repr_html_(self) -> Callable[[], str]:

@@ -217,8 +217,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
             f"of {validation_share}."
         )
     if kind == "scaffold":
-        shares = 1 - validation_share - test_share, validation_share
-        parts = split_by_scaffold(_scaffold_groups(dataset), *shares)
+        parts = split_by_scaffold(_scaffold_groups(dataset), 1 - validation_share - test_share, validation_share)
     else:
         parts = _random_split(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]

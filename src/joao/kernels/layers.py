@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ def neighbour_sum(x: Tensor, views: PaddedViews, weight: Tensor | None = None) -
     that are not kept must be 0 in ``x``; their rows of the result are undefined and must not be used.
     """
     if x.is_cuda:
-        summed: Tensor = _NeighbourSum.apply(x, views, weight)  # type: ignore[no-untyped-call]
-        return summed
+        return cast(Tensor, _NeighbourSum.apply(x, views, weight))  # type: ignore[no-untyped-call]
     if weight is not None:
         factor = weight.unsqueeze(-1).to(x.dtype)
         return factor * plain_neighbour_sum(factor * x, views)
@@ -37,8 +36,7 @@ def plain_neighbour_sum(x: Tensor, views: PaddedViews) -> Tensor:
 def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
     """Sum ``x`` ``(V, N, d)`` over the nodes of each graph, ``(V, G, d)``; nodes that are not kept must be 0."""
     if x.is_cuda:
-        summed: Tensor = _GraphSum.apply(x, views)  # type: ignore[no-untyped-call]
-        return summed
+        return cast(Tensor, _GraphSum.apply(x, views))  # type: ignore[no-untyped-call]
     return plain_graph_sum(x, views)
 
 
@@ -234,20 +232,10 @@ class _GinLayer(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        views: PaddedViews,
-        weight_1: Tensor,
-        bias_1: Tensor,
-        weight_2: Tensor,
-        bias_2: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, views: PaddedViews, *weights: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         from joao.kernels import _triton
 
+        weight_1, bias_1, weight_2, bias_2, scale, shift, eps = weights
         device = x.device.type
         # Under autocast, matrix products and stored activations are in low precision, as torch.nn would have it.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

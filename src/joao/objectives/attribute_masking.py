@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from joao.core.codes import NUM_ELEMENTS
@@ -51,9 +51,7 @@ class AttributeMasking(NodeObjective):
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.Linear(num_node_dimensions, NUM_ELEMENTS)
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         sizes = batch.nodes_per_graph
         count = torch.minimum((self.share * sizes.double() + 1e-9).long() + 1, sizes)
         masked = nonzero_indices(random_choice(batch.graph_of_node, sizes, count, generator))

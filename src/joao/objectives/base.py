@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from joao.core.graphs import GraphBatch
@@ -173,9 +173,7 @@ class NodeObjective(Objective, ABC):
         """
 
     @abstractmethod
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         """Compute the loss ``()`` of the graphs of ``batch``.
 
         Args:

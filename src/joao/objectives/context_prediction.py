@@ -6,19 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast, final
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.randomness import random_integers
-from joao.objectives.base import (
-    EncodeNodes,
-    NodeObjective,
-    binary_loss,
-    full_precision,
-    group_means,
-    inner_products,
-)
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, group_means, inner_products
 
 MAX_HOPS = 10**9  # _distances counts farther nodes as unreachable
 
@@ -68,9 +61,7 @@ class ContextPrediction(NodeObjective):
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return copy.deepcopy(encoder)
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         centre = batch.first_node[:-1] + random_integers(batch.nodes_per_graph, generator)
         distance = _distances(batch, centre, max(self.hops, self.outer))
         is_near, is_context = distance <= self.hops, (distance >= self.inner) & (distance <= self.outer)

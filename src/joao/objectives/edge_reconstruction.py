@@ -5,17 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
 from joao.core.randomness import random_pairs
-from joao.objectives.base import (
-    EncodeNodes,
-    NodeObjective,
-    binary_loss,
-    full_precision,
-    inner_products,
-)
+from joao.objectives.base import EncodeNodes, NodeObjective, binary_loss, full_precision, inner_products
 
 
 @final
@@ -47,9 +41,7 @@ class EdgeReconstruction(NodeObjective):
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.Module()
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         nodes = full_precision(encode_nodes(batch))
         one_way = nonzero_indices(batch.source < batch.target)
         source, target = take_rows(batch.source, one_way), take_rows(batch.target, one_way)
@@ -60,7 +52,7 @@ class EdgeReconstruction(NodeObjective):
         )
 
 
-def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
     """Draw a uniform pair of different nodes for each entry of ``graphs``, which must have edges; drop pairs that are
     edges.
     """

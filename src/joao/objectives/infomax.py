@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast, final
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import linear, softplus
 
 from joao.core.errors import UserError
@@ -59,9 +59,7 @@ class Infomax(NodeObjective):
         nn.init.xavier_uniform_(matrix.weight)
         return matrix
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         assert isinstance(parts, nn.Linear)
         nodes = full_precision(encode_nodes(batch))
         summaries = torch.sigmoid(group_means(nodes, batch.graph_of_node, batch.num_graphs))
@@ -105,9 +103,7 @@ class InfoGraph(NodeObjective):
     def parts(self, encoder: nn.Module, num_node_dimensions: int) -> nn.Module:
         return nn.ModuleDict({name: FeedForward(num_node_dimensions) for name in ("nodes", "graphs")})
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         assert isinstance(parts, nn.ModuleDict)
         vectors = full_precision(encode_nodes(batch))
         with torch.autocast(vectors.device.type, enabled=False):  # scores in float32 also under mixed precision
@@ -157,9 +153,7 @@ class MultiView(NodeObjective):
         networks = {name: FeedForward(num_node_dimensions) for name in ("nodes", "graphs")}
         return nn.ModuleDict({"encoder": second, **networks})
 
-    def __call__(
-        self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: torch.Generator
-    ) -> Tensor:
+    def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
         assert isinstance(parts, nn.ModuleDict)
         views = [full_precision(encode(batch)) for encode in (encode_nodes, cast(Any, parts["encoder"]).encode_nodes)]
         with torch.autocast(batch.device.type, enabled=False):  # scores in float32 also under mixed precision
@@ -179,18 +173,13 @@ class FeedForward(nn.Module):
         self.shortcut = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.layers(x) + self.shortcut(x)
-        return made
+        return cast(Tensor, self.layers(x) + self.shortcut(x))
 
 
 def node_graph_loss(nodes: Tensor, graphs: Tensor, graph_of_node: Tensor) -> Tensor:
-    r"""Compare every node with every graph: ``(N, d)`` and ``(B, d)`` to ``()``.
+    """Compare every node with every graph, ``(N, d)`` and ``(B, d)`` to ``()``: the loss of :class:`InfoGraph`.
 
-    With :math:`g(v)` the graph of node v, this is the Jensen-Shannon estimate of mutual information, up to a constant:
-
-    .. math::
-        - \frac{1}{N} \sum_v \log \sigma(x_v^\top s_{g(v)})
-        - \frac{1}{N (B - 1)} \sum_v \sum_{h \ne g(v)} \log \big( 1 - \sigma(x_v^\top s_h) \big)
+    It is the Jensen-Shannon estimate of mutual information, up to a constant.
     """
     scores, own = nodes @ graphs.T, graph_of_node.unsqueeze(1)
     others = softplus(scores).scatter(1, own, 0.0)

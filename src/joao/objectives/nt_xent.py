@@ -13,7 +13,7 @@ from joao.objectives.base import PairObjective, full_precision, unit_vectors
 @final
 @dataclass(frozen=True)
 class NtXent(PairObjective):
-    r"""The contrastive loss (Eq. 3): attract views of the same graph, repel views of different graphs.
+    r"""The contrastive loss (Eq. 1): attract views of the same graph, repel views of different graphs.
 
     With :math:`S_{nm} = \cos(z_n, z'_m) / T` for a batch of B graphs,
 

@@ -12,7 +12,7 @@ from joao.policies.base import Policy, Prior, check_losses, check_prior
 
 
 def tilt(prior: Tensor, pair_losses: Tensor, *, gamma: float) -> Tensor:
-    r"""Reweight the prior by the losses: Eq. 2 with another distance.
+    r"""Reweight the prior by the losses: Eq. 3 with another distance.
 
     The result maximises, over all distributions :math:`p`,
 

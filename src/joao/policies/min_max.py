@@ -64,11 +64,7 @@ class MinMax(Policy):
     learns = True
 
     def __init__(
-        self,
-        augmentations: Collection[str],
-        gamma: float = 0.1,
-        step: float = 1.0,
-        prior: Prior | None = None,
+        self, augmentations: Collection[str], gamma: float = 0.1, step: float = 1.0, prior: Prior | None = None
     ) -> None:
         super().__init__(augmentations)
         if not (0 <= gamma < MAX_SETTING and 0 < step < MAX_SETTING):

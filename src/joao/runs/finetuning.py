@@ -17,11 +17,10 @@ linear layer. Its ``finetune.json`` contains:
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -186,10 +185,10 @@ class FinetunedModel:
             "kind": self.kind,
             "classes": list(self.classes),
             "tasks": list(self.tasks),
-            "settings": dataclasses.asdict(self.settings),
-            "fit": dataclasses.asdict(self.fit),
+            "settings": asdict(self.settings),
+            "fit": asdict(self.fit),
             "scores": dict(self.scores),
-            "info": dataclasses.asdict(self.info),
+            "info": asdict(self.info),
         }
         self.trained.save(folder, {FILE: fields})
 

@@ -16,7 +16,6 @@ Weights have a checksum, except those of older versions.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ LOG_FOLDERS = ("tensorboard", "csv")
 
 def format_epoch(metrics: EpochMetrics) -> str:
     """Format the metrics of an epoch as one line of JSON."""
-    return json.dumps(dataclasses.asdict(metrics)) + "\n"
+    return json.dumps(asdict(metrics)) + "\n"
 
 
 def parse_epoch(line: str, size: int) -> EpochMetrics:
@@ -83,15 +82,15 @@ def select_fields(values: Any, kind: type[Any], *, allow_unknown: bool = False) 
     """Select the fields of a dataclass from parsed JSON; a ValueError names the first missing or unknown key."""
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {short_repr(values)}")
-    fields = {each.name: each for each in dataclasses.fields(kind)}
-    for name, each in fields.items():
-        is_required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+    known = {each.name: each for each in fields(kind)}
+    for name, each in known.items():
+        is_required = each.default is MISSING and each.default_factory is MISSING
         if is_required and name not in values:
             raise ValueError(f"missing key '{name}'")
-    unknown = [name for name in values if name not in fields]
+    unknown = [name for name in values if name not in known]
     if unknown and not allow_unknown:
         raise ValueError(f"unknown key {short_repr(unknown[0])}")
-    return {name: values[name] for name in fields if name in values}
+    return {name: values[name] for name in known if name in values}
 
 
 def check_format(path: Path, version: int, newest: int) -> None:
@@ -302,11 +301,11 @@ class Run:
         """Write the final weights, mark the run as finished and remove the checkpoints."""
         tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
         write_tensors(self.folder / "weights.safetensors", tensors)
-        finished = dataclasses.replace(self.info, finished=True)
+        finished = replace(self.info, finished=True)
         self._write_info(finished)
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
-        return dataclasses.replace(self, info=finished)
+        return replace(self, info=finished)
 
     def weights(self) -> dict[str, Tensor]:
         """Read the final weights: ``encoder.…`` and ``heads.…``, or ``classifier.…`` if fine-tuned."""
@@ -323,7 +322,7 @@ class Run:
         return f"Resume with: joao pretrain --resume {shlex.quote(str(self.folder))}"
 
     def _write_info(self, info: RunInfo) -> None:
-        write_json(self.folder / "run.json", dataclasses.asdict(info))
+        write_json(self.folder / "run.json", asdict(info))
 
 
 def read_text(run: Path, name: str) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -27,12 +26,11 @@ from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import Fabric, limit_threads, make_fabric
+from joao.training.distributed.group import ProcessGroup
+from joao.training.distributed.launch import ProcessLayout, Send, find_process_layout, run_in_processes
 from joao.training.metrics import EpochMetrics
 from joao.training.model import calibrate_by_recipe
 from joao.training.pretrain import Pretraining, check_multiprocess
-
-if TYPE_CHECKING:
-    from joao.training.distributed.launch import ProcessLayout, Send
 
 CHECK_EVERY = 16  # steps between two checks whether a checkpoint is due, which several processes must agree on
 
@@ -43,13 +41,8 @@ class Checkpointer:
     An interruption loses only what came after the last checkpoint. If a training fails before its first checkpoint,
     its folder is removed.
 
-    Args:
-        training: in any state.
-        run: folder of the run; None writes nothing.
-        every: epochs between checkpoints.
-        minutes: maximum time between checkpoints, also inside an epoch.
-        should_stop: called after each step; if it returns True, the state is saved and training stops. Ignored in
-            several processes.
+    Without a ``run`` it writes nothing. ``every``, ``minutes`` and ``should_stop`` are ``checkpoint_every``,
+    ``checkpoint_minutes`` and ``should_stop`` of :func:`pretrain`.
     """
 
     def __init__(
@@ -103,7 +96,7 @@ class Checkpointer:
 
     def _save(self) -> None:
         self.training.check()
-        state = capture_state(self.training)
+        state = capture_state(self.training)  # by all processes
         if self.run is not None:
             self.run.write_checkpoint(state)
         self.saved_step, self.saved_at = self.training.step, time.monotonic()
@@ -202,8 +195,9 @@ def pretrain(
         loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
         _check_same(run, recipe, dataset, custom, fast, precision)
-    layout = _process_layout(devices, num_nodes, run)
-    if layout is not None and not layout.is_worker:
+    default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
+    layout = find_process_layout(devices, num_nodes, default)
+    if not layout.is_worker:
         check_multiprocess(build_objective(recipe, custom), fast)
         options: dict[str, Any] = {"folder": folder, "resume": resume, "custom": custom, "device": device}
         options |= {"precision": precision, "fast": fast, "devices": layout.devices, "num_nodes": layout.num_nodes}
@@ -211,7 +205,7 @@ def pretrain(
         pool = list(custom.augmentations or build_pool(recipe))
         with log_epochs(on_epoch, loggers, pool, folder) as report:
             return _pretrain_in_workers(layout, recipe, dataset, report, options)
-    is_first = layout is None or layout.rank == 0
+    is_first = layout.rank == 0
     fabric = make_fabric(device, precision, layout)
     features = Features.from_dataset(dataset, recipe.features, recipe.max_degree)
     store = _make_store(dataset, features)
@@ -225,8 +219,8 @@ def pretrain(
         pool=tuple(method.augmentations),
         precision=precision,
         fast=training.is_fast,
-        devices=1 if layout is None else layout.devices,
-        num_nodes=1 if layout is None else layout.num_nodes,
+        devices=layout.devices,
+        num_nodes=layout.num_nodes,
         own=custom.describe(),
     )
     with _lock_run(folder, resume) if folder is not None and is_first else nullcontext():
@@ -251,17 +245,6 @@ def pretrain(
     return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
 
 
-def _process_layout(devices: int | None, num_nodes: int | None, run: Run | None) -> ProcessLayout | None:
-    """Return the processes of the training, or None for one process that was not started by torchrun."""
-    default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
-    requested = default[0] if devices is None else devices, default[1] if num_nodes is None else num_nodes
-    if requested == (1, 1) and "TORCHELASTIC_RUN_ID" not in os.environ:
-        return None
-    from joao.training.distributed.launch import find_process_layout
-
-    return find_process_layout(devices, num_nodes, default)
-
-
 def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
     if isinstance(dataset, Dataset):
         return make_store(dataset, features)
@@ -271,8 +254,6 @@ def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
 
 
 def _check_same_data(dataset: Dataset | Shards, fabric: Fabric) -> None:
-    from joao.training.distributed.group import ProcessGroup
-
     group = ProcessGroup(fabric.global_rank, fabric.world_size)
     if len(set(group.all_gather(dataset.fingerprint))) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Use the same data on all machines.")
@@ -328,8 +309,6 @@ def _pretrain_in_workers(
     layout: ProcessLayout, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
 ) -> TrainedEncoder:
     """Run :func:`pretrain` with ``options`` in new processes, and report their progress in this one."""
-    from joao.training.distributed.launch import run_in_processes
-
     with TemporaryDirectory() as folder:
         result = Path(folder) / "run"
         for epoch in run_in_processes(_pretrain_worker, (recipe, dataset, options, result), layout):
@@ -340,8 +319,6 @@ def _pretrain_in_workers(
 def _pretrain_worker(
     send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], result: Path
 ) -> None:
-    from joao.training.distributed.launch import find_process_layout
-
     trained = pretrain(recipe, dataset, on_epoch=send, **options)
     if find_process_layout(options["devices"], options["num_nodes"]).local_rank == 0:
         trained.save(result)

@@ -68,7 +68,7 @@ def embeddings_csv(embeddings: Rows, dataset: Dataset) -> Iterator[bytes]:
 
 
 def classes_npz(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> bytes:
-    """Write ``predicted`` and, if known, ``labels`` ``(G,)``, ``probabilities`` ``(G, C)``, ``class_names`` ``(C,)``."""
+    """Write names ``predicted`` ``(G,)``, ``probabilities`` ``(G, C)``, ``class_names`` and, if known, ``labels``."""
     names = np.array(class_names)
     rows = dataset.in_rows(probabilities)
     arrays: Arrays = {

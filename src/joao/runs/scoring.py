@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,13 @@ from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
-from joao.evaluation.embeddings import Scores, evaluate_embeddings, permute_classes
+from joao.evaluation.embeddings import evaluate_embeddings, permute_classes
 from joao.evaluation.statistics import chance_level
 from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import pick_device
 
 REFERENCES = ("histogram", "untrained_initial", "untrained")
 TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
-OnFold = Callable[[int, float], None]
 
 
 def require_classes(dataset: Dataset) -> NDArray[np.int64]:
@@ -65,11 +65,11 @@ def evaluate(
     twins_together: bool = False,
     device: str = "auto",
     jobs: int = 1,
-    on_fold: OnFold | None = None,
+    on_fold: Callable[[int, float], None] | None = None,
 ) -> dict[str, Any]:
     """Score an encoder, the same encoder untrained, and the histogram baseline on the same folds.
 
-    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times.
+    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call.
     """
     check_can_evaluate(trained)
     classes = require_classes(dataset)
@@ -83,9 +83,9 @@ def evaluate(
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
     vectors = {"histogram": Histogram().fit_transform(dataset)}
     vectors |= {name: encoder.embed(dataset).numpy() for name, encoder in encoders.items()}
-    scores: dict[str, Scores] = {}
-    for number, (name, embeddings) in enumerate(vectors.items()):
-        scores[name] = evaluate_embeddings(
+    folds_done = count()
+    scores = {
+        name: evaluate_embeddings(
             embeddings,
             classes,
             class_names=dataset.class_names,
@@ -95,8 +95,10 @@ def evaluate(
             groups=groups,
             jobs=jobs,
             device=pick_device(device).type,
-            on_fold=_offset_fold(on_fold, number * len(partitions) * num_folds),
+            on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
         )
+        for name, embeddings in vectors.items()
+    }
     same_graphs = trained.info.fingerprint == dataset.fingerprint
     return {
         "protocol": {
@@ -115,10 +117,6 @@ def evaluate(
         "seconds": time.perf_counter() - started,
         **provenance(device),
     }
-
-
-def _offset_fold(on_fold: OnFold | None, before: int) -> OnFold | None:
-    return None if on_fold is None else lambda fold, accuracy: on_fold(before + fold, accuracy)
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:

@@ -23,8 +23,8 @@ SCALER = ("scale", "_growth_tracker")  # the state of torch's GradScaler that ch
 
 
 def capture_state(training: Pretraining) -> dict[str, Tensor]:
-    """Return weights, optimiser, policy, generators and position by name; inside an epoch all processes must call it."""
-    tensors = {f"model/{name}": value for name, value in _model_state(training).items()}
+    """Return weights, optimiser, policy, generators and position by name; in an epoch all processes must call it."""
+    tensors = {f"model/{name}": value for name, value in training.model.state_dict().items()}
     for number, entries in training.optimiser.state_dict()["state"].items():
         for name, value in entries.items():
             tensors[f"optimiser/{number}/{name}"] = torch.as_tensor(value)
@@ -64,10 +64,13 @@ def restore_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
     """Set ``training``, made from the same recipe, to a state returned by :func:`capture_state`."""
     try:
         _check(training, tensors)
-        training.model.load_state_dict({name: tensors[f"model/{name}"] for name in _model_state(training)})
-        training.optimiser.load_state_dict(
-            {**training.optimiser.state_dict(), "state": _optimiser_state(training, tensors)}
-        )
+        training.model.load_state_dict({name: tensors[f"model/{name}"] for name in training.model.state_dict()})
+        optimiser_state = {  # by the index of a parameter; one that no step has used has no state
+            index: {name: tensors[f"optimiser/{index}/{name}"] for name in OPTIMISER}
+            for index in range(len(_parameters(training)))
+            if any(f"optimiser/{index}/{name}" in tensors for name in OPTIMISER)
+        }
+        training.optimiser.load_state_dict({**training.optimiser.state_dict(), "state": optimiser_state})
         for name, generator in training.generators.items():
             generator.set_state(tensors[f"generator/{name}"])
         if (scaler := _scaler(training)) is not None:
@@ -102,25 +105,12 @@ def _expected_tensors(training: Pretraining) -> dict[str, Tensor]:
     """Return tensors of the shape and type that a checkpoint must have, by name."""
     table, number = training.method.policy.probabilities, torch.tensor(0)
     expected = {"position": torch.tensor([0, 0]), "policy": table, "pair_losses": table, "epoch/drawn": table.long()}
-    expected |= {
-        "epoch/steps": number,
-        "epoch/finite_steps": training.steps.finite_steps,
-        "epoch/seconds": number.double(),
-    }
+    expected |= {"epoch/steps": number, "epoch/finite_steps": number, "epoch/seconds": number.double()}
     for index, parameter in enumerate(_parameters(training)):
         expected |= {f"optimiser/{index}/{name}": like(parameter) for name, like in OPTIMISER.items()}
     own = f"process/{training.fabric.global_rank}/"
     expected |= {f"{own}global/{index}": state for index, state in enumerate(global_rng_state(training.fabric.device))}
     return expected | {f"{own}loss_sum": training.steps.loss_sum}
-
-
-def _optimiser_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Return the state of each parameter by its index; a parameter that no step has used has no state."""
-    return {
-        index: {name: tensors[f"optimiser/{index}/{name}"] for name in OPTIMISER}
-        for index in range(len(_parameters(training)))
-        if any(f"optimiser/{index}/{name}" in tensors for name in OPTIMISER)
-    }
 
 
 def _restore_progress(training: Pretraining, tensors: Mapping[str, Tensor]) -> EpochProgress | None:
@@ -143,11 +133,6 @@ def _restore_progress(training: Pretraining, tensors: Mapping[str, Tensor]) -> E
 
 def _parameters(training: Pretraining) -> list[Tensor]:
     return [each for group in training.optimiser.param_groups for each in group["params"]]
-
-
-def _model_state(training: Pretraining) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = training.model.state_dict()
-    return state
 
 
 def _scaler(training: Pretraining) -> Any:

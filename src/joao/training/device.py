@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from joao.core.errors import ProcessLost, UserError, one_line
-
-if TYPE_CHECKING:
-    from joao.training.distributed.launch import ProcessLayout
+from joao.training.distributed.launch import ProcessLayout
 
 try:
     from lightning_fabric import Fabric as Fabric
@@ -84,8 +82,7 @@ def check_precision(device: str, precision: str) -> None:
     """Raise a :class:`UserError` if ``device`` does not support ``precision``."""
     if precision not in PRECISIONS:
         raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got '{precision}'.")
-    kind = pick_device(device).type
-    if kind == "cpu" and precision in ("16-mixed", "tf32"):
+    if pick_device(device).type == "cpu" and precision in ("16-mixed", "tf32"):
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 

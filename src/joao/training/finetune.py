@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,10 @@ from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders import Encoder
 from joao.evaluation.targets import ClassTargets, Targets
 from joao.training.device import Fabric, matmul_precision
+from joao.training.fast.batches import choose_fast_path, find_padding_obstacle
+from joao.training.fast.steps import PaddedFinetuningSteps
 from joao.training.metrics import Fit, FitEpoch
 from joao.training.model import batches_by_size, calibrate, split_into_batches
-
-if TYPE_CHECKING:
-    from joao.training.fast.steps import PaddedFinetuningSteps
 
 
 class Classifier(nn.Module):
@@ -127,8 +126,6 @@ class Finetuning:
         on_gpu = self.device.type == "cuda"
         self.is_fast = False
         if fast or (fast is None and on_gpu):
-            from joao.training.fast.batches import choose_fast_path, find_padding_obstacle
-
             frozen = "a frozen encoder is not trained" if how.frozen else ""
             obstacle = frozen or find_padding_obstacle(encoder, self.pool, self.fabric)
             self.is_fast = choose_fast_path("fine-tuning", fast, obstacle)
@@ -146,11 +143,7 @@ class Finetuning:
         self.statistics = self.targets.training_statistics(none, how.balanced).unsqueeze(0)
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
-        self.padded_steps: PaddedFinetuningSteps | None = None
-        if self.is_fast:
-            from joao.training.fast.steps import PaddedFinetuningSteps
-
-            self.padded_steps = PaddedFinetuningSteps(self)
+        self.padded_steps = PaddedFinetuningSteps(self) if self.is_fast else None
 
     def fit(
         self,
@@ -249,22 +242,20 @@ class Finetuning:
             for indices in drawn:
                 logits = self.classifier.classify(frozen[indices.to(self.device)])
                 self._update(logits, train[indices].to(self.device))
-            return self.loss_sum.item() / train.numel()
-        graphs = [train[indices] for indices in drawn]
-        padded = self.padded_steps
-        loaded: list[Any] = [each.to(self.device) for each in graphs] if padded is None else padded.load(graphs)
-        for batch in loaded:
-            index = int(torch.randint(len(self.pool), (), generator=augmentations))
-            if padded is None:
-                self.train_batch(batch, index)
-            else:
-                padded.train(batch, index)
+        else:
+            steps = self.padded_steps or self
+            for batch in steps.load([train[indices] for indices in drawn]):
+                steps.train(batch, int(torch.randint(len(self.pool), (), generator=augmentations)))
         return self.loss_sum.item() / train.numel()
 
-    def train_batch(self, graphs: Tensor, index: int) -> None:
-        """Update the weights on ``graphs``, augmented with augmentation ``index``."""
-        view = self.pool[index](self.store.batch(graphs), self.views_generator)
-        self._update(self.model(*view.fields), graphs)
+    def load(self, batches: Sequence[Tensor]) -> list[Any]:
+        """Move batches (indices of graphs on the CPU) to the device."""
+        return [graphs.to(self.device) for graphs in batches]
+
+    def train(self, batch: Any, index: int) -> None:
+        """Update the weights on the graphs ``batch``, augmented with augmentation ``index``."""
+        view = self.pool[index](self.store.batch(batch), self.views_generator)
+        self._update(self.model(*view.fields), batch)
 
     def loss(self, logits: Tensor, graphs: Tensor) -> Tensor:
         """Return the loss, ``()``, of a batch and add it to the sum of the epoch."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -108,8 +108,7 @@ class ContrastiveModel(nn.Module):
 
     def forward(self, augmentation: int | Tensor, *fields: Any) -> Tensor:
         # The arguments are plain tensors, because Fabric's wrappers for precision do not look into a GraphBatch.
-        projected: Tensor = self.heads(self.encoder(GraphBatch(*fields)), augmentation)
-        return projected
+        return cast(Tensor, self.heads(self.encoder(GraphBatch(*fields)), augmentation))
 
 
 class MomentumModel(nn.Module):
@@ -159,13 +158,10 @@ def preserve_buffers(module: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def embed(encoder: Encoder, store: Store, budget: int = 400_000) -> Tensor:
-    """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU.
+    """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU, in evaluation mode.
 
-    Args:
-        encoder: on the device of ``store``; used in evaluation mode and left in the mode it was in.
-        store: the graphs.
-        budget: approximate number of nodes and edges in a batch. It bounds memory and does not change the result,
-            except for rounding.
+    ``encoder``, on the device of ``store``, is left in the mode it was in. ``budget``, the approximate number of nodes
+    and edges in a batch, bounds memory and does not change the result, except for rounding.
     """
     was_training = encoder.training
     encoder.eval()

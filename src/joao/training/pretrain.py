@@ -1,7 +1,7 @@
 """Algorithm 1: encoder and heads descend the loss, the policy ascends it, in turn.
 
 On one device it runs the steps of :mod:`joao.training.steps`. Training on padded batches (``joao.training.fast``) and
-in several processes (``joao.training.distributed``) replaces them; these modules are imported only if they are used.
+in several processes (``joao.training.distributed``) replaces them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +26,12 @@ from joao.encoders import ENCODERS, Encoder, NodeEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import POLICIES
 from joao.training.device import Fabric, matmul_precision
+from joao.training.distributed.group import DistributedSteps, ProcessGroup, synced_batch_norms
+from joao.training.fast.batches import choose_fast_path
+from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
 from joao.training.metrics import EpochMetrics
 from joao.training.model import BatchSampler, ContrastiveModel, MomentumModel, NodeModel
 from joao.training.steps import NodeSteps, PairSteps, Steps
-
-if TYPE_CHECKING:
-    from joao.training.distributed.group import ProcessGroup
 
 
 @dataclass
@@ -81,35 +81,22 @@ class Pretraining:
     group: ProcessGroup | None = None
 
     def __init__(
-        self,
-        store: Store,
-        method: Method,
-        schedule: Schedule,
-        fabric: Fabric | None = None,
-        fast: bool | None = None,
+        self, store: Store, method: Method, schedule: Schedule, fabric: Fabric | None = None, fast: bool | None = None
     ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
         self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self.store = store.to(self.fabric.device)
-        self.method = method
-        self.schedule = schedule
+        device, on_gpu = self.fabric.device, self.fabric.device.type == "cuda"
+        self.store, self.method, self.schedule = store.to(device), method, schedule
         self.pool = list(method.augmentations.values())
-        device = self.fabric.device
-        on_gpu = device.type == "cuda"
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
         if self.fabric.world_size > 1:
-            from joao.training.distributed.group import ProcessGroup
-
             check_multiprocess(method.objective, fast)
             self.group = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
         self.sampler = BatchSampler(len(store), schedule.batch_size, store.block)
         self.is_fast = False
         if fast or (fast is None and on_gpu):
-            from joao.training.fast.batches import choose_fast_path
-            from joao.training.fast.steps import find_fast_obstacle
-
             obstacle = find_fast_obstacle(self.store, method, self.pool, schedule.pair_per, self.fabric)
             self.is_fast = choose_fast_path("training", fast, obstacle)
         model = self._make_model()
@@ -120,14 +107,10 @@ class Pretraining:
         if self.group is not None:
             self.group.broadcast_model(self.model)
         self.generators = {
-            "batches": torch_generator(schedule.seed, "batches"),
-            "pairs": torch_generator(schedule.seed, "pairs"),
-            "views": torch_generator(schedule.seed, "views", device),
-            "evaluation batches": torch_generator(schedule.seed, "evaluation batches"),
-            "evaluation views": torch_generator(schedule.seed, "evaluation views", device),
+            purpose: torch_generator(schedule.seed, purpose, device if purpose.endswith("views") else "cpu")
+            for purpose in ("batches", "pairs", "views", "evaluation batches", "evaluation views")
         }
-        self.epoch = 0
-        self.step = 0
+        self.epoch = self.step = 0
         self.progress: EpochProgress | None = None
         self.last_pair_losses: Tensor | None = None
         self.steps = self._make_steps(optimiser)
@@ -169,15 +152,9 @@ class Pretraining:
         if not isinstance(objective, PairObjective):
             return NodeSteps(*shared)
         if self.group is not None:
-            from joao.training.distributed.group import DistributedSteps
-
             return DistributedSteps(*shared, self.group)
         steps = PairSteps(*shared)
-        if self.is_fast:
-            from joao.training.fast.steps import PaddedSteps
-
-            return PaddedSteps(steps, self.method, optimiser)
-        return steps
+        return PaddedSteps(steps, self.method, optimiser) if self.is_fast else steps
 
     def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
         """Train the remaining epochs and yield the metrics of each.
@@ -190,17 +167,11 @@ class Pretraining:
         process = f", process {self.fabric.global_rank}" if self.fabric.global_rank else ""
         while self.epoch < self.schedule.epochs:
             seed = temporary_seed(self.schedule.seed, f"epoch {self.epoch}{process}", self.fabric.device)
-            with seed, matmul_precision(self.fabric), self._batch_norms():
+            # Batch normalisation uses the whole batch, not only the shard of this process.
+            norms = nullcontext() if self.group is None else synced_batch_norms(self.model)
+            with seed, matmul_precision(self.fabric), norms:
                 metrics = self._train_epoch(after_step)
             yield metrics
-
-    def _batch_norms(self) -> AbstractContextManager[None]:
-        """Make batch normalisation use the whole batch, not only the shard of this process."""
-        if self.group is None:
-            return nullcontext()
-        from joao.training.distributed.group import synced_batch_norms
-
-        return synced_batch_norms(self.model)
 
     def _train_epoch(self, after_step: Callable[[], None]) -> EpochMetrics:
         self.model.train()

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -40,22 +40,6 @@ class View:
     row: Tensor | None = None
 
 
-def draw_view(batch: GraphBatch, index: int, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
-    """Augment all graphs of ``batch`` with ``pool[index]``."""
-    return View(_augment(batch, pool[index], generator), index)
-
-
-def draw_mixed_view(
-    store: Store, graphs: Tensor, indices: Tensor, pool: Sequence[Augmentation], generator: torch.Generator
-) -> View:
-    """Augment graph ``graphs[n]`` of ``store`` with ``pool[indices[n]]``."""
-    # Graphs with the same augmentation are augmented in one call, so the result is sorted by augmentation.
-    order = torch.argsort(indices, stable=True)
-    drawn = torch.unique(indices).tolist()
-    parts = [_augment(store.batch(graphs[indices == index]), pool[index], generator) for index in drawn]
-    return View(concatenate(parts), indices[order], row=torch.argsort(order))
-
-
 def _augment(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> GraphBatch:
     """Apply an augmentation, which may be custom code, and check that it keeps the numbers of graphs and features."""
     result = augmentation(batch, generator)
@@ -80,9 +64,7 @@ class BatchViews:
     itself; several sections are drawn from generators seeded by it. So the seed alone determines the views, and several
     processes that draw different sections (:class:`joao.training.distributed.group.BatchShard`) get the same ones.
 
-    Args:
-        store: the graphs.
-        graphs: ``(B,)`` indices of the graphs of the batch, on the device of ``store``.
+    The batch has the graphs of ``store`` with indices ``graphs`` ``(B,)``, which are on the device of ``store``.
     """
 
     def __init__(self, store: Store, graphs: Tensor) -> None:
@@ -107,14 +89,16 @@ class BatchViews:
         generators = self._section_generators(generator)
         if indices.numel() == 1:
             index = int(indices)
-            drawn = zip(self.sections, generators, strict=True)
-            return View(self._join([_augment(section, pool[index], own) for section, own in drawn]), index)
+            each = zip(self.sections, generators, strict=True)
+            return View(self._join([_augment(section, pool[index], own) for section, own in each]), index)
         indices = indices.to(self.graphs.device)
         batches = []
         for start, own in zip(self.starts, generators, strict=True):
-            section = slice(start, start + SECTION)
-            batches.append(draw_mixed_view(self.store, self.graphs[section], indices[section], pool, own).batch)
-        # Each section is sorted by augmentation. The order covers all sections, also those of other processes.
+            graphs, drawn = (each[start : start + SECTION] for each in (self.graphs, indices))
+            # Graphs with the same augmentation are augmented in one call, which sorts a section by augmentation.
+            parts = [(self.store.batch(graphs[drawn == k]), pool[k]) for k in torch.unique(drawn).tolist()]
+            batches.append(concatenate([_augment(part, augmentation, own) for part, augmentation in parts]))
+        # The order covers all sections, also those of other processes.
         starts = range(0, self.graphs.numel(), SECTION)
         order = torch.cat([start + torch.argsort(indices[start : start + SECTION], stable=True) for start in starts])
         return View(self._join(batches), indices[order][self.shard], row=torch.argsort(order))
@@ -241,8 +225,7 @@ class NodeSteps(EagerSteps):
 
     def loss(self, views: BatchViews, pairs: Tensor) -> Tensor:
         view = views.view(pairs[:, 0], self.pool, self.generators["views"])
-        loss: Tensor = self.model(self.generators["views"], *view.batch.fields)
-        return loss
+        return cast(Tensor, self.model(self.generators["views"], *view.batch.fields))
 
     def measure(self, batches: Iterable[Tensor]) -> Tensor:
         raise AssertionError("a node-level objective does not compare views")

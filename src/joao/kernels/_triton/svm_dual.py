@@ -15,21 +15,10 @@ def solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
     number, width = problems.sign.shape
     alpha, gradient = torch.empty_like(problems.sign), torch.empty_like(problems.sign)
     block = triton.next_power_of_2(width)
-    _solve[(number,)](
-        problems.kernels.contiguous(),
-        problems.matrix.contiguous(),
-        problems.rows.contiguous(),
-        problems.sign.contiguous(),
-        problems.bound.contiguous(),
-        alpha,
-        gradient,
-        problems.kernels.shape[1],
-        width,
-        TOLERANCE,
-        MAX_STEPS,
-        BLOCK=block,
-        num_warps=min(32, max(4, block // 256)),
-    )
+    fields = (problems.kernels, problems.matrix, problems.rows, problems.sign, problems.bound)
+    tensors = *(each.contiguous() for each in fields), alpha, gradient
+    limits = problems.kernels.shape[1], width, TOLERANCE, MAX_STEPS
+    _solve[(number,)](*tensors, *limits, BLOCK=block, num_warps=min(32, max(4, block // 256)))
     return alpha, gradient
 
 

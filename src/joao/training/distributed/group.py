@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 import torch.distributed as distributed
@@ -25,20 +25,14 @@ class ProcessGroup:
 
     Every process computes the loss from the projections of all processes. So each has the gradient of the sum of
     ``size`` equal losses, which :meth:`average_gradients` turns into the gradient of one loss.
-
-    Attributes:
-        rank: index of this process.
-        size: number of processes.
     """
 
     rank: int
     size: int
 
-    def shard(self, count: int) -> slice:
-        """Return the contiguous part of a batch of ``count`` graphs that belongs to this process."""
-        return self._shard_of(self.rank, count)
-
-    def _shard_of(self, rank: int, count: int) -> slice:
+    def shard(self, count: int, rank: int | None = None) -> slice:
+        """Return the contiguous part of a batch of ``count`` graphs that belongs to a process, by default this one."""
+        rank = self.rank if rank is None else rank
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     def gather_rows(self, own: Tensor, count: int) -> Tensor:
@@ -46,8 +40,7 @@ class ProcessGroup:
 
         Gradients flow back to the process that a row came from, summed over all processes that used it.
         """
-        rows: Tensor = _GatherRows.apply(own, self, count)  # type: ignore[no-untyped-call]
-        return rows
+        return cast(Tensor, _GatherRows.apply(own, self, count))  # type: ignore[no-untyped-call]
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over the processes; a parameter that no process used keeps None."""
@@ -56,27 +49,20 @@ class ProcessGroup:
         # in some shards only.
         pieces = [torch.zeros_like(each) if each.grad is None else each.grad for each in trainable]
         is_used = torch.tensor([each.grad is not None for each in trainable]).to(pieces[0])
-        total = torch.cat([*(piece.flatten() for piece in pieces), is_used])
-        all_reduce_(total)
+        total = sum_over_processes(torch.cat([*(piece.flatten() for piece in pieces), is_used]))
         mean, used = torch.split(total / self.size, [total.numel() - len(trainable), len(trainable)])
         means = torch.split(mean, [each.numel() for each in trainable])
         for parameter, each, count in zip(trainable, means, used.tolist(), strict=True):
             parameter.grad = each.view_as(parameter) if count else None
 
-    def sum(self, values: Tensor) -> Tensor:
-        """Return the sum over the processes, bit for bit the same in all of them."""
-        total = values.clone()
-        all_reduce_(total)
-        return total
-
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean over the processes, bit for bit the same in all of them."""
-        return self.sum(values) / self.size
+        return sum_over_processes(values) / self.size
 
     def broadcast_model(self, model: nn.Module) -> None:
         """Copy all weights and statistics from process 0."""
-        for value in model.state_dict().values():
-            with _detect_lost_process():
+        with _detect_lost_process():
+            for value in model.state_dict().values():
                 distributed.broadcast(value, 0)
 
     def broadcast(self, value: Any) -> Any:
@@ -95,14 +81,14 @@ class ProcessGroup:
 
     def barrier(self) -> None:
         """Wait for all processes."""
-        all_reduce_(torch.zeros(1, device=_device()))
+        self.all_gather(None)
 
 
 class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, group: ProcessGroup, count: int) -> Tensor:
         ctx.shard = group.shard(count)
-        shards = (group._shard_of(rank, count) for rank in range(group.size))
+        shards = (group.shard(count, rank) for rank in range(group.size))
         sizes = [shard.stop - shard.start for shard in shards]
         padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes must send the same number of rows
         padded[: len(own)] = own
@@ -111,9 +97,7 @@ class _GatherRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        all_reduce_(total)
-        return total[ctx.shard], None, None
+        return sum_over_processes(gradient)[ctx.shard], None, None
 
 
 def all_gather_tensors(own: Tensor, size: int) -> list[Tensor]:
@@ -124,15 +108,12 @@ def all_gather_tensors(own: Tensor, size: int) -> list[Tensor]:
     return found
 
 
-def all_reduce_(values: Tensor) -> None:
-    """Sum ``values`` over the processes, in place."""
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum of ``values`` over the processes, bit for bit the same in all of them."""
+    total = values.clone(memory_format=torch.contiguous_format)
     with _detect_lost_process():
-        distributed.all_reduce(values)
-
-
-def _device() -> torch.device:
-    on_gpu = distributed.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        distributed.all_reduce(total)
+    return total
 
 
 @contextmanager
@@ -150,11 +131,6 @@ class BatchShard(BatchViews):
 
     A process draws only the sections that overlap its shard, so its work does not grow with the number of processes,
     and then keeps the graphs of its shard.
-
-    Args:
-        store: the graphs.
-        graphs: ``(B,)`` indices of all graphs of the batch, on the device of ``store``.
-        group: the processes.
     """
 
     def __init__(self, store: Store, graphs: Tensor, group: ProcessGroup) -> None:
@@ -162,9 +138,8 @@ class BatchShard(BatchViews):
         self.group, self.shard = group, group.shard(graphs.numel())
         if not self.has_one_section:
             # An empty shard still draws one section, of which it keeps no graph.
-            last = max(self.shard.start, self.shard.stop - 1)
-            section = steps.SECTION
-            self.starts = [start for start in self.starts if start <= last and self.shard.start < start + section]
+            first, last = self.shard.start, max(self.shard.start, self.shard.stop - 1)
+            self.starts = [start for start in self.starts if start <= last and first < start + steps.SECTION]
 
     def project(self, model: nn.Module, view: View) -> Tensor:
         own: Tensor = model(view.augmentation, *view.batch.fields)
@@ -204,7 +179,7 @@ class DistributedSteps(PairSteps):
         table = second.new_zeros(len(first), len(first))
         for k in range(self.group.rank, len(first), self.group.size):
             table[k] = self.objective(first[k], second)
-        return self.group.sum(table)
+        return sum_over_processes(table)
 
 
 @final
@@ -230,8 +205,7 @@ class SyncedBatchNorm1d(nn.BatchNorm1d):
             return super().forward(input)
         y, mean, variance, count = _Normalise.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
         self._update_running_statistics(mean, variance * (count / (count - 1).clamp(min=1)))
-        normalised: Tensor = y
-        return normalised
+        return cast(Tensor, y)
 
     @torch.no_grad()
     def _update_running_statistics(self, mean: Tensor, variance: Tensor) -> None:
@@ -261,9 +235,7 @@ class _Normalise(torch.autograd.Function):
         standard = (x - mean) * scale
         # Sums over this process's rows: also the gradients of bias and weight, which are averaged later.
         own = torch.stack([gradient.sum(0, dtype=scale.dtype), (gradient * standard).sum(0)])
-        means = own.clone()
-        all_reduce_(means)
-        means /= count.to(means)
+        means = sum_over_processes(own) / count.to(own)
         slope = scale if weight is None else scale * weight
         x_gradient = (gradient - means[0] - standard * means[1]) * slope
         return x_gradient.to(x.dtype), None if weight is None else own[1], None if weight is None else own[0], None

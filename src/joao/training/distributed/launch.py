@@ -10,7 +10,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -90,8 +90,7 @@ def find_process_layout(
         raise UserError(f"NODE_RANK: must be below the number of machines, {requested.num_nodes}, got {node}.")
     is_worker = "LOCAL_RANK" in environment
     local_rank = _integer(environment, "LOCAL_RANK") if is_worker else 0
-    rank = node * requested.devices + local_rank
-    return ProcessLayout(requested.devices, requested.num_nodes, rank, local_rank, is_worker)
+    return replace(requested, rank=node * requested.devices + local_rank, local_rank=local_rank, is_worker=is_worker)
 
 
 def _check_layout(layout: ProcessLayout, devices: int | None, num_nodes: int | None, launcher: str) -> ProcessLayout:
@@ -115,12 +114,8 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
     """Call ``function(send, *arguments)`` in a new process for each device of this machine; yield what they send.
 
     Environment variables tell Lightning the index of each process and where to connect. This process does not train. It
-    raises the exception of a worker and, if a worker dies, :class:`joao.core.errors.ProcessLost`. No worker outlives it.
-
-    Args:
-        function: a function that other processes can import.
-        arguments: objects that can be pickled.
-        layout: the layout of this process, which starts the workers.
+    raises the exception of a worker and, if a worker dies, :class:`joao.core.errors.ProcessLost`. No worker outlives
+    it. Other processes must be able to import ``function``, and ``arguments`` must be picklable.
     """
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "NODE_RANK": "0"}
     environment = address if layout.num_nodes == 1 else {}  # for several machines the user has set these
@@ -132,7 +127,10 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
             receiver, sender = context.Pipe(duplex=False)
             own = environment | {"LOCAL_RANK": str(number)}
             process = context.Process(target=_work, args=(function, arguments, own, sender), daemon=True)
-            _start(process)
+            try:
+                process.start()
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
             sender.close()  # only the worker holds this end, so the pipe closes when the worker ends
             running[receiver] = process, number
             started.append(process)
@@ -144,10 +142,10 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
                 except (EOFError, OSError):
                     process, number = running.pop(connection)
                     process.join()
-                    if process.exitcode:
-                        raise ProcessLost(
-                            f"process {number} (of 0 to {layout.devices - 1}) {_describe_exit(process.exitcode)}."
-                        ) from None
+                    if code := process.exitcode:
+                        end = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+                        verb = "ended with" if code > 0 else "was ended by"
+                        raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {verb} {end}.") from None
                     continue
                 if isinstance(message, BaseException):
                     raise message
@@ -166,17 +164,6 @@ def _free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
     return port
-
-
-def _start(process: SpawnProcess) -> None:
-    try:
-        process.start()
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
-
-
-def _describe_exit(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def _work(

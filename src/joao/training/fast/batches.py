@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,10 +33,6 @@ class CudaGraphRunner:
     A function that is run under a key must do the same to the same tensors every time: it reads and writes tensors that
     persist, draws only from the registered generators or torch's own, and must not synchronise with the host. On a CPU
     it is simply called.
-
-    Args:
-        device: the device of the tensors.
-        generators: the generators that the functions draw from.
     """
 
     def __init__(self, device: torch.device, generators: Sequence[torch.Generator]) -> None:
@@ -54,8 +50,12 @@ class CudaGraphRunner:
             function()
         elif key not in self._warmed_up:
             # The first call only warms up: Triton compiles kernels and the optimiser creates its state.
-            with _side_stream():
+            # It runs on a side stream, as torch requires before a capture.
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
                 function()
+            torch.cuda.current_stream().wait_stream(stream)
             self._warmed_up.add(key)
         else:
             self._graphs[key] = self._capture(function)
@@ -71,16 +71,6 @@ class CudaGraphRunner:
         # Capturing resets the generators' offsets on a separate stream; a replay must not start before that.
         torch.cuda.synchronize()
         return graph
-
-
-@contextmanager
-def _side_stream() -> Iterator[None]:
-    """Run on a side stream, as torch requires for the warm-up before a capture."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream().wait_stream(stream)
 
 
 class PaddedStore:
@@ -107,8 +97,7 @@ class PaddedStore:
         nodes = torch.arange(len(graph_of_node), device=store.device)
         first = torch.searchsorted(store.target + shift, nodes)
         self.edge_of_node = first - take_rows(store.first_edge, graph_of_node)
-        # Edges are sorted by (graph, target, source). If they are sorted by (graph, source, target) instead, the k-th is
-        # the reverse of edge k.
+        # Edges are sorted by (graph, target, source). By (graph, source, target), the k-th is the reverse of edge k.
         reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
@@ -147,16 +136,14 @@ class PaddedStore:
         copy_graphs(self, graphs, first_edge_of_graph, batch)
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceBatch:
+class DeviceBatch(NamedTuple):
     """Indices of the graphs of a batch ``(B,)`` on the device, and whether they fit into the buffers."""
 
     graphs: Tensor
     fits: bool
 
 
-@dataclass(frozen=True, eq=False)
-class PaddedBuffers:
+class PaddedBuffers(NamedTuple):
     """The tensors that the CUDA graphs for one number of graphs read and write."""
 
     graphs: Tensor
@@ -165,13 +152,7 @@ class PaddedBuffers:
 
 
 class BufferPool:
-    """Buffers for each number of graphs in a batch, allocated when first needed.
-
-    Args:
-        store: the graphs, on the device to train on.
-        num_views: number of views of each batch.
-        runner: captures and replays the work on the buffers.
-    """
+    """Buffers for each number of graphs in a batch, with ``num_views`` views, allocated when first needed."""
 
     def __init__(self, store: GraphStore, num_views: int, runner: CudaGraphRunner) -> None:
         self.store, self.num_views, self.runner = PaddedStore(store), num_views, runner
@@ -228,7 +209,7 @@ class BufferPool:
 
 
 def buffer_capacity(sizes: Tensor, count: int) -> int:
-    r"""Compute the capacity of a buffer for the nodes or edges of ``count`` random graphs, given all ``sizes`` ``(G,)``.
+    r"""Compute the capacity of a buffer for the nodes or edges of ``count`` random graphs of all ``sizes`` ``(G,)``.
 
     .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n
 

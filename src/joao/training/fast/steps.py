@@ -48,12 +48,9 @@ def find_fast_obstacle(
 
 @final
 class PaddedSteps(Steps):
-    """Pre-training steps on padded batches, captured and replayed; batches that do not fit take eager steps.
+    """Pre-training steps on padded batches, captured and replayed; batches that do not fit take the steps ``eager``.
 
-    Args:
-        eager: steps for batches that do not fit, with the same graphs, augmentations, objective and generators.
-        method: its encoder and heads are trained.
-        optimiser: of encoder and heads; on a GPU it must be capturable.
+    Both train the encoder and the heads of ``method``. On a GPU, ``optimiser`` must be capturable.
     """
 
     def __init__(self, eager: PairSteps, method: Method, optimiser: torch.optim.Optimizer) -> None:
@@ -142,7 +139,7 @@ class PaddedFinetuningSteps:
     def train(self, batch: DeviceBatch, index: int) -> None:
         """Update the weights on ``batch``, augmented with augmentation ``index``."""
         if not batch.fits:
-            self.finetuning.train_batch(batch.graphs, index)
+            self.finetuning.train(batch.graphs, index)
             return
         buffers = self.buffers.fill(batch.graphs)
         self.buffers.draw_view(buffers, 0, index, self.pool, self.finetuning.views_generator)
