@@ -234,7 +234,7 @@ class Run:
         for number, line in enumerate(lines, 1):
             with user_error_on_failure(f"{path} line {number}: is damaged"):
                 metrics.append(parse_epoch(line, len(self.info.pool)))
-        if [each.epoch for each in metrics] != list(range(1, wanted + 1)):
+        if len(metrics) != wanted or any(each.epoch != number for number, each in enumerate(metrics, 1)):
             raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
         return metrics
 
