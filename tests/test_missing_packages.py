@@ -175,6 +175,7 @@ def run_without(missing, check, folder):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", FEATURES)
 def test_only_its_own_feature_is_missed_and_says_so(missing, tmp_path):
     run_without(missing, check, tmp_path)

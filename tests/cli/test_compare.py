@@ -36,12 +36,14 @@ def test_table_verdict_record_and_continuing(joao, labelled, tmp_path):
     assert last_command(outcome) == ["pretrain", labelled, "--out", "runs/mine"]
 
 
+@pytest.mark.slow
 def test_quiet(joao, labelled, tmp_path):
     outcome = joao("compare", labelled, "--methods", "histogram", *HEAD, "--quiet", "--out", "r.json")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert json.loads((tmp_path / "r.json").read_text())["verdict"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_out", [True, False])
 def test_interrupted(joao, labelled, monkeypatch, with_out):
     real, done = recording.run_here, []

@@ -134,6 +134,7 @@ def test_every_next_command_runs(joao, follow, labelled, tmp_path):
     assert joao("data").out.splitlines()[-1].endswith("joao data MUTAG")
 
 
+@pytest.mark.slow
 def test_next_commands_repeat_columns_and_the_data_root(follow, tmp_path, labelled, made_data):
     pytest.importorskip("rdkit")
     (tmp_path / "odd.csv").write_text("drug,key,y\n" + "".join(f"C1{'C' * n}1,m{n},{n % 2}\n" for n in range(2, 26)))

@@ -138,6 +138,7 @@ def test_rows_and_verdict_are_those_of_the_statistics(graphs):
     assert record["verdict"]["sentence"] == str(verdict)
 
 
+@pytest.mark.slow
 def test_deterministic_methods_are_computed_once(graphs):
     compute(graphs, replace(PLAN, methods=("counting",), partitions=3))
     assert Counting.fitted == [24]
@@ -197,6 +198,7 @@ def test_record_of_another_comparison_is_not_continued(graphs, tmp_path):
         compute(graphs, PLAN, out)
 
 
+@pytest.mark.slow
 def test_failing_method_does_not_stop_the_others(graphs, tmp_path, monkeypatch):
     out, plan = tmp_path / "record.json", replace(PLAN, methods=("failing", "untrained", "joao"))
     record = compute(graphs, plan, out)

@@ -79,6 +79,7 @@ def test_it_prints_as_a_table_that_fits_a_narrow_terminal(record):
     assert str(Comparison(record).verdict)[1:] in "\n".join(text)
 
 
+@pytest.mark.slow
 def test_compare_in_python(monkeypatch, tmp_path):
     monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
     graphs = random_graphs(24, mean_nodes=6, seed=5)

@@ -39,6 +39,7 @@ def test_threads_are_given_back(tmp_path, ends):
     assert seen == [(1, 1.0)]
 
 
+@pytest.mark.slow
 def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
     advice = "from lightning_fabric.utilities.rank_zero import rank_zero_info, rank_zero_warn\n"
     works = [f"{advice}rank_zero_info('advice')", f"{advice}rank_zero_warn('danger')"]
@@ -87,6 +88,7 @@ def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ct
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ready", [False, True], ids=["workers are starting", "workers are at work"])
 def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
     (tmp_path / "work.py").write_text(

@@ -448,6 +448,7 @@ def test_loading_what_is_not_a_run(tmp_path):
         joao.JOAO.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_a_run_of_the_command_line_and_of_another_process(tmp_path, monkeypatch):
     monkeypatch.delenv("JOAO_DATA", raising=False)
     model = joao.JOAO(**OPTIONS).fit("MUTAG")

@@ -11,14 +11,14 @@ import pytest
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
-CASES = """
-    copy_graphs rank_within_groups first_passage gin_layer gin_layer_bf16 relu_norm batch_norm relu_norm_bf16 sums
-    sums_bf16 svm_dual
-"""
+CASES = "copy_graphs rank_within_groups first_passage gin_layer relu_norm batch_norm sums svm_dual"
+LOW_PRECISION = "gin_layer_bf16 relu_norm_bf16 sums_bf16"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("what", CASES.split())
+@pytest.mark.parametrize(
+    "what", [*CASES.split(), *(pytest.param(each, marks=pytest.mark.slow) for each in LOW_PRECISION.split())]
+)
 def test_triton_kernel_matches_plain_form(what):
     # Triton decides when it is imported whether to interpret: this needs a process of its own.
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

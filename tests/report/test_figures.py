@@ -27,6 +27,7 @@ def test_every_figure_in_three_formats(scored_run, open_run, tmp_path):
         assert b"/Subtype /Image" not in pdf
 
 
+@pytest.mark.slow
 def test_figures_of_several_runs(new_run, open_run, mutag_data, tmp_path):
     infomax = new_run(mutag_data, "infomax", method="infomax")
     strengths = new_run(mutag_data, "strengths", method="joao_strengths", training={"epochs": 1})

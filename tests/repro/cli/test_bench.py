@@ -31,6 +31,7 @@ def test_a_record_and_a_table(repro, tmp_path):
     assert_mentions(outcome.out.splitlines()[-1], "python -m repro bench NCI1")
 
 
+@pytest.mark.slow
 def test_json_is_the_record_alone(repro, tmp_path):
     outcome = repro(*TINY, "--no-rivals", "--json")
     assert outcome.code == 0

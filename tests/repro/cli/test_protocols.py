@@ -44,6 +44,7 @@ def cells(outcome):
     return sorted(int(number) for number in re.findall(r"\d+", outcome.out.splitlines()[0])[:2])
 
 
+@pytest.mark.slow
 def test_records_and_table_go_on_where_they_were(repro, short, tmp_path):
     arguments = ["unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records"]
     first = repro(*arguments)

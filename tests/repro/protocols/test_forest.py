@@ -21,6 +21,7 @@ def given():
     return columns, labels
 
 
+@pytest.mark.slow
 def test_the_mean_over_tasks_of_forests_grown_one_by_one(given):
     columns, labels = given
     scores = []

@@ -291,6 +291,7 @@ def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tm
     assert not is_done(Cell("MUTAG", "histogram", 0, twins_together=True), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
     assert len(wanted) == 2 * len([*REFERENCES, "uniform"])

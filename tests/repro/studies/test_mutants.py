@@ -132,6 +132,7 @@ def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path)
     assert outcomes(other, "--survivors") == found | {"return number >= LEAST": "test_bound"}
 
 
+@pytest.mark.slow
 def test_every_file_was_tried_and_every_survivor_is_explained(record):
     assert set(record["files"]) == set(study.targets())
     told = tomllib.loads((ROOT / "repro/studies/mutants.toml").read_text(encoding="utf-8"))
