@@ -337,10 +337,15 @@ def page(record: dict[str, Any]) -> str:
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
     found, where = record["versions"], record["machine"]
     shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
+    stale = (
+        ""
+        if set(record["files"]) == set(targets())
+        else "**Outdated:** files were moved or merged since the last run. "
+    )
     return "\n\n".join(
         [
             "# Mutation testing",
-            f"{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
+            f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
             ABOUT,
             markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
             "## Survivors",
