@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from joao.evaluation.statistics import Gain, TableCorrelation, average_ranks, gain_over_seeds, gain_over_sets
+from joao.evaluation.statistics import Gain
 from repro.findings.evidence import Shares, Table
+from repro.statistics import TableCorrelation, average_ranks, gain_over_seeds, gain_over_sets
 
 HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "inconclusive", "holds in part"
 MARGIN = 1.0  # points; smaller differences do not matter for choosing a method

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from joao.evaluation.statistics import Gain, gain_over_seeds
+from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from repro.protocols.unsupervised.table import gain_between, rows
+from repro.statistics import gain_over_seeds
 from repro.studies.common import generated
 
 Records = Sequence[Mapping[str, Any]]

@@ -31,7 +31,6 @@ from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
 from joao.evaluation.splits import few_label_splits
-from joao.evaluation.statistics import gain_over_seeds
 from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
@@ -40,6 +39,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
+from repro.statistics import gain_over_seeds
 from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from joao.evaluation.statistics import Gain, gain_over_seeds, sample_std
+from joao.evaluation.statistics import Gain, sample_std
 from joao.evaluation.tables import with_deviation
+from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.overview import Figure
 from repro.tables.paper import Published

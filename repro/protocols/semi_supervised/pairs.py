@@ -11,11 +11,11 @@ import numpy as np
 
 from joao.config.recipe import POOL
 from joao.core.pair_table import PairTable
-from joao.evaluation.statistics import TableCorrelation, table_correlation
 from joao.evaluation.tables import markdown
 from joao.report.plots import draw_tables
 from repro.protocols.semi_supervised.run import PAIRS
 from repro.protocols.semi_supervised.table import rows
+from repro.statistics import TableCorrelation, table_correlation
 from repro.tables.learned import learned_tables, pairs_table
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.evaluation.statistics import Gain, gain_over_seeds
+from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
+from repro.statistics import gain_over_seeds
 from repro.tables.overview import Overview
 from repro.tables.paper import Published, semi_supervised, strength
 from repro.tables.rows import ScoredRow, overview_lines

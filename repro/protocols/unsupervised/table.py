@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.evaluation.statistics import Gain, average_ranks, paired_gain
+from joao.evaluation.statistics import Gain, paired_gain
 from joao.evaluation.tables import with_interval
 from repro.protocols.unsupervised.run import Cell
+from repro.statistics import average_ranks
 from repro.tables.names import NAMES
 from repro.tables.overview import Overview, average
 from repro.tables.paper import ROWS, unsupervised, unsupervised_rank

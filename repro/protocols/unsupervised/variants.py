@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from joao.evaluation.statistics import gain_over_seeds
 from joao.evaluation.tables import markdown, with_interval
 from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, rows
+from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.rows import VARIANTS, row_name, split_variant
 

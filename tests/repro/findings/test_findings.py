@@ -9,11 +9,11 @@ import pytest
 
 from joao.config.recipe import POOL
 from joao.core.pair_table import PairTable
-from joao.evaluation.statistics import TableCorrelation
 from repro.findings.evidence import Evidence, Table, read_evidence
 from repro.findings.findings import findings_of
 from repro.findings.verdicts import FAILS, HOLDS, INCONCLUSIVE, PARTLY
 from repro.protocols.semi_supervised.pairs import Agreement
+from repro.statistics import TableCorrelation
 from repro.tables.markup import as_html, as_latex, as_markdown
 from repro.tables.pages import write_all
 from repro.tables.records import FILES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from joao.evaluation.statistics import Gain, TableCorrelation, gain_over_seeds
+from joao.evaluation.statistics import Gain
 from repro.findings.evidence import Table
 from repro.findings.verdicts import (
     FAILS,
@@ -23,6 +23,7 @@ from repro.findings.verdicts import (
     rank_lead,
     share_gains,
 )
+from repro.statistics import TableCorrelation, gain_over_seeds
 
 
 def of(low, high, paper=None, **facts):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from joao.evaluation.statistics import gain_over_seeds
 from repro.protocols.ogb.run import record_file
 from repro.protocols.ogb.table import HEADER, cells_of, overview, rows
+from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.pages import ogb_pages
 from repro.tables.paper import ogb

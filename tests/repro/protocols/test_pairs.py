@@ -6,9 +6,9 @@ from matplotlib.image import imread
 
 from joao.config.recipe import POOL
 from joao.core.pair_table import PairTable
-from joao.evaluation.statistics import TableCorrelation
 from repro.protocols.semi_supervised.pairs import Agreement, agreements, draw_agreement, pairs_markdown
 from repro.protocols.semi_supervised.run import PAIRS
+from repro.statistics import TableCorrelation
 from tests.messages import assert_mentions, refused
 
 DRAWN = np.arange(25).reshape(5, 5)  # of 300 graphs

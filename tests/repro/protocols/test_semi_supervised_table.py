@@ -4,9 +4,9 @@ from dataclasses import astuple
 
 import pytest
 
-from joao.evaluation.statistics import gain_over_seeds
 from repro.protocols.semi_supervised.run import PAIRS, grid
 from repro.protocols.semi_supervised.table import HEADER, cells_of, overview, rows
+from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.paper import Published
 from tests.messages import refused

@@ -2,9 +2,9 @@
 
 import pytest
 
-from joao.evaluation.statistics import gain_over_seeds
 from repro.protocols.transfer.run import grid, record_file
 from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
+from repro.statistics import gain_over_seeds
 from repro.tables.pages import transfer_pages
 from tests.messages import assert_mentions, refused
 

@@ -1,8 +1,9 @@
 """The page of stricter protocols against figures worked out by hand."""
 
-from joao.evaluation.statistics import gain_over_seeds, paired_gain
+from joao.evaluation.statistics import paired_gain
 from repro.protocols.unsupervised.run import record_file
 from repro.protocols.unsupervised.variants import variants_markdown
+from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.pages import unsupervised_pages
 from repro.tables.rows import VARIANTS
