@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
+from joao.core.errors import UserError
 from joao.core.graphs import GraphStore
-from joao.core.randomness import torch_generator
+from joao.core.randomness import numpy_generator, torch_generator
 from joao.data import Dataset, Features, list_datasets, make_store, read_whole
-from joao.data.synthetic import molecule_like_graphs, random_graphs
+from joao.data.synthetic import random_graphs
+from joao.data.validation import make_dataset
 from repro.benchmarks.plan import Plan
 
 
@@ -131,4 +134,32 @@ def part(store: GraphStore, graphs: torch.Tensor) -> GraphStore:
         first_node=batch.first_node,
         first_edge=first_edge,
         edge_attr=None,  # no encoder here uses them
+    )
+
+
+def molecule_like_graphs(
+    num_graphs: int = 1000, mean_nodes: float = 23.0, seed: int = 0, *, num_node_labels: int = 9
+) -> Dataset:
+    """Draw graphs as large and sparse as drug-like molecules: trees with a few rings, without classes.
+
+    A graph has eight nodes plus a Poisson number. Each node after the first is connected to one of the three before it,
+    and a Poisson number of nodes to the fifth before it. Label k has a probability proportional to :math:`3^{-k}`.
+    """
+    if num_graphs < 1 or mean_nodes < 8:
+        raise UserError(f"molecule_like_graphs: {num_graphs=} must be at least 1 and {mean_nodes=} at least 8.")
+    random = numpy_generator(seed, "molecule-like graphs")
+    sizes = 8 + random.poisson(mean_nodes - 8, num_graphs)
+    num_nodes, first = int(sizes.sum()), np.cumsum(sizes) - sizes
+    position = np.arange(num_nodes) - np.repeat(first, sizes)
+    back = 1 + (random.random(num_nodes) * np.minimum(position, 3)).astype(np.int64)
+    child = np.flatnonzero(position)
+    draws = random.poisson(3.0, num_graphs)
+    ring_end = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
+    weights = 3.0 ** -np.arange(num_node_labels)
+    return make_dataset(
+        "molecules",
+        sizes,
+        (np.concatenate([child, ring_end]), np.concatenate([child - back[child], ring_end - 5])),
+        node_labels=random.choice(num_node_labels, size=num_nodes, p=weights / weights.sum()),
+        report_directed=False,
     )

@@ -39,10 +39,10 @@ from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 from joao.data.shards.store import BLOCK, ShardStore
 from joao.data.shards.writer import SHARD_GRAPHS, ShardWriter
-from joao.data.synthetic import molecule_like_graphs
 from joao.evaluation.tables import markdown
 from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
+from repro.benchmarks.workloads import molecule_like_graphs
 from repro.studies.common import PAGES, generated, read_record, write_page, write_record
 
 BATCH = 256

@@ -8,14 +8,13 @@ import pytest
 from joao.baselines import BASELINES, Baseline
 from joao.comparison import methods
 from joao.comparison.methods import (
-    CHEAP_BASELINES,
-    DEFAULT_METHODS,
     choose_methods,
     has_seed,
     make_rows,
     method_settings,
     missing_package,
 )
+from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS
 from joao.config.recipe import METHODS, make_recipe
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
@@ -39,7 +38,7 @@ class Absent(Baseline):
 
 
 def test_the_cheap_baselines_are_always_among_them(graphs):
-    assert choose_methods(graphs, None) == ((*DEFAULT_METHODS, *CHEAP_BASELINES), ())
+    assert choose_methods(graphs, None) == ((*COMPARED_METHODS, *CHEAP_BASELINES), ())
     names, notices = choose_methods(graphs, ["wl", "joaov2", "wl", "node2vec"])
     assert names == ("wl", "joaov2", "node2vec", "untrained", "ldp", "histogram")
     assert len(notices) == 1
@@ -51,7 +50,7 @@ def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
     monkeypatch.setattr(methods, "LARGE_GRAPHS", 23)
     names, (notice,) = choose_methods(graphs, None)
     assert names == ("joao", *CHEAP_BASELINES)
-    assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(DEFAULT_METHODS)}")
+    assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(COMPARED_METHODS)}")
     assert choose_methods(graphs, ["joao", "graphcl", *CHEAP_BASELINES]).notices == ()
 
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
-from joao.data.synthetic import molecule_like_graphs, random_graphs
+from joao.data.synthetic import random_graphs
 from tests.data.refusals import refused
 
 
@@ -42,33 +40,3 @@ def test_parts_are_left_out_or_added_by_number():
 def test_impossible_sizes_are_told():
     with refused("mean_nodes", 2, 5, 1):
         random_graphs(5, 1)
-
-
-def test_molecule_like_graphs_are_connected_with_a_few_rings():
-    dataset = molecule_like_graphs(2000, seed=0)
-    sizes = np.diff(dataset.first_node)
-    assert sizes.min() >= 8
-    assert sizes.mean() == pytest.approx(23, abs=0.5)  # deviation of the mean 0.09
-    matrix = csr_array(
-        (
-            np.ones(2 * dataset.num_edges),
-            tuple(
-                end + np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge))
-                for end in (dataset.source, dataset.target)
-            ),
-        ),
-        shape=(dataset.num_nodes, dataset.num_nodes),
-    )
-    assert connected_components(matrix)[0] == 2000
-    rings = np.diff(dataset.first_edge) / 2 - (sizes - 1)
-    assert 2.5 < rings.mean() <= 3.1  # three draws each, less the repeats
-
-
-def test_labels_of_molecule_like_graphs_become_rarer_by_a_factor_of_three():
-    counts = np.bincount(molecule_like_graphs(2000, num_node_labels=4).node_labels[:, 0])
-    assert counts / counts.sum() == pytest.approx(np.array([27, 9, 3, 1]) / 40, abs=0.01)
-
-
-def test_impossible_molecules_are_told():
-    with refused("mean_nodes", 8, 10, 5):
-        molecule_like_graphs(10, 5)

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from joao.data.synthetic import molecule_like_graphs
+from joao.data.synthetic import random_graphs
 from joao.report.rendering import json_for_script, render
 from joao.report.reported_run import embedding_map
 from joao.training.metrics import EpochMetrics
@@ -84,7 +84,7 @@ def test_two_runs_are_compared(scored_run, open_run, new_run, score, mutag_data)
 
 @pytest.mark.parametrize("names", [(), tuple(f"molecule-{number:08d}" for number in range(4000))], ids=["", "named"])
 def test_large_pages_stay_below_a_megabyte(scored_run, open_run, numbers, names):
-    made = molecule_like_graphs(4000, mean_nodes=30)
+    made = random_graphs(4000, mean_nodes=30, mean_degree=2.2, num_classes=0)
     dataset = replace(made, classes=np.arange(4000) % 2, class_names=("a", "b"), graph_names=names)
     size = 13
     tables = numbers.dirichlet(np.ones(size**2), 100).reshape(100, size, size).tolist()

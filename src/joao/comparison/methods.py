@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
+from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
 from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
@@ -29,10 +30,6 @@ from joao.runs.scoring import require_classes
 from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
 
-UNTRAINED = "untrained"
-# Pre-training must beat these to be worth its time. They are always compared.
-CHEAP_BASELINES = (UNTRAINED, "wl", "ldp", "histogram")
-DEFAULT_METHODS: tuple[str, ...] = ("joao", "joaov2", "graphcl")
 # Above either limit, the default is to pre-train one method instead of three.
 LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
 
@@ -60,12 +57,12 @@ def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choi
         if added:
             notices.append(f"added the cheap baselines, which the verdict needs: {', '.join(added)}.")
         return Choice((*names, *added), tuple(notices))
-    pretrained = DEFAULT_METHODS
+    pretrained = COMPARED_METHODS
     if dataset.num_nodes > LARGE_NODES or len(dataset) > LARGE_GRAPHS:
-        pretrained = DEFAULT_METHODS[:1]
+        pretrained = COMPARED_METHODS[:1]
         notices.append(
             f"large data set ({len(dataset):,} graphs, {dataset.num_nodes:,} nodes): {pretrained[0]} is the only "
-            f"pre-training method. Choose more with --methods {','.join(DEFAULT_METHODS)}."
+            f"pre-training method. Choose more with --methods {','.join(COMPARED_METHODS)}."
         )
     return Choice((*pretrained, *cheap), tuple(notices))
 

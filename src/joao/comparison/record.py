@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import CHEAP_BASELINES, Outcome, Task, method_settings, run_here, run_in_processes
+from joao.comparison.methods import Outcome, Task, method_settings, run_here, run_in_processes
 from joao.comparison.summary import record_verdict, rows
+from joao.config.methods import CHEAP_BASELINES
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError, one_line
 from joao.core.files import check_new_file, write_json

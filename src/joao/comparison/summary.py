@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import UNTRAINED
+from joao.config.methods import UNTRAINED
 from joao.evaluation.statistics import Gain, mean, paired_gain, sample_std
 
 Scores = NDArray[np.float64]

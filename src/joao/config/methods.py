@@ -36,6 +36,11 @@ CONTRASTIVE = {
     "uniform": MethodSpec("uniform", {**TWO_VIEWS, "policy": "uniform"}),
 }
 
+# What ``joao compare`` compares: methods by default, and baselines that pre-training must beat to be worth its time.
+COMPARED_METHODS: tuple[str, ...] = ("joao", "joaov2", "graphcl")
+UNTRAINED = "untrained"
+CHEAP_BASELINES = (UNTRAINED, "wl", "ldp", "histogram")
+
 
 def all_methods(objectives: Mapping[str, type[Any]]) -> dict[str, MethodSpec]:
     """The contrastive methods, and those that node objectives declare (``NodeObjective.methods``)."""

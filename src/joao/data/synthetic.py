@@ -54,31 +54,3 @@ def random_graphs(
         graph_labels=classes.tolist() if num_classes else None,
         report_directed=False,
     )
-
-
-def molecule_like_graphs(
-    num_graphs: int = 1000, mean_nodes: float = 23.0, seed: int = 0, *, num_node_labels: int = 9
-) -> Dataset:
-    """Draw graphs as large and sparse as drug-like molecules: trees with a few rings, without classes.
-
-    A graph has eight nodes plus a Poisson number. Each node after the first is connected to one of the three before it,
-    and a Poisson number of nodes to the fifth before it. Label k has a probability proportional to :math:`3^{-k}`.
-    """
-    if num_graphs < 1 or mean_nodes < 8:
-        raise UserError(f"molecule_like_graphs: {num_graphs=} must be at least 1 and {mean_nodes=} at least 8.")
-    random = numpy_generator(seed, "molecule-like graphs")
-    sizes = 8 + random.poisson(mean_nodes - 8, num_graphs)
-    num_nodes, first = int(sizes.sum()), np.cumsum(sizes) - sizes
-    position = np.arange(num_nodes) - np.repeat(first, sizes)
-    back = 1 + (random.random(num_nodes) * np.minimum(position, 3)).astype(np.int64)
-    child = np.flatnonzero(position)
-    draws = random.poisson(3.0, num_graphs)
-    ring_end = np.repeat(first, draws) + 5 + (random.random(draws.sum()) * np.repeat(sizes - 5, draws)).astype(np.int64)
-    weights = 3.0 ** -np.arange(num_node_labels)
-    return make_dataset(
-        "molecules",
-        sizes,
-        (np.concatenate([child, ring_end]), np.concatenate([child - back[child], ring_end - 5])),
-        node_labels=random.choice(num_node_labels, size=num_nodes, p=weights / weights.sum()),
-        report_directed=False,
-    )

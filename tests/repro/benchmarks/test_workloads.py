@@ -1,12 +1,15 @@
 """Oracles: the graphs themselves, and the published sizes of the data sets."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from joao.data import names as _download
 from repro.benchmarks.plan import NAMES, Plan
-from repro.benchmarks.workloads import make_workload, part
-from tests.messages import assert_mentions
+from repro.benchmarks.workloads import make_workload, molecule_like_graphs, part
+from tests.messages import assert_mentions, refused
 
 CPU = torch.device("cpu")
 # Mean nodes and undirected edges of the published data sets, and of ZINC's molecules.
@@ -62,3 +65,33 @@ def test_real_graphs_are_used_where_they_are_split_available(tmp_path, mutag):
     assert (workload.store.first_node.diff() == 3).all()
     assert workload.table()["encoder"] == "gin 1x5"
     assert len(workload.part(3).store) == 12
+
+
+def test_molecule_like_graphs_are_connected_with_a_few_rings():
+    dataset = molecule_like_graphs(2000, seed=0)
+    sizes = np.diff(dataset.first_node)
+    assert sizes.min() >= 8
+    assert sizes.mean() == pytest.approx(23, abs=0.5)  # deviation of the mean 0.09
+    matrix = csr_array(
+        (
+            np.ones(2 * dataset.num_edges),
+            tuple(
+                end + np.repeat(dataset.first_node[:-1], np.diff(dataset.first_edge))
+                for end in (dataset.source, dataset.target)
+            ),
+        ),
+        shape=(dataset.num_nodes, dataset.num_nodes),
+    )
+    assert connected_components(matrix)[0] == 2000
+    rings = np.diff(dataset.first_edge) / 2 - (sizes - 1)
+    assert 2.5 < rings.mean() <= 3.1  # three draws each, less the repeats
+
+
+def test_labels_of_molecule_like_graphs_become_rarer_by_a_factor_of_three():
+    counts = np.bincount(molecule_like_graphs(2000, num_node_labels=4).node_labels[:, 0])
+    assert counts / counts.sum() == pytest.approx(np.array([27, 9, 3, 1]) / 40, abs=0.01)
+
+
+def test_impossible_molecules_are_told():
+    with refused("mean_nodes", 8, 10, 5):
+        molecule_like_graphs(10, 5)
