@@ -125,6 +125,54 @@ def test_repeated_steps_settle_on_the_maximiser_of_psi():
     torch.testing.assert_close(policy.probabilities, expected)
 
 
+@pytest.mark.parametrize(("gamma", "step"), [(4.0, 0.5 + 1e-9), (10.0, 1.0), (0.1, 30.0)])
+def test_longer_steps_than_two_over_gamma_reach_the_maximiser(gamma, step, generator):
+    prior = laws(generator(9), 3, 3)
+    policy, exact = MinMax("abc", gamma, step, prior), Maximiser("abc", gamma, prior)
+    for seed in range(4):
+        losses = torch.rand(3, 3, dtype=torch.float64, generator=generator(seed))
+        for each in (policy, exact):
+            each.update(losses)
+        assert torch.equal(policy.probabilities, exact.probabilities)
+
+
+def test_step_of_two_over_gamma_is_still_a_step():
+    policy = MinMax("ab", gamma=4.0, step=0.5)
+    # twice the way to the maximiser [7/16, 3/16, 3/16, 3/16], and back again
+    policy.update(LOSSES)
+    expected = torch.tensor([[5 / 8, 1 / 8], [1 / 8, 1 / 8]], dtype=torch.float64)
+    torch.testing.assert_close(policy.probabilities, expected)
+    policy.update(LOSSES)
+    torch.testing.assert_close(policy.probabilities, torch.full((2, 2), 0.25, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("make", [MinMax, Maximiser])
+def test_large_gamma_keeps_the_prior(make, generator):
+    distances = []
+    for gamma in (1e3, 1e6, 1e9, 1e99):
+        policy = make("abc", gamma)
+        for seed in range(4):
+            policy.update(torch.rand(3, 3, dtype=torch.float64, generator=generator(seed)))
+        distances.append((policy.probabilities - 1 / 9).abs().max().item())
+    assert all(0 < distance < 1 / gamma for distance, gamma in zip(distances, (1e3, 1e6, 1e9), strict=False))
+    assert distances[-1] < 1e-15
+
+
+def test_small_gamma_approaches_the_step_without_prior(generator):
+    losses = torch.rand(3, 3, dtype=torch.float64, generator=generator())
+    start = laws(generator(1), 3, 3)
+    limit = ascend(start, losses, prior=torch.full((3, 3), 1 / 9), gamma=0.0, step=0.3)
+    for gamma in (1e-2, 1e-5, 1e-8):
+        near = ascend(start, losses, prior=torch.full((3, 3), 1 / 9), gamma=gamma, step=0.3)
+        assert 0 < (near - limit).abs().max() < gamma
+
+
+def test_small_gamma_puts_the_maximiser_on_the_hardest_pairs():
+    policy = Maximiser("ab", gamma=1e-9)
+    policy.update(torch.tensor([[0.1, 0.3], [0.3, 0.25]], dtype=torch.float64))
+    assert policy.probabilities.tolist() == [[0, 0.5], [0.5, 0]]
+
+
 def test_without_prior_probabilities_collapse_on_the_worst_pair():
     policy = MinMax("ab", gamma=0.0)
     for _ in range(20):

@@ -40,9 +40,22 @@ def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step:
 
     with the prior :math:`u` (uniform in the paper). The gradient is :math:`\ell - \gamma (p - u)`. All tables are
     ``(K, K)``. The paper's equation for the projection lacks a positive part (deviation 2).
+
+    Steps longer than :math:`2 / \gamma` overshoot further every time and never settle. They are replaced by the exact
+    maximiser of :math:`\psi`, the solution of the lower level of Eq. 3.
     """
+    if gamma * step > 2:
+        return maximise(pair_losses, prior=prior, gamma=gamma)
     gradient = pair_losses - gamma * (p - prior)
     return project_onto_simplex(p + step * gradient)
+
+
+def maximise(pair_losses: Tensor, *, prior: Tensor, gamma: float) -> Tensor:
+    r"""Maximise :math:`\psi` of :func:`ascend` exactly.
+
+    It is a concave quadratic. Its maximiser over the simplex is :math:`p = \mathrm{Proj}(u + \ell / \gamma)`.
+    """
+    return project_onto_simplex(prior + pair_losses / gamma)
 
 
 @final
@@ -51,7 +64,7 @@ class MinMax(Policy):
 
     Args:
         gamma: strength of the prior; 0 is the paper's ablation without prior, which collapses onto few pairs.
-        step: step size.
+        step: step size; if it exceeds ``2 / gamma``, updates are those of :class:`Maximiser`.
         prior: ``(K, K)`` distribution of pairs to start from and to stay close to, or ``(K,)`` of each view; uniform if
             None.
 
@@ -85,11 +98,7 @@ class MinMax(Policy):
 class Maximiser(Policy):
     r"""The exact solution of JOAO's lower level at every update, instead of one step towards it.
 
-    :math:`\psi` of :func:`joao.policies.min_max.ascend` is a concave quadratic. Its maximiser over the simplex is
-
-    .. math:: p = \mathrm{Proj}(u + \ell / \gamma)
-
-    which :class:`MinMax` reaches with a step of :math:`1 / \gamma`. Earlier losses have no influence.
+    :class:`MinMax` reaches it with a step of :math:`1 / \gamma`. Earlier losses have no influence.
 
     Args:
         gamma: strength of the prior; above 0.
@@ -113,4 +122,4 @@ class Maximiser(Policy):
 
     def update(self, pair_losses: Tensor) -> None:
         losses = check_losses(pair_losses, len(self.augmentations))
-        self.probabilities = project_onto_simplex(self.prior + losses / self.gamma)
+        self.probabilities = maximise(losses, prior=self.prior, gamma=self.gamma)
