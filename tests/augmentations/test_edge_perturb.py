@@ -78,3 +78,29 @@ def test_added_edges_differ_between_graphs(make_batch, generator):
         added.append([edges - set(PATH[1]) for edges in undirected(view, 5)])
     assert len({frozenset(edges) for edges in added[0]}) == 1 + 6  # nothing new, or one of the six pairs not joined
     assert added[0] != added[1]
+
+
+LOOPS = (4, [(0, 0), (0, 1), (1, 2), (2, 2), (2, 3), (0, 3), (3, 3)])
+
+
+@pytest.mark.parametrize("with_attributes", [False, True])
+@pytest.mark.parametrize("form", ["plain", "padded"])
+def test_self_loops_stay_and_are_not_counted(form, with_attributes, make_batch, generator, padded, assert_same):
+    batch = make_batch([LOOPS, (3, [(1, 1)]), LOOPS], with_attributes)
+
+    def view(augmentation):
+        return (
+            augmentation(batch, generator(1))
+            if form == "plain"
+            else augmentation.padded(padded(batch), generator(1)).compact()
+        )
+
+    assert_same(view(EdgePerturb(0.0)), batch)
+    for drop_only in (False, True):
+        found = view(EdgePerturb(0.5, drop_only=drop_only))
+        loops = found.source == found.target
+        assert found.source[loops].tolist() == [0, 2, 3, 5, 7, 9, 10]
+        if drop_only:  # two of the four edges of each graph, both ways
+            assert torch.bincount(found.graph_of_node[found.source[~loops]], minlength=3).tolist() == [4, 0, 4]
+        if with_attributes:
+            assert torch.equal(found.edge_attr[loops], batch.edge_attr[batch.source == batch.target])

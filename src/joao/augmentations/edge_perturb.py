@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from joao.augmentations.base import PaddedAugmentation, floor_share
 from joao.core.graphs import GraphBatch, nonzero_indices, take_rows
@@ -21,7 +22,7 @@ class EdgePerturb(PaddedAugmentation):
 
     Of the :math:`m` undirected edges of a graph, :math:`\lfloor s m \rfloor` uniformly chosen ones are removed. The
     same number of node pairs is drawn uniformly and connected; pairs that are already connected stay unchanged. A new
-    edge gets the attributes of a uniformly drawn edge of its graph.
+    edge gets the attributes of a uniformly drawn edge of its graph. Self-loops stay.
 
     Args:
         drop_only: whether to add no edges (as the published unsupervised and OGB code does).
@@ -44,6 +45,7 @@ class EdgePerturb(PaddedAugmentation):
         kept = take_rows(
             forward, nonzero_indices(~random_choice(graph_of_edge, edges_per_graph, num_dropped, generator))
         )
+        kept = torch.cat([kept, nonzero_indices(batch.source == batch.target)])
         graph_of_new = torch.repeat_interleave(num_dropped * (not self.drop_only))
         first, second = _random_pairs(batch, graph_of_new, generator)
         low = torch.cat([take_rows(batch.source, kept), torch.minimum(first, second)])
@@ -116,7 +118,8 @@ def _choose_padded_edges(batch: PaddedBatch, is_low: Tensor, share: float, gener
     first = take_rows(batch.first_edge, batch.first_node)
     graph = batch.graph_of_edge
     rank = rank_within_groups(torch.where(is_low, uniform, 2.0), graph, first, batch.most_edges)
-    return rank < take_rows(floor_share(first.diff() // 2, share), graph)
+    num_low = take_rows(F.pad(is_low.cumsum(0), (1, 0)), first).diff()  # half of the edges, unless there are self-loops
+    return rank < take_rows(floor_share(num_low, share), graph)
 
 
 def _sort_edges(
