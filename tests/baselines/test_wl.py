@@ -8,7 +8,7 @@ import pytest
 from joao.baselines import WL
 from joao.data import read
 from joao.data.names import BUNDLED
-from joao.data.refinement import label_indices, refine_labels, unique_labels
+from joao.data.refinement import label_indices, number_labels, refine_labels
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.evaluation.svm import normalised_gram
@@ -88,7 +88,7 @@ def test_labels_with_an_equal_half_are_distinguished():
     assert label_indices(labels.astype(np.uint64), known).tolist() == [
         positions.get(tuple(row), -1) for row in labels.tolist()
     ]
-    assert sorted(unique_labels(labels.astype(np.uint64)).tolist()) == np.unique(labels, axis=0).tolist()
+    assert sorted(number_labels(labels.astype(np.uint64))[1].tolist()) == np.unique(labels, axis=0).tolist()
 
 
 def test_numeric_and_text_labels_are_equal():

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -18,12 +19,26 @@ from joao.core.errors import UserError
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
-from joao.data.formats.ogb import OfficialSplit, official_split, read_words
+from joao.data.formats.ogb import LABELS, OfficialSplit, official_split, open_ogb
 from joao.data.names import ogb_path
 from joao.evaluation.splits import Split, sample_stratified
 from joao.evaluation.targets import BinaryTargets, ClassTargets, Targets, weighted_mean
 from joao.runs.scoring import require_classes
 from joao.training.finetune import Finetuning
+
+
+def read_words(path: Path, num_graphs: int) -> list[list[str]]:
+    """Read the words that ogbg-code2 asks for: ``get name`` is two words."""
+    with open_ogb(path) as files, files.stream(LABELS) as stream:
+        lines = stream.read().splitlines()  # 8 MB for 450,000 names
+        files.check_labels(lines, num_graphs)
+        words = []
+        for number, line in enumerate(lines, 1):
+            try:
+                words.append(line.decode("utf-8").strip().strip('"').split())
+            except UnicodeDecodeError as error:
+                raise UserError(f"{files.place(LABELS)} line {number}: not valid UTF-8.") from error
+        return words
 
 
 @final

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch import Tensor
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.randomness import derive_seed, numpy_generator
+from joao.data.dataset import Dataset
+from joao.data.formats.ppi import FILE, get_array, load_tensors
 from joao.evaluation.splits import Split
 from joao.training.finetune import Finetuning
 from repro.protocols.stacked_fits import Part, fit_all
@@ -64,6 +67,25 @@ def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Seque
 HUMAN = 9606
 
 Indices = NDArray[np.int64]
+
+
+class Proteins(NamedTuple):
+    """NCBI taxonomy numbers of the species, such as 9606 for human, and central proteins of networks, ``(G,)`` each."""
+
+    species: Indices
+    centre: Indices
+
+
+def read_proteins(folder: Path, graphs: Dataset) -> Proteins:
+    """Read what the published folder ``supervised`` or ``unsupervised`` has besides its ``graphs``."""
+    path, (values, _) = folder / FILE, load_tensors(folder)
+    species, centre = (get_array(path, values, name, 1) for name in ("species_id", "center_node_idx"))
+    for name, found in (("species_id", species), ("center_node_idx", centre)):
+        if len(found) != len(graphs):
+            raise UserError(f"{path}: is damaged: {len(found)} values of '{name}' for {len(graphs)} graphs.")
+    if ((centre < 0) | (centre >= np.diff(graphs.first_node))).any():
+        raise UserError(f"{path}: is damaged: a central protein is not in its graph.")
+    return Proteins(species, centre)
 
 
 class SpeciesSplit(NamedTuple):

@@ -13,7 +13,7 @@ from joao.baselines.base import Baseline, check_minimum
 from joao.baselines.word2vec import MAX_WORDS, reading_order, require_gensim, word_vectors
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.refinement import Labels, label_indices, refine_labels, unique_labels
+from joao.data.refinement import Labels, label_indices, number_labels, refine_labels
 
 
 @final
@@ -40,7 +40,7 @@ class WL(Baseline):
         self.iterations = iterations
 
     def fit(self, graphs: Dataset, y: Any = None) -> Self:
-        self.labels: list[Labels] = [unique_labels(labels) for labels in refine_labels(graphs, self.iterations)]
+        self.labels: list[Labels] = [number_labels(labels)[1] for labels in refine_labels(graphs, self.iterations)]
         return self
 
     def transform(self, graphs: Dataset) -> csr_array:

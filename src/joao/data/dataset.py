@@ -161,6 +161,18 @@ class Dataset:
             digest.update(b"none" if data is None else as_bytes(data))
         return digest.hexdigest()[:16]
 
+    @cached_property
+    def label_values(self) -> tuple[tuple[int | str, ...], ...] | None:
+        """Sorted values of each column of node labels; None without labels."""
+        labels = self.node_labels
+        return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
+
+    @cached_property
+    def attribute_facts(self) -> tuple[ColumnFacts, ...] | None:
+        """Statistics of each column of node attributes; None without attributes."""
+        attributes = self.node_attributes
+        return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))
+
     @property
     def labels(self) -> NDArray[np.str_]:
         """``(G,)`` class name of each graph; empty text for a graph without a label."""
@@ -345,15 +357,3 @@ class ColumnFacts:
             return 0.0, 1.0
         # Rounding may give a constant column a deviation of 1e-17.
         return self.mean, 1.0 if self.least == self.most else self.deviation
-
-
-def label_values(dataset: Dataset) -> tuple[tuple[int | str, ...], ...] | None:
-    """Sorted values of each column of node labels; None without labels."""
-    labels = dataset.node_labels
-    return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
-
-
-def attribute_facts(dataset: Dataset) -> tuple[ColumnFacts, ...] | None:
-    """Statistics of each column of node attributes; None without attributes."""
-    attributes = dataset.node_attributes
-    return None if attributes is None else tuple(map(ColumnFacts.of, attributes.T.astype(np.float64)))

@@ -1,20 +1,4 @@
-"""Node features by rule.
-
-======================== ====================================================================================
-``labels``               one-hot node labels
-``attributes``           attributes, standardised to mean 0 and standard deviation 1; a column of zeros and ones is not
-                         changed
-``labels_and_attributes``  both, concatenated
-``degree``               one-hot degree; degrees above ``max_degree`` count as ``max_degree``
-``constant``             1
-``with_degree``          labels and attributes if there are any, else 1, followed by the degree as a number and
-                         one-hot: the features of the paper's semi-supervised setting
-``atoms``                for molecules: codes of element and chirality, for an encoder with embedding tables
-``ogb_atoms``            for OGB molecules: nine codes
-``syntax_nodes``         for OGB syntax trees: codes of type, attribute, depth and position
-``auto``                 the codes above for the kinds of data that have them; otherwise labels and attributes if there
-                         are any, else ``degree``
-======================== ====================================================================================
+"""Node features by a rule of :data:`RULES`, described in docs/data-formats.md.
 
 A rule is fitted on one data set and applied to others, which get the same columns. Features are computed once, on the
 graphs as read: augmentations do not recompute degrees.
@@ -31,7 +15,7 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.data.dataset import Dataset, attribute_facts, label_values
+from joao.data.dataset import Dataset
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 
@@ -81,12 +65,12 @@ class Features:
         vocabulary: tuple[tuple[int | str, ...], ...] = ()
         scales: list[tuple[float, float]] = []
         if "labels" in columns:
-            known = dataset.facts.label_values if isinstance(dataset, Shards) else label_values(dataset)
+            known = dataset.label_values
             if known is None:
                 raise UserError(f"{dataset.name}: features '{rule}' need node labels. Use 'auto'.")
             vocabulary = known
         if "attributes" in columns:
-            attributes = dataset.facts.attributes if isinstance(dataset, Shards) else attribute_facts(dataset)
+            attributes = dataset.attribute_facts
             if attributes is None:
                 raise UserError(f"{dataset.name}: features '{rule}' need node attributes. Use 'auto'.")
             scales = [column.shift_and_scale for column in attributes]
@@ -154,7 +138,7 @@ class Features:
     def unknown_labels(self, dataset: Dataset | Shards) -> int:
         """Number of nodes whose labels are not in the vocabulary; they get all-zero columns."""
         if isinstance(dataset, Shards):
-            values = dataset.facts.label_values or ()
+            values = dataset.label_values or ()
             is_known = all({*column} <= {*known} for column, known in zip(values, self.vocabulary, strict=False))
             return 0 if is_known else sum(map(self.unknown_labels, dataset.pieces()))
         if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
@@ -219,12 +203,8 @@ def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
 
 
 def _best_available(dataset: Dataset | Shards) -> str:
-    if isinstance(dataset, Shards):
-        columns = {"labels": dataset.facts.label_values is None, "attributes": dataset.facts.attributes is None}
-    else:
-        columns = {"labels": dataset.node_labels is None, "attributes": dataset.node_attributes is None}
-    given = [what for what, is_missing in columns.items() if not is_missing]
-    return "_and_".join(given) or "degree"
+    columns = {"labels": dataset.label_values, "attributes": dataset.attribute_facts}
+    return "_and_".join(what for what, known in columns.items() if known is not None) or "degree"
 
 
 def _with_columns(dataset: Dataset, what: str, rows: NDArray[Any] | None, expected: int) -> NDArray[Any]:

@@ -37,11 +37,6 @@ def refine_labels(graphs: Dataset, iterations: int) -> Iterator[Labels]:
         yield labels
 
 
-def unique_labels(labels: Labels) -> Labels:
-    """Return the distinct labels, ``(V, 2)``."""
-    return number_labels(labels)[1]
-
-
 def label_indices(labels: Labels, known: Labels) -> NDArray[np.int64]:
     """Index of each label among the distinct ``known`` labels ``(V, 2)``; -1 for an unknown label. ``(N,)``"""
     numbers, occurring = number_labels(np.concatenate([known, labels]))
@@ -117,7 +112,7 @@ def find_twins(graphs: Dataset) -> NDArray[np.int64]:
     if len(alike):
         some, num_different = graphs.subset(alike), 0
         for labels in refine_labels(some, iterations=some.num_nodes):
-            before, num_different = num_different, len(unique_labels(labels))
+            before, num_different = num_different, len(number_labels(labels)[1])
             if num_different == before:
                 break
         numbers = _group_by_label_counts(some, labels)

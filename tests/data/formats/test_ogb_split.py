@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from joao.data.formats.ogb import official_split, read_words
+from joao.data.formats.ogb import official_split
 from joao.data.names import ogb_path
+from repro.protocols.ogb.benchmark import read_words
 from tests.data.refusals import refused
 
 ROOT = os.environ.get("JOAO_DATA")

@@ -10,6 +10,7 @@ import torch_geometric.data.data as geometric
 from joao.data.features import Features, make_store
 from joao.data.formats.ppi import FILE, is_ppi, read_ppi
 from joao.data.sources import read
+from repro.protocols.transfer.score import read_proteins
 from tests.data.refusals import refused
 
 
@@ -84,8 +85,7 @@ def write(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_every_edge_keeps_its_numbers(write, zipped):
-    networks = read_ppi(write(*published(), zipped=zipped))
-    graphs = networks.graphs
+    graphs = read_ppi(write(*published(), zipped=zipped))
     assert (graphs.name, len(graphs), np.diff(graphs.first_node).tolist()) == ("supervised", 3, [4, 1, 3])
     for number, (_, pairs, _, _) in enumerate(GRAPHS):
         expected = {}
@@ -102,27 +102,29 @@ def test_torch_geometric_is_not_needed(write):
     folder, allowed = write(*published()), torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()  # torch-geometric lets its own classes in when it is loaded
     try:
-        assert len(read_ppi(folder).graphs) == 3
+        assert len(read_ppi(folder)) == 3
         assert torch.serialization.get_safe_globals() == []
     finally:
         torch.serialization.add_safe_globals(allowed)
 
 
 def test_species_centres_and_functions(write):
-    networks = read_ppi(write(*published()))
-    assert networks.species.tolist() == [9606, 3702, 9606]
-    assert networks.centre.tolist() == [2, 0, 1]
-    assert networks.graphs.targets.tolist() == FUNCTIONS
-    assert networks.graphs.target_names == ("go_0", "go_1")
-    assert networks.graphs.classes is None
+    folder = write(*published())
+    graphs = read_ppi(folder)
+    proteins = read_proteins(folder, graphs)
+    assert proteins.species.tolist() == [9606, 3702, 9606]
+    assert proteins.centre.tolist() == [2, 0, 1]
+    assert graphs.targets.tolist() == FUNCTIONS
+    assert graphs.target_names == ("go_0", "go_1")
+    assert graphs.classes is None
 
 
 def test_without_functions_there_are_no_targets(write):
-    assert read_ppi(write(*published(with_functions=False))).graphs.targets is None
+    assert read_ppi(write(*published(with_functions=False))).targets is None
 
 
 def test_nodes_are_all_alike_by_the_usual_rule(write):
-    graphs = read_ppi(write(*published())).graphs
+    graphs = read_ppi(write(*published()))
     store = make_store(graphs, Features.from_dataset(graphs))
     assert store.x.tolist() == [[1.0]] * 8
     assert store.edge_attr.shape == (10, 9)
@@ -131,7 +133,7 @@ def test_nodes_are_all_alike_by_the_usual_rule(write):
 def test_the_folder_is_data_like_any_other(write):
     folder = write(*published())
     assert is_ppi(folder)
-    assert read(str(folder)).fingerprint == read_ppi(folder).graphs.fingerprint
+    assert read(str(folder)).fingerprint == read_ppi(folder).fingerprint
 
 
 class Harm:
@@ -183,8 +185,9 @@ def changed(name, value, where=0):
 def test_files_that_do_not_agree_with_themselves(write, change, values):
     both = published()
     change(both)
+    folder = write(*both)
     with refused(*(values if "supervised" in values else (str(FILE), *values))):
-        read_ppi(write(*both))
+        read_proteins(folder, read_ppi(folder))
 
 
 def test_other_files(tmp_path):

@@ -64,7 +64,7 @@ def test_all_pieces_have_the_tasks_of_the_table(tmp_path):
     path = written(tmp_path, "m.csv", TABLE + "m12,CO,0,>9,w\n")
     whole = read_molecule_table(path)
     pieces = list(iterate_molecule_table(path, 4))
-    assert [len(piece) for piece in pieces] == [4, 4, 4, 1]
+    assert [len(piece.smiles) for piece in pieces] == [4, 4, 4, 1]
     assert whole.tasks == ("toxic",)
     for piece in pieces:
         assert (piece.tasks, piece.ignored, piece.rejected) == (whole.tasks, whole.ignored, whole.rejected)
@@ -85,7 +85,7 @@ def test_no_more_rows_are_held_than_a_piece_has(tmp_path, monkeypatch):
 
     monkeypatch.setattr(smiles, "table_rows", counted)
     pieces = iterate_molecule_table(path, 3, columns=Columns(tasks=[]))
-    assert len(next(pieces)) == 3
+    assert len(next(pieces).smiles) == 3
     assert len(taken) == 4  # with the header
     next(pieces)
     assert len(taken) == 7

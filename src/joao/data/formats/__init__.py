@@ -103,7 +103,7 @@ FORMATS = (
     ),
     FileFormat("TU", "tu:read_tu", suffixes=(".zip",), folder_files=("*.txt", "raw/*.txt"), detector="tu:is_tu"),
     FileFormat(
-        "protein networks", "ppi:read_ppi_graphs", folder_files=("processed/*.pt",), detector="ppi:is_ppi", cached=False
+        "protein networks", "ppi:read_ppi", folder_files=("processed/*.pt",), detector="ppi:is_ppi", cached=False
     ),
     FileFormat("packed graphs", "packed:read_packed", suffixes=(".safetensors", ".safetensors.xz"), cached=False),
 )

@@ -1,15 +1,6 @@
-"""Tables of edges (``.csv``, ``.csv.gz``, ``.csv.xz``).
+"""Tables of edges (``.csv``, ``.csv.gz``, ``.csv.xz``) with the columns of docs/data-formats.md, in any order.
 
-The header contains at least ``graph``, ``source`` and ``target``, in any order::
-
-    graph,source,target,weight,label
-    water,O,H1,0.5,polar
-    water,O,H2,0.5,polar
-    argon,Ar,,,inert
-
-``label`` is optional: the class of the graph, the same in all its rows or empty. All other columns, such as ``weight``,
-are numeric edge attributes. Node names are any text, local to their graph. A row with an empty target declares a node
-without an edge. Edges are undirected and may be listed once or twice. Graphs are in the order of their first rows.
+Node names are any text, local to their graph. Edges are undirected and may be listed once or twice.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""torch-geometric graphs: a list of ``Data``, or any data set of them.
-
-============================= ==============================================================================
-``x``                         real numbers: node attributes; one column of integers: node labels
-``edge_index``                edges; missing reverse directions are added, with a notice
-``edge_attr``, ``edge_weight``  edge attributes, concatenated if both are set
-``y``                         one integer: the class of the graph; anything else is ignored, with a notice
-============================= ==============================================================================
+"""torch-geometric graphs: a list of ``Data``, or any data set of them, with the attributes of docs/data-formats.md.
 
 For example, two molecules of carbon monoxide with atomic numbers as labels::
 

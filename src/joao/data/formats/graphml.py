@@ -1,14 +1,6 @@
 """networkx graphs and GraphML files (``.graphml``, or a folder of them in the order of their names).
 
-=================================== ========================================================================
-node attribute ``label``            node label, an integer or text
-other numeric node attributes       columns of node attributes, sorted by name; ``x`` may be a list
-numeric edge attributes             columns of edge attributes, sorted by name
-``graph.graph["y"]`` or ``["label"]``  the class of the graph, an integer or text
-=================================== ========================================================================
-
-A numeric attribute must be set on all nodes (or edges) of all graphs. Of parallel edges, the first is kept. Directed
-edges get their missing reverse directions, and text attributes are ignored, both with a notice.
+docs/data-formats.md lists the attributes that are read.
 
 >>> import networkx
 >>> path = networkx.path_graph(3)

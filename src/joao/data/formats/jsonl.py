@@ -1,20 +1,11 @@
-"""JSON lines: one JSON object per graph and line (``.jsonl``, ``.jsonl.gz``).
-
-======================= ==================================================================================
-``edges``               pairs of node numbers, counted from 0 in each graph: ``[[0, 1], [1, 2]]``
-``num_nodes``           number of nodes; optional if there are node labels or attributes
-``node_labels``         optional: an integer or text for each node, or a list of them
-``node_attributes``     optional: a list of numbers for each node
-``edge_attributes``     optional: a list of numbers for each pair in ``edges``
-``label``               optional: the class of the graph, an integer or text
-======================= ==================================================================================
+"""JSON lines: one JSON object per graph and line (``.jsonl``, ``.jsonl.gz``), with the keys of docs/data-formats.md.
 
 Two graphs, the second with an isolated node::
 
     {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": 1}
     {"edges": [[0, 1]], "num_nodes": 3, "node_labels": ["C", "C", "N"], "label": 0}
 
-Edges are undirected and may be listed once or twice. Optional keys must be given for all graphs or for none.
+Optional keys must be given for all graphs or for none.
 """
 
 from __future__ import annotations

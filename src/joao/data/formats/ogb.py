@@ -40,7 +40,7 @@ from joao.data.validation import check_isolated_nodes, make_dataset
 _SUFFIX = ".csv.gz"
 _NODE_COUNTS = "raw/num-node-list"
 _EDGE_COUNTS = "raw/num-edge-list"
-_LABELS = "raw/graph-label"
+LABELS = "raw/graph-label"
 _SYNTAX = ("raw/node_depth", "raw/node_is_attributed", "raw/node_dfs_order")
 _PARTS = ("train", "valid", "test")
 _ITEMS_PER_CHUNK = 1 << 17  # nodes and edges
@@ -120,7 +120,7 @@ class OgbFiles:
 
     def check_labels(self, labels: Sized, num_graphs: int) -> None:
         if len(labels) != num_graphs:
-            raise UserError(f"{self.place(_LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
+            raise UserError(f"{self.place(LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
 
 
 class Rows:
@@ -225,20 +225,6 @@ def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     if counts.max() > 1:
         raise UserError(f"{path}: graph {values[np.argmax(counts)]} occurs more than once in the split.")
     return OfficialSplit(name, *parts)
-
-
-def read_words(path: Path, num_graphs: int) -> list[list[str]]:
-    """Read the words that ogbg-code2 asks for: ``get name`` is two words."""
-    with open_ogb(path) as files, files.stream(_LABELS) as stream:
-        lines = stream.read().splitlines()  # 8 MB for 450,000 names
-        files.check_labels(lines, num_graphs)
-        words = []
-        for number, line in enumerate(lines, 1):
-            try:
-                words.append(line.decode("utf-8").strip().strip('"').split())
-            except UnicodeDecodeError as error:
-                raise UserError(f"{files.place(_LABELS)} line {number}: not valid UTF-8.") from error
-        return words
 
 
 def read_ogb(path: Path) -> Dataset:
@@ -385,18 +371,18 @@ def _check_values(rows: Rows, values: Any, num_codes: int | None) -> None:
 
 def _labels(files: OgbFiles, kind: str, num_graphs: int) -> dict[str, Any]:
     """Classes of plain graphs; tasks (NaN for missing values) and SMILES of molecules."""
-    if kind == "graphs" and _LABELS in files:
-        labels = files.numbers(_LABELS)
+    if kind == "graphs" and LABELS in files:
+        labels = files.numbers(LABELS)
         files.check_labels(labels, num_graphs)
         values, classes = np.unique(labels, return_inverse=True)
         return {"classes": classes.astype(np.int64), "class_names": tuple(map(str, values.tolist()))}
     if kind != "ogb_molecules":
         return {}
     names, smiles = _mapping(files, num_graphs)
-    if _LABELS not in files:
+    if LABELS not in files:
         return {"smiles": smiles}
-    place, rows = files.place(_LABELS), []
-    for line, cells in files.cells(_LABELS):
+    place, rows = files.place(LABELS), []
+    for line, cells in files.cells(LABELS):
         rows.append(np.array([_label(cell, place, line) for cell in cells or [""]], dtype=np.float32))
         if len(rows[-1]) != len(rows[0]):
             raise UserError(f"{place} line {line}: {len(rows[-1])} labels, expected {len(rows[0])}.")

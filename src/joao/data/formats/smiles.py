@@ -1,23 +1,10 @@
 """Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``.
 
-A ``.csv`` file has commas and a header::
+docs/data-formats.md describes which columns are SMILES, identifiers and tasks. All other columns are ignored, such as
+text, numbers mixed with text (``>10``), empty columns, columns without a name and further columns with SMILES or
+identifiers. If tasks are given, only these columns are tasks, and a cell that is not a number is an error.
 
-    mol_id,smiles,toxic,logP,source
-    TOX1,CCO,0,-0.31,A
-    TOX2,c1ccccc1,,2.13,B
-
-A ``.smi`` file has one SMILES per line, optionally followed by a space or tab and a name. If its first line is a
-header, its columns are treated like those of a ``.csv`` file.
-
-Columns are detected as follows:
-
-- *SMILES*: named ``smiles`` or another of :data:`SMILES_NAMES`, in any case.
-- *identifiers*: named ``id``, ``name`` or another of :data:`IDENTIFIER_NAMES`.
-- *task*: all cells are numbers or empty. ``na``, ``n/a``, ``nan``, ``null``, ``none`` and ``?`` are missing values.
-- *ignored*: all other columns, such as text, numbers mixed with text (``>10``), empty columns, columns without a name
-  and further columns with SMILES or identifiers.
-
-If ``tasks`` are given, only these columns are tasks, and a cell that is not a number is an error.
+If the first line of a ``.smi`` file is a header, its columns are treated like those of a ``.csv`` file.
 """
 
 from __future__ import annotations
@@ -100,8 +87,7 @@ def iterate_molecules(
     path: Path, columns: Columns, options: ReadOptions, size: int, skip: int = 0
 ) -> Iterator[Dataset]:
     """Read ``size`` rows at a time after the first ``skip``; a data set may be empty."""
-    tables = iterate_molecule_table(path, size, skip=skip, columns=columns)
-    return (_from_table(table, columns, options) for table in tables)
+    return (_from_table(table, columns, options) for table in iterate_molecule_table(path, size, skip, columns))
 
 
 def no_molecules_message(path: Path, dataset: Dataset) -> str:
@@ -155,12 +141,6 @@ class MoleculeTable:
     ignored: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        return f"MoleculeTable({self.name!r}, {len(self)} molecules, {len(self.tasks)} tasks)"
-
-    def __len__(self) -> int:
-        return len(self.smiles)
-
 
 def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
     """Read a whole table."""
@@ -171,7 +151,7 @@ def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> Molecu
 
 
 def iterate_molecule_table(
-    path: Path, size: int, *, skip: int = 0, columns: Columns = DETECT_COLUMNS
+    path: Path, size: int, skip: int = 0, columns: Columns = DETECT_COLUMNS
 ) -> Iterator[MoleculeTable]:
     """Read a table ``size`` rows at a time after the first ``skip``.
 

@@ -1,16 +1,4 @@
-"""Data sets in the layout of the TU collection.
-
-A folder, or a zip file, contains text files that share a name, with one row per line:
-
-========================= ===========================================================================
-``NAME_A.txt``            edges: two node numbers, counted from 1 through all graphs: ``1, 2``
-``NAME_graph_indicator``  the graph of each node, counted from 1
-``NAME_graph_labels``     optional: the class of each graph, an integer
-``NAME_node_labels``      optional: categories of each node, one or several columns
-``NAME_node_attributes``  optional: real numbers for each node
-``NAME_edge_labels``      optional: categories of each line of ``NAME_A.txt``, read as one-hot columns
-``NAME_edge_attributes``  optional: real numbers for each line of ``NAME_A.txt``
-========================= ===========================================================================
+"""Data sets in the layout of the TU collection: a zip file or folder of the text files listed in docs/data-formats.md.
 
 Edge attributes come before the one-hot edge labels. If nodes are not sorted by graph, they are sorted stably.
 """

@@ -11,7 +11,7 @@ import numpy as np
 
 from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import user_error_on_os_error
-from joao.data.dataset import ColumnFacts, Dataset, attribute_facts, label_values
+from joao.data.dataset import ColumnFacts, Dataset
 from joao.data.validation import KINDS
 
 # Counts that are added, and those of which the largest counts, when data sets are merged.
@@ -57,8 +57,8 @@ class Facts:
     def of(cls, dataset: Dataset) -> Facts:
         return cls(
             kind=dataset.kind,
-            label_values=label_values(dataset),
-            attributes=attribute_facts(dataset),
+            label_values=dataset.label_values,
+            attributes=dataset.attribute_facts,
             num_edge_features=0 if dataset.edge_attr is None else dataset.edge_attr.shape[1],
             graphs=len(dataset),
             nodes=dataset.num_nodes,

@@ -48,7 +48,7 @@ class Shards:
         name: used in messages and records.
         facts: summary of all graphs.
         notices: changes made on packing that the user should know about.
-        kind, featuriser: as in :class:`Dataset`.
+        kind, featuriser, label_values, attribute_facts: as in :class:`Dataset`.
         fingerprint: hash of the fingerprints of the shards; that of the shard if there is only one.
 
     >>> import joao, networkx, tempfile
@@ -72,6 +72,7 @@ class Shards:
         self.folder, self.index, self.facts = folder, index, index.facts
         self.name, self.notices = index.name, index.notices
         self.kind, self.featuriser = index.facts.kind, index.facts.featuriser
+        self.label_values, self.attribute_facts = index.facts.label_values, index.facts.attributes
         own = [each.fingerprint for each in index.shards]
         self.fingerprint = own[0] if len(own) == 1 else hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]
         self._first_graph = np.array(list(accumulate((each.graphs for each in index.shards), initial=0)))
