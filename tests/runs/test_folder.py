@@ -358,23 +358,25 @@ NO_TABLES = (0.5, [], [[]], [[1.0, 2.0]], [[1, 2], [3]], [[1, 2, 3]] * 2, [["1",
 @pytest.mark.parametrize("number", [1, 2])  # without and with losses of pairs
 def test_epoch_line_round_trip(number):
     assert format_epoch(epoch(number)).count("\n") == 1
-    assert parse_epoch(format_epoch(epoch(number)), 2) == epoch(number)
+    assert parse_epoch(format_epoch(epoch(number)), 2, 7) == epoch(number)
 
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [(name, wrong) for name in ("epoch", "loss", "seconds", "graphs_per_second") for wrong in NO_NUMBERS]
     + [(name, wrong) for name in ("probabilities", "pair_losses", "drawn") for wrong in NO_TABLES]
-    + [("probabilities", [[math.nan, 1.0]] * 2), ("drawn", None)],
+    + [("probabilities", table) for table in ([[math.nan, 1.0]] * 2, [[2 / 3, 4 / 3], [0, 0]], [[0.0] * 2] * 2)]
+    + [("probabilities", [[-0.5, 1.5], [0.0, 0.0]]), ("probabilities", [[1e300] * 2] * 2)]  # no distributions
+    + [("drawn", table) for table in (None, [[-1, 8], [0, 0]], [[6.5, 0.5], [0, 0]], [[6, 0], [0, 0]])],
 )
 def test_parse_epoch_rejects_wrong_values(name, wrong):
     with pytest.raises((ValueError, TypeError)):
-        parse_epoch(json.dumps({**vars(epoch(2)), name: wrong}), 2)
+        parse_epoch(json.dumps({**vars(epoch(2)), name: wrong}), 2, 7)
 
 
 def test_parse_epoch_rejects_tables_of_another_pool():
     with pytest.raises(ValueError, match="3"):
-        parse_epoch(format_epoch(epoch(2)), 3)
+        parse_epoch(format_epoch(epoch(2)), 3, 7)
 
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(3), "none": torch.zeros(0, 4)}

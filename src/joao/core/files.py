@@ -1,16 +1,19 @@
-"""Atomic writing of files, and folders locked by one process."""
+"""Atomic writing of files, strict reading of JSON, and folders locked by one process."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from joao.core.errors import UserError, WriteError
+from joao.core.errors import UserError, WriteError, short_repr
 
 try:
     import fcntl
@@ -43,6 +46,77 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON."""
     write_file(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+MOST_LEVELS = 64
+# Numbers and strings need slow checks only in text with one of these, after all digits are replaced by 9. A long
+# fraction is harmless.
+_DIGITS_TO_9 = bytes.maketrans(b"012345678E", b"999999999e")
+_LONG_INTEGER = re.compile(rb"(?<![.9])9{19}")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON in which every value has one meaning; otherwise raise a ValueError with the reason in one line.
+
+    Rejects repeated keys, NaN and infinite numbers, integers beyond 64 bits, halves of surrogate pairs, bytes that are
+    not UTF-8, and more than 64 levels of nesting.
+
+    >>> parse_json('{"label": 0, "label": 1}')
+    Traceback (most recent call last):
+        ...
+    ValueError: the key 'label' is repeated
+    """
+    text = text if isinstance(text, str) else text.decode()
+    digits = text.encode().translate(_DIGITS_TO_9)
+    needs_care = any(mark in digits for mark in (b"e999", b"e+999", b"\\u"))
+    needs_care |= b"9" * 19 in digits and _LONG_INTEGER.search(digits) is not None  # the regular expression is slow
+    try:
+        value = (_CAREFUL if needs_care else _QUICK).decode(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON at character {error.pos + 1}: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError(f"more than {MOST_LEVELS} levels of nesting") from error
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        kinds = {*map(type, level)}
+        if not kinds & {list, dict}:
+            break
+        if kinds != {list}:
+            level = [
+                list(each.values()) if type(each) is dict else each for each in level if type(each) in (list, dict)
+            ]
+        level = list(chain.from_iterable(level))
+    else:
+        raise ValueError(f"more than {MOST_LEVELS} levels of nesting")
+    if needs_care:
+        json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError, a ValueError
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {short_repr(next(key for key in keys if keys.count(key) > 1))} is repeated")
+    return found
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 63:
+        raise ValueError(f"the integer {short_repr(digits)} has more than 64 bits")
+    return int(digits)
+
+
+def _parse_float(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"the number {short_repr(text)} is not finite")
+    return float(text)
+
+
+_QUICK = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_parse_float)
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_constant=_parse_float, parse_int=_parse_integer, parse_float=_parse_float
+)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Names of the members of a family, and checks of options against constructor signatures."""
+"""Names of the members of a family, and checks of options and records against annotations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
-from joao.core.errors import UserError, suggest
+from joao.core.errors import UserError, short_repr, suggest
 
 
 def snake_case(name: str) -> str:
@@ -55,26 +57,57 @@ def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[st
     }
 
 
+Record = TypeVar("Record")
+
+
+def make_record(kind: type[Record], values: Any, place: str, *, allow_unknown: bool = False) -> Record:
+    """Make a dataclass from parsed JSON, whose keys and types must be those of its fields, also inside of them."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{place}: expected a JSON object, got {short_repr(values)}.")
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    for name, each in known.items():
+        if name not in values and each.default is MISSING and each.default_factory is MISSING:
+            raise UserError(f"{place}: missing key '{name}'.")
+    unknown = [name for name in values if name not in known]
+    if unknown and not allow_unknown:
+        raise UserError(f"{place}: unknown key {short_repr(unknown[0])}.")
+    hints = typing.get_type_hints(kind)
+    given = {name: check_value(values[name], hints[name], f"{place}: {name}") for name in known if name in values}
+    return kind(**given)
+
+
 def check_value(value: Any, hint: Any, place: str) -> Any:
     """Convert ``value`` to the annotated type ``hint``; raises an error if that is impossible."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
-        if value is None and len(choices) < len(typing.get_args(hint)):
+    if hint is Any:
+        return value
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, types.UnionType) or origin is typing.Union:
+        choices = [choice for choice in inside if choice is not type(None)]
+        if value is None and len(choices) < len(inside):
             return None
         is_list = isinstance(value, list | tuple)
-        hint = next((choice for choice in choices if (choice in (str, float, int, bool)) != is_list), choices[0])
-    if hint is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+        fitting = [choice for choice in choices if (choice in (str, float, int, bool)) != is_list]
+        exact = [choice for choice in fitting if type(value) is choice]
+        return check_value(value, (exact or fitting or choices)[0], place)
+    if hint is float and isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            if math.isfinite(value):
+                return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
         if abs(int(value)) >= 2**63:
-            raise UserError(f"{place} must fit into 64 bits, got {value}.")
+            raise UserError(f"{place} must fit into 64 bits, got {short_repr(value)}.")
         return int(value)
     if hint is str and isinstance(value, str) and any(0xD800 <= ord(character) < 0xE000 for character in value):
         raise UserError(f"{place} must be valid UTF-8, got {value!r}. Rename the file.")
     if hint in (bool, str) and isinstance(value, hint):
         return value
-    if typing.get_origin(hint) is Sequence and isinstance(value, list | tuple):
-        inside = typing.get_args(hint)[0]
-        return [check_value(each, inside, place) for each in value]
-    wanted = {float: "a number", int: "an integer", bool: "true or false", str: "text"}.get(hint, "a list")
-    raise UserError(f"{place} must be {wanted}, got {value!r}.")
+    if origin in (Sequence, list, tuple) and isinstance(value, list | tuple):
+        return (tuple if origin is tuple else list)(check_value(each, inside[0], place) for each in value)
+    if origin is Mapping and isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: check_value(each, inside[1], f"{place}: {short_repr(key)}") for key, each in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return hint.from_json(value) if hasattr(hint, "from_json") else make_record(hint, value, place)
+    wanted = {float: "a number", int: "an integer", bool: "true or false", str: "text"}.get(hint)
+    raise UserError(
+        f"{place} must be {wanted or ('an object' if origin is Mapping else 'a list')}, got {short_repr(value)}."
+    )

@@ -17,7 +17,6 @@ linear layer. Its ``finetune.json`` contains:
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -29,9 +28,10 @@ import torch
 from torch import Tensor, nn
 
 from joao.core.errors import UserError, suggest, user_error_on_failure
+from joao.core.files import parse_json
 from joao.core.provenance import command, machine, versions
 from joao.core.randomness import temporary_seed
-from joao.core.registry import check_options
+from joao.core.registry import check_options, check_value, make_record
 from joao.data.dataset import Dataset
 from joao.evaluation.splits import SHARES, default_split, split_graphs, split_notice
 from joao.evaluation.targets import (
@@ -46,7 +46,7 @@ from joao.evaluation.targets import (
     select_tasks,
     task_figures,
 )
-from joao.runs.folder import check_format, read_text, select_fields
+from joao.runs.folder import check_format, read_text
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
 from joao.training.device import limit_threads, make_fabric
 from joao.training.finetune import Classifier, Finetune, Finetuning
@@ -356,14 +356,17 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     trained = load_run(folder, device=device, encoder=encoder)
     path, (kind, fields) = folder / FILE, _read_finetune_json(folder)
     with user_error_on_failure(_DAMAGED.format(path)):
-        classes = tuple(each if isinstance(each, int) else str(each) for each in fields["classes"])
-        tasks = tuple(str(each) for each in fields.get("tasks", ()))
+        classes = check_value(fields["classes"], tuple[int | str, ...], f"{path}: classes")
+        tasks = check_value(fields.get("tasks", ()), tuple[str, ...], f"{path}: tasks")
         settings = Finetune(**check_options(Finetune, fields["settings"], f"{path}: settings"))
-        fit = Fit(tuple(_parse_epoch(epoch) for epoch in fields["fit"]["epochs"]), int(fields["fit"]["chosen"]))
+        for epoch in fields["fit"]["epochs"]:
+            if "validation_accuracy" in epoch:  # older folders
+                epoch["validation_score"] = epoch.pop("validation_accuracy")
+        fit = make_record(Fit, fields["fit"], f"{path}: fit")
         if not 1 <= fit.chosen <= len(fit.epochs):
             raise ValueError(f"fit: chosen epoch {fit.chosen} of {len(fit.epochs)}")
-        info = FinetuneInfo(**select_fields(fields["info"], FinetuneInfo, allow_unknown=True))
-        scores = dict(fields.get("scores", {}))
+        info = make_record(FinetuneInfo, fields["info"], f"{path}: info", allow_unknown=True)
+        scores = check_value(fields.get("scores", {}), Mapping[str, Mapping[str, Any] | None], f"{path}: scores")
     with temporary_seed(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
     weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
@@ -382,14 +385,9 @@ def _read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
     if text is None:
         raise UserError(f"{folder}: was not fine-tuned. Run 'joao finetune {folder} DATA --out FOLDER'.")
     with user_error_on_failure(_DAMAGED.format(path)):
-        fields = json.loads(text)
-        kind = str(fields.get("kind", "classes"))
-        check_format(path, fields["format"], FORMAT)
+        fields = parse_json(text)
+        kind = check_value(fields.get("kind", "classes"), str, f"{path}: kind")
+        check_format(path, fields.get("format"), FORMAT)
     if kind not in KINDS:
         raise UserError(f"{path}: unknown kind of labels '{kind}'. {suggest(kind, KINDS)} Update joao.")
     return kind, fields
-
-
-def _parse_epoch(fields: dict[str, Any]) -> FitEpoch:
-    """Parse an epoch; older folders name its score ``validation_accuracy``."""
-    return FitEpoch(**{("validation_score" if key == "validation_accuracy" else key): fields[key] for key in fields})

@@ -18,17 +18,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import shlex
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
@@ -36,7 +38,8 @@ from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
-from joao.core.files import make_folder, write_file, write_json
+from joao.core.files import make_folder, parse_json, write_file, write_json
+from joao.core.registry import make_record
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER
@@ -55,46 +58,25 @@ def format_epoch(metrics: EpochMetrics) -> str:
     return json.dumps(asdict(metrics)) + "\n"
 
 
-def parse_epoch(line: str, size: int) -> EpochMetrics:
-    """Parse a line of :func:`format_epoch`; its tables must have ``size`` rows and columns."""
-    try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:  # its own text has a line number, always 1
-        raise ValueError(f"invalid JSON at character {error.pos + 1}: {error.msg}") from error
-    metrics = EpochMetrics(**select_fields(values, EpochMetrics))
+def parse_epoch(line: str, size: int, num_graphs: int, place: str = "epoch") -> EpochMetrics:
+    """Parse a line of :func:`format_epoch` of a run with ``size`` augmentations; a ValueError says what is wrong."""
+    metrics = make_record(EpochMetrics, parse_json(line), place)
     for name in ("probabilities", "drawn", "pair_losses"):
         table = getattr(metrics, name)
-        if not (name == "pair_losses" and table is None) and not _are_numbers(table, (size, size)):
+        if table is not None and [len(row) for row in table] != [size] * size:
             raise ValueError(f"{name}: expected {size} rows of {size} numbers")
-    for name in ("epoch", "loss", "seconds", "graphs_per_second"):
-        if not _are_numbers(getattr(metrics, name), ()):
-            raise ValueError(f"{name}: expected a number, got {short_repr(getattr(metrics, name))}")
+    probabilities, drawn = list(chain(*metrics.probabilities)), list(chain(*metrics.drawn))
+    if min(probabilities) < 0 or not math.isclose(math.fsum(probabilities), 1, abs_tol=1e-4):
+        raise ValueError(f"probabilities: expected numbers from 0 that sum to 1, got {short_repr(probabilities)}")
+    if min(drawn) < 0 or sum(drawn) != num_graphs:
+        raise ValueError(f"drawn: expected counts that sum to {num_graphs}, got {short_repr(drawn)}")
     return metrics
 
 
-def _are_numbers(values: Any, shape: tuple[int, ...]) -> bool:
-    """Whether ``values`` are finite numbers nested in this shape."""
-    array = np.array(values)
-    return array.shape == shape and array.dtype.kind in "if" and bool(np.isfinite(array).all())
-
-
-def select_fields(values: Any, kind: type[Any], *, allow_unknown: bool = False) -> dict[str, Any]:
-    """Select the fields of a dataclass from parsed JSON; a ValueError names the first missing or unknown key."""
-    if not isinstance(values, dict):
-        raise ValueError(f"expected a JSON object, got {short_repr(values)}")
-    known = {each.name: each for each in fields(kind)}
-    for name, each in known.items():
-        is_required = each.default is MISSING and each.default_factory is MISSING
-        if is_required and name not in values:
-            raise ValueError(f"missing key '{name}'")
-    unknown = [name for name in values if name not in known]
-    if unknown and not allow_unknown:
-        raise ValueError(f"unknown key {short_repr(unknown[0])}")
-    return {name: values[name] for name in known if name in values}
-
-
-def check_format(path: Path, version: int, newest: int) -> None:
-    """Raise an error if a file has a newer format than this version can read."""
+def check_format(path: Path, version: Any, newest: int) -> None:
+    """Raise an error if a file has no format number, or a newer format than this version can read."""
+    if type(version) is not int or version < 1:
+        raise UserError(f"{path}: expected a positive integer under the key 'format', got {short_repr(version)}.")
     if version > newest:
         raise UserError(f"{path}: format {version} is newer than this joao supports. Update joao.")
 
@@ -119,7 +101,7 @@ def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
         content = path.read_bytes()
         tensors: dict[str, Tensor] = load(content)
         # The file starts with the size of its JSON header in 8 bytes.
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
         expected = (header.get("__metadata__") or {}).get(CHECKSUM_KEY)
         is_valid = expected == checksum(tensors) if expected is not None else not checked
     except OSError as error:
@@ -206,13 +188,9 @@ class Run:
         if (text := read_text(folder, path.name)) is None:
             raise UserError(f"{folder}: is not a run: run.json is missing. Create a run with 'joao pretrain'.")
         with user_error_on_failure(f"{path}: is damaged or not the run.json of a run"):
-            values = select_fields(json.loads(text), RunInfo, allow_unknown=True)
-            if "format" not in values:
-                raise ValueError("missing key 'format'")
-            check_format(path, values["format"], FORMAT)
-            features = Features.from_json(values.pop("features"))
-            lists = {"pool": tuple(values["pool"]), "finetuned_on": tuple(values.get("finetuned_on", ()))}
-            info = RunInfo(features=features, **{**values, **lists})
+            values = parse_json(text)
+            check_format(path, values.get("format"), FORMAT)
+            info = make_record(RunInfo, values, str(path), allow_unknown=True)
             _check_info(info)
         if info.codes not in (0, FEATURISER):
             raise UserError(
@@ -232,8 +210,9 @@ class Run:
         lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
         metrics = []
         for number, line in enumerate(lines, 1):
-            with user_error_on_failure(f"{path} line {number}: is damaged"):
-                metrics.append(parse_epoch(line, len(self.info.pool)))
+            place = f"{path} line {number}"
+            with user_error_on_failure(f"{place}: is damaged"):
+                metrics.append(parse_epoch(line, len(self.info.pool), self.info.num_graphs, place))
         if len(metrics) != wanted or any(each.epoch != number for number, each in enumerate(metrics, 1)):
             raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
         return metrics
@@ -354,25 +333,10 @@ def check_new_folder(folder: Path) -> None:
 
 
 def _check_info(info: RunInfo) -> None:
-    """Raise a ValueError that names the first field of the wrong type; all readers rely on the types."""
-
-    def check(name: str, values: Iterable[Any], is_right: Callable[[Any], bool], expected: str) -> None:
-        wrong = [value for value in values if not is_right(value)]
-        if wrong:
-            raise ValueError(f"{name}: expected {expected}, got {short_repr(wrong[0])}")
-
+    """Raise a ValueError if a number is out of range; all readers rely on it."""
     for name in ("num_graphs", "num_features", "num_edge_features", "codes", "devices", "num_nodes"):
-        values = [getattr(info, name)]
-        check(name, values, lambda count: type(count) is int and 0 <= count < 1 << 31, "a non-negative integer")
-    for name in ("own", "versions", "machine"):
-        check(name, [getattr(info, name)], lambda value: isinstance(value, dict), "an object")
-    texts = {name: [getattr(info, name)] for name in ("data", "fingerprint", "command", "precision", "featuriser")}
-    texts |= {"pool": list(info.pool), "finetuned_on": list(info.finetuned_on)}
-    texts |= {"own": list(info.own.values()), "versions": list(info.versions.values())}
-    for name, values in texts.items():
-        check(name, values, lambda value: isinstance(value, str), "text")
-    for name in ("fast", "finished"):
-        check(name, [getattr(info, name)], lambda value: type(value) is bool, "true or false")
+        if not 0 <= getattr(info, name) < 1 << 31:
+            raise ValueError(f"{name}: expected a non-negative integer, got {getattr(info, name)}")
     if info.features.width not in (None, info.num_features):
         raise ValueError(f"features: have {info.features.width} columns, but num_features is {info.num_features}")
 
@@ -388,7 +352,7 @@ def _read_metadata(path: Path) -> dict[str, str]:
             f"{path}: is not a run folder or an export of 'joao export', or is damaged ({error})."
         ) from error
     version = metadata.get(FILE_FORMAT_KEY, "")
-    if not version.isdecimal():
+    if re.fullmatch("[0-9]{1,9}", version) is None:
         raise UserError(
             f"{path}: is not a run: it was not written by 'joao export'. Give a run folder or an exported file."
         )
