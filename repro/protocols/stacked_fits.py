@@ -12,13 +12,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from joao.augmentations import Identity
+from joao.augmentations.base import PaddedAugmentation
 from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
@@ -50,7 +51,7 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
     """Fit all ``parts``. When a fit is yielded, ``finetuning`` has its state at the selected epoch.
 
     :meth:`Finetuning.restore_last_epoch` switches to the last epoch. The fits are stacked if :func:`can_be_stacked`;
-    otherwise they run one after another. Dropout draws other random numbers in stacked fits.
+    otherwise they run one after another. Dropout and augmentations draw other random numbers in stacked fits.
     """
     if not can_be_stacked(finetuning, parts):
         for part in parts:
@@ -68,12 +69,11 @@ def can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
     """Return whether :func:`fit_all` can stack the fits."""
     how = finetuning.how
     # All fits must take the same number of steps per epoch. A last batch of one graph would be merged with the batch
-    # before it. Augmentations draw per batch, and patience stops fits at different epochs.
+    # before it. Patience stops fits at different epochs.
     steps = {-(-part.train.numel() // how.batch_size) for part in parts}
     return (
         finetuning.is_fast
         and isinstance(finetuning.classifier.encoder, StackableEncoder)
-        and all(isinstance(each, Identity) for each in finetuning.pool)
         and not how.patience
         and len(steps) == 1
         and all(part.train.numel() % how.batch_size != 1 and part.validation.numel() for part in parts)
@@ -87,13 +87,24 @@ class _StackedBatch:
 
     Attributes:
         graphs: ``(F, G)`` indices of the graphs; unused entries have the index of the empty graph.
-        batches: the batch of each fit, whose tensors are slices of ``views``.
-        views: all batches, with a leading dimension F.
+        batches: the batch of each fit.
+        views: all batches after augmentation, with a leading dimension F; without augmentations its slices are the
+            tensors of ``batches``.
     """
 
     graphs: Tensor
     batches: list[PaddedBatch]
     views: PaddedViews
+
+    def draw_view(self, number: int, augmentation: PaddedAugmentation, generator: torch.Generator) -> None:
+        """Augment the batch of a fit and write the result into its view."""
+        view = augmentation.padded(self.batches[number], generator)
+        for name in CHANGED_BY_AUGMENTATION:
+            if getattr(view, name) is not None:
+                getattr(self.views, name)[number].copy_(getattr(view, name))
+
+
+CHANGED_BY_AUGMENTATION = ("x", "source", "target", "first_edge", "keep", "edge_attr")
 
 
 class StackedFits:
@@ -122,6 +133,11 @@ class StackedFits:
             self.classifier.parameters(), lr=self.how.learning_rate, fused=True, capturable=device.type == "cuda"
         )
         self.runner = CudaGraphRunner(device, [])
+        self.pool = cast(Sequence[PaddedAugmentation], finetuning.pool)
+        self.augments = not all(isinstance(each, Identity) for each in self.pool)
+        # Each fit draws its views from its own generator, which must be registered with the CUDA graphs that use it.
+        self.view_generators = [torch_generator(part.seed, "fine-tuning views", device) for part in parts]
+        self.view_runners = [CudaGraphRunner(device, [generator]) for generator in self.view_generators]
         self.num_train = torch.tensor([part.train.numel() for part in parts], device=device)
         self.loss_sum = torch.zeros(len(parts), device=device)
         # Weights at the best epoch so far, its score, the current epoch, and (epoch, quantity, fit) metrics. All of
@@ -135,17 +151,20 @@ class StackedFits:
         """Run all fits. Then ``kept`` has the weights of the selected epochs and ``state`` those of the last epoch."""
         plan = self._plan()
         # Steps with the same number of graphs share one set of tensors; usually only the last batch is smaller.
-        batches_by_size = {step.shape[2]: self._make_batch(step, plan) for step in plan}
+        batches_by_size = {step.shape[2]: self._make_batch(step, plan, self.augments) for step in plan}
         validation = _pad_lists([[part.validation for part in self.parts]], self.empty_graph)
-        validation_batch = self._make_batch(validation, [validation])
+        validation_batch = self._make_batch(validation, [validation], augments=False)
         self._fill(validation_batch)
         on_device = [step.to(self.loss_sum.device) for step in plan]
+        drawn = [torch_generator(part.seed, "fine-tuning augmentations") for part in self.parts]
         draws = temporary_seed(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
         with draws, matmul_precision(self.fabric):
             for epoch in range(self.how.epochs):
                 for step in on_device:
                     stacked = batches_by_size[step.shape[2]]
                     stacked.graphs.copy_(step[epoch])
+                    if self.augments:
+                        self._draw_views(stacked, drawn)
                     self.runner.run(("step", step.shape[2]), partial(self._train_step, stacked))
                 self.runner.run("look", lambda: self._validate(validation_batch))
         return [self._fit(number) for number in range(len(self.parts))]
@@ -164,7 +183,7 @@ class StackedFits:
             epochs.append(list(zip(*drawn, strict=True)))
         return [_pad_lists([list(epoch[step]) for epoch in epochs], self.empty_graph) for step in range(len(epochs[0]))]
 
-    def _make_batch(self, step: Tensor, plan: Sequence[Tensor]) -> _StackedBatch:
+    def _make_batch(self, step: Tensor, plan: Sequence[Tensor], augments: bool) -> _StackedBatch:
         """Allocate tensors that are large enough for every batch of ``plan`` with as many graphs as ``step``."""
         alike = torch.cat([each.flatten(0, 1) for each in plan if each.shape[2] == step.shape[2]])
         num_nodes, num_edges = (int(F.pad(sizes, (0, 1))[alike].sum(1).max()) for sizes in self.sizes)
@@ -177,14 +196,26 @@ class StackedFits:
             replace(batch, **{name: value[number] for name, value in whole.items()})
             for number, batch in enumerate(made)
         ]
+        if augments:
+            whole |= {name: whole[name].clone() for name in CHANGED_BY_AUGMENTATION if name in whole}
         return _StackedBatch(graphs, batches, PaddedViews(**whole))
+
+    def _draw_views(self, stacked: _StackedBatch, drawn: Sequence[torch.Generator]) -> None:
+        """Fill the batches, and augment that of each fit with an augmentation drawn for it alone."""
+        size = stacked.graphs.shape[1]
+        self.runner.run(("fill", size), lambda: self._fill(stacked))
+        for number, runner in enumerate(self.view_runners):
+            index = int(torch.randint(len(self.pool), (), generator=drawn[number]))
+            draw = partial(stacked.draw_view, number, self.pool[index], self.view_generators[number])
+            runner.run((size, index), draw)
 
     def _fill(self, stacked: _StackedBatch) -> None:
         for graphs, batch in zip(stacked.graphs, stacked.batches, strict=True):
             self.store.fill(batch, graphs)
 
     def _train_step(self, stacked: _StackedBatch) -> None:
-        self._fill(stacked)
+        if not self.augments:
+            self._fill(stacked)
         self.classifier.train()
         with self.fabric.autocast():
             logits = self._logits(stacked)

@@ -13,10 +13,14 @@ OBJECTIVE_NAMES = {name: _PAIR_OBJECTIVES[name] for name in (*_ORDER, *_PAIR_OBJ
 _ROWS = {
     "none": "no pre-training",
     "augmentations": "augmentations only",
+    "augmentations_all": "augmentations only, all five",
     **dict.fromkeys(("gae", "infomax", "context_pred", "edge_pred", "attr_masking")),
     "ecfp": "random forest on ECFP",
     "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
-    **dict.fromkeys(("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp", "mvgrl", "infograph", "histogram")),
+    **dict.fromkeys(("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp")),
+    "mvgrl_nt_xent": "MVGRL, NT-Xent",
+    "mvgrl": "MVGRL, Jensen-Shannon",
+    **dict.fromkeys(("infograph", "histogram")),
     **dict.fromkeys(("untrained_initial", "untrained", "graphcl", "uniform", "joao", "joaov2")),
     "joao_default": "JOAO(), default settings",
     "joao_strengths": None,
@@ -30,4 +34,5 @@ _ROWS = {
     "joaov2_stronger": "JOAOv2, strength 0.25",
     "joao_without_prior": "JOAO, gamma = 0",
 }
-NAMES: dict[str, str] = {row: title or titles()[row] for row, title in _ROWS.items()} | titles()
+_NAMES = {row: title or titles()[row] for row, title in _ROWS.items()}
+NAMES: dict[str, str] = _NAMES | titles() | _NAMES  # in this order, and with these names where both have one

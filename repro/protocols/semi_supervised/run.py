@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from joao.config.builder import build_method
+from joao.augmentations import Augmentation
+from joao.config.builder import build_pool
 from joao.config.recipe import POOL, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.data import list_datasets
@@ -22,6 +23,7 @@ from joao.encoders import Encoder
 from joao.evaluation.splits import Split, few_label_splits, split_hash
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.targets import ClassTargets
+from joao.policies.fixed import POOLS
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.runs.trained import make_untrained
@@ -155,10 +157,21 @@ PROTOCOL = {
 }
 
 
-def finetuning_of(method: str) -> dict[str, Any]:
-    """Return the settings of fine-tuning."""
+def finetuning_of(method: str, dataset: str) -> dict[str, Any]:
+    """Return the settings of fine-tuning. ``augmented`` names the augmentations, or is true for all of the recipe."""
     augmented = grid()["methods"].get(method, {}).get("augmented", False)
+    if augmented == "rule_pool":
+        augmented = list(POOLS[(grid()["datasets"] | grid()["development"])[dataset]["pool"]])
     return dataclasses.asdict(Finetune(**grid()["finetuning"])) | {"augmented": augmented}
+
+
+def finetuning_pool(method: str, dataset: str, recipe: Recipe) -> list[Augmentation]:
+    """Return the augmentations of training batches in fine-tuning; empty: none."""
+    augmented = finetuning_of(method, dataset)["augmented"]
+    if not augmented:
+        return []
+    pool = build_pool(recipe)
+    return list(pool.values()) if augmented is True else [pool[name] for name in augmented]
 
 
 def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: str = "32-true") -> list[dict[str, Any]]:
@@ -170,15 +183,13 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
     facts["seconds of pre-training"] = time.perf_counter() - started
     how = Finetune(**grid()["finetuning"])
     store = make_store(dataset, features)
-    augmented = finetuning_of(work.method)["augmented"]
-    pool = list(build_method(recipe, store).augmentations.values()) if augmented else []
     finetuning = Finetuning(
         store,
         ClassTargets(torch.from_numpy(classes), len(dataset.class_names)),
         encoder,
         how,
         make_fabric(device, precision),
-        pool,
+        finetuning_pool(work.method, work.dataset, recipe),
         seed=work.seed,
     )
     records = []
@@ -197,7 +208,7 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
                 "scores": scores.to_json(),
                 "features": recipe.features,
                 "recipe": recipe.table(),
-                "finetuning": finetuning_of(work.method),
+                "finetuning": finetuning_of(work.method, work.dataset),
                 "precision": precision,
                 "fine-tuned": "on padded batches" if finetuning.is_fast else "batch by batch",
                 **facts,
@@ -244,7 +255,7 @@ def is_done(cell: Cell, records: Path) -> bool:
     """Return whether a cell has a record. A record of another recipe is an error."""
     expected = {
         "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
-        "finetuning": finetuning_of(cell.method),
+        "finetuning": finetuning_of(cell.method, cell.dataset),
         "protocol": PROTOCOL,
     }
     return record_file(records).is_current(cell.key, expected, f"{cell.method} on {cell.dataset}")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
+from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.provenance import measure_run
@@ -29,6 +30,7 @@ from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, describe_data, provena
 from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid, training_facts
+from repro.protocols.unsupervised.multi_view import MultiViewNtXent
 from repro.record_files import Record, RecordFile
 
 
@@ -129,10 +131,17 @@ def cell_recipe(cell: Cell) -> Recipe | None:
         del shared["objective"], shared["strength"]
     elif "strengths" in own:
         del shared["strength"]
-    merged = {**shared, "features": dataset["features"], **method, "data": cell.dataset}
+    given = {key: value for key, value in method.items() if key != "custom_objective"}
+    merged = {**shared, "features": dataset["features"], **given, "data": cell.dataset}
     if method["method"] == "graphcl":
         merged["policy"] = {"name": "rule_pool", "pool": dataset["pool"]}
     return make_recipe({**merged, "training": training}, source=f"{cell.method} on {cell.dataset}")
+
+
+def custom_parts(method: str) -> CustomParts | None:
+    """Return the objects of a row that the package has no name for, or None."""
+    options = grid()["methods"].get(method, {}).get("custom_objective")
+    return None if options is None else CustomParts(objective=MultiViewNtXent(**options))
 
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
@@ -144,7 +153,7 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     groups = find_twins(dataset) if cell.twins_together else None
     if cell.inductive:
         assert recipe is not None
-        scores = _inductive_scores(recipe, dataset, classes, groups, device)
+        scores = _inductive_scores(cell, recipe, dataset, classes, groups, device)
     else:
         where = pick_device(device).type if has_encoder(cell.method) else "cpu"
         (rows, learnt), seconds, memory = measure_run(lambda: _rows(cell, recipe, dataset, where), where)
@@ -182,7 +191,9 @@ def _settings(cell: Cell) -> dict[str, Any]:
     """Return the settings of a cell: a recipe, or the options of a baseline."""
     recipe, row = cell_recipe(cell), grid()["methods"].get(cell.method, {})
     if "baseline" not in row:
-        return {"recipe": None if recipe is None else recipe.table()}
+        custom = custom_parts(cell.method)
+        made = {"recipe": None if recipe is None else recipe.table()}
+        return made if custom is None else {**made, "custom": custom.describe()}
     options = BASELINES[row["baseline"]].settings()
     seed = {"seed": cell.seed} if "seed" in options else {}
     return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
@@ -202,19 +213,24 @@ def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> t
     if cell.method in REFERENCES:
         start = make_untrained(recipe, dataset, calibrated=cell.method == "untrained", device=device)
         return start.embed(dataset).numpy(), {}
-    trained = pretrain(recipe, dataset, device=device)
+    trained = pretrain(recipe, dataset, device=device, custom=custom_parts(cell.method))
     return trained.embed(dataset).numpy(), training_facts(trained)
 
 
 def _inductive_scores(
-    recipe: Recipe, dataset: Dataset, classes: NDArray[np.int64], groups: NDArray[np.int64] | None, device: str
+    cell: Cell,
+    recipe: Recipe,
+    dataset: Dataset,
+    classes: NDArray[np.int64],
+    groups: NDArray[np.int64] | None,
+    device: str,
 ) -> Scores:
     """Pre-train on each training part alone, so that the encoder does not see test graphs."""
     partition, where = recipe.training.seed, pick_device(device).type
     parts = []
     shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
     for train, test in shared:
-        trained = pretrain(recipe, dataset.subset(train), device=device)
+        trained = pretrain(recipe, dataset.subset(train), device=device, custom=custom_parts(cell.method))
         rows = trained.embed(dataset).numpy()
         parts.append(score_folds(rows, classes, [(train, test)], groups=groups, device=where))
     accuracies = tuple(part.accuracies[0] for part in parts)

@@ -154,13 +154,20 @@ class MultiView(NodeObjective):
         return nn.ModuleDict({"encoder": second, **networks})
 
     def __call__(self, encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch, generator: Generator) -> Tensor:
-        assert isinstance(parts, nn.ModuleDict)
-        views = [full_precision(encode(batch)) for encode in (encode_nodes, cast(Any, parts["encoder"]).encode_nodes)]
+        nodes, graphs = encode_both(encode_nodes, parts, batch)
         with torch.autocast(batch.device.type, enabled=False):  # scores in float32 also under mixed precision
-            nodes = [parts["nodes"](vectors) for vectors in views]
-            graphs = [parts["graphs"](group_sums(each, batch.graph_of_node, batch.num_graphs)) for each in views]
             losses = [node_graph_loss(*each, batch.graph_of_node) for each in zip(nodes, reversed(graphs), strict=True)]
         return losses[0] + losses[1]
+
+
+def encode_both(encode_nodes: EncodeNodes, parts: nn.Module, batch: GraphBatch) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the nodes ``(N, d)`` and the graphs ``(B, d)`` of both views, for ``parts`` of :class:`MultiView`."""
+    assert isinstance(parts, nn.ModuleDict)
+    views = [full_precision(encode(batch)) for encode in (encode_nodes, cast(Any, parts["encoder"]).encode_nodes)]
+    with torch.autocast(batch.device.type, enabled=False):
+        nodes = [parts["nodes"](vectors) for vectors in views]
+        graphs = [parts["graphs"](group_sums(each, batch.graph_of_node, batch.num_graphs)) for each in views]
+    return nodes, graphs
 
 
 class FeedForward(nn.Module):

@@ -25,7 +25,8 @@ ROWS = {
     "context_pred": "ContextPred",
     "edge_pred": "EdgePred",
     "attr_masking": "AttrMasking",
-    **{name.lower(): name for name in ("GL", "WL", "DGK", "node2vec", "sub2vec", "graph2vec", "MVGRL", "InfoGraph")},
+    **{name.lower(): name for name in ("GL", "WL", "DGK", "node2vec", "sub2vec", "graph2vec", "InfoGraph")},
+    "mvgrl_nt_xent": "MVGRL",  # the paper's figures are those with NT-Xent, not those of joao's method "mvgrl"
     **{name.lower(): name for name in ("GraphCL", "JOAO", "JOAOv2")},
 }
 

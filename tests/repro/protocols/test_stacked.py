@@ -1,6 +1,6 @@
 """Fits side by side are fits one after another."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from joao.augmentations import NodeDrop
+from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop, Subgraph
+from joao.augmentations.base import PaddedAugmentation
+from joao.core.padded import keep_nodes
 from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
@@ -87,6 +89,46 @@ def test_every_part_gets_what_it_gets_alone(make, kind, residual, how, monkeypat
         torch.testing.assert_close(logits, logits_alone, rtol=1e-3, atol=1e-3)
         for epoch, epoch_alone in zip(fit.epochs, alone.epochs, strict=True):
             assert vars(epoch) == pytest.approx(vars(epoch_alone), rel=1e-3)
+
+
+@dataclass(frozen=True)
+class Thin(PaddedAugmentation):
+    """Removes every second node and halves all features: it draws nothing, so that batches can be compared."""
+
+    def __call__(self, batch, generator):
+        return replace(batch, x=batch.x / 2).keep_nodes(self._kept(batch))
+
+    def padded(self, batch, generator):
+        return keep_nodes(replace(batch, x=batch.x / 2), self._kept(batch))
+
+    def _kept(self, batch):
+        first = torch.cat([torch.zeros(1, dtype=torch.long), batch.nodes_per_graph.cumsum(0)])
+        return (torch.arange(batch.x.shape[0]) - first[batch.graph_of_node]) % 2 == 0
+
+
+def test_every_part_draws_augmentations_of_its_own(make, monkeypatch):
+    pool = [Thin(), Identity(), AttributeMask(0.0)]
+    together = make(pool=pool)
+    monkeypatch.setattr(together, "fit", None)  # nobody may fall back to it
+    alone = results(make(pool=pool, fast=False))
+    for (fit, logits), (fit_alone, logits_alone) in zip(results(together), alone, strict=True):
+        assert fit.chosen == fit_alone.chosen
+        torch.testing.assert_close(logits, logits_alone, rtol=1e-3, atol=1e-3)
+        for epoch, epoch_alone in zip(fit.epochs, fit_alone.epochs, strict=True):
+            assert vars(epoch) == pytest.approx(vars(epoch_alone), rel=1e-3)
+    for (fit, _), (plain, _) in zip(alone, results(make(fast=False)), strict=True):
+        distances = [abs(one.loss - other.loss) for one, other in zip(fit.epochs, plain.epochs, strict=True)]
+        assert max(distances) > 1e-2  # augmentations matter
+
+
+@pytest.mark.parametrize("kind", [NodeDrop, Subgraph, EdgePerturb, AttributeMask])
+def test_augmentations_draw_from_the_seeds_of_the_parts(make, kind):
+    """With a graph without nodes in the last batch of two parts; the draws differ by epoch, seed and augmentation."""
+    first, again, plain = (list(fit_all(make(pool=pool), PARTS)) for pool in ([kind(0.5)], [kind(0.5)], []))
+    assert first == again
+    assert first != plain
+    other = list(fit_all(make(pool=[kind(0.5)]), [replace(PARTS[0], seed=99), *PARTS[1:]]))
+    assert other[0] != first[0]
 
 
 def test_bonds_go_along(dataset):
@@ -199,7 +241,7 @@ def test_padding_uses_the_empty_graph(make):
     assert last.shape == (5, 3, 7)  # 22 = 8 + 8 + 6 and 23 = 8 + 8 + 7 graphs
     assert (last[:, 0, -1] == 45).all()
     assert (last[:, 1] < 45).all()
-    room = fits._make_batch(last, [last])
+    room = fits._make_batch(last, [last], augments=False)
     assert room.views.first_node.diff()[0, -1] == 0
 
 
@@ -207,12 +249,11 @@ def test_padding_uses_the_empty_graph(make):
     "kind",
     [
         {"encoder": lambda num_features: Gin(num_features, width=4, layers=2)},
-        {"pool": [NodeDrop(0.2)]},
         {"patience": 2},
         {"fast": False},
         {"batch_size": 7},  # of 22 graphs, 7 + 7 + 8: a last batch of one joined its neighbour
     ],
-    ids=["another encoder", "augmented", "patience", "plain path", "last batch of one"],
+    ids=["another encoder", "patience", "plain path", "last batch of one"],
 )
 def test_what_cannot_be_stacked_is_done_one_after_another(make, kind, monkeypatch):
     monkeypatch.setattr(stacked_module, "StackedFits", None)
