@@ -248,10 +248,9 @@ def test_messages_of_a_process(monkeypatch, graphs, error, last):
         if error is not None:
             raise error
 
-    sent, silenced = [], []
+    sent = []
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(processes, "score_seeds", some_pieces)
-    monkeypatch.setattr(processes, "silence_lightning", lambda: silenced.append("lightning"))
     try:
         processes._run_task(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
     finally:
@@ -259,7 +258,6 @@ def test_messages_of_a_process(monkeypatch, graphs, error, last):
     assert sent[0] == {"seed": 0}
     assert len(sent) == 2
     assert sent[1] is None if last is None else last in sent[1]
-    assert silenced == ["lightning"]  # whose advice would be told by every process
 
 
 def test_bug_in_a_process_is_raised_with_its_traceback(monkeypatch):

@@ -7,12 +7,13 @@ from joao.heads import HEADS
 from joao.objectives import OBJECTIVES
 from joao.policies import Uniform
 from joao.training.checkpoint import capture_state, restore_state
-from joao.training.device import Fabric
 from tests.messages import assert_mentions, refused
 
 try:
+    from lightning_fabric import Fabric
     from lightning_fabric.plugins.precision import MixedPrecision
 except ImportError:
+    from lightning.fabric import Fabric
     from lightning.fabric.plugins.precision import MixedPrecision
 
 CASES = itertools.product(HEADS, ("batch", "graph"), ("nt_xent",))

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from joao.augmentations import Augmentation, EdgePerturb, Identity, NodeDrop
 from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.convolutions import ModuleEncoder
-from joao.training.device import Fabric
 from joao.training.fast.batches import BufferPool, CudaGraphRunner, buffer_capacity, find_padding_obstacle
 from tests.messages import assert_mentions
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given as drawn
+from lightning_fabric import Fabric
 from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 from torch.nn import functional as F
@@ -18,7 +19,6 @@ from joao.data.synthetic import random_graphs
 from joao.encoders import Convolutions, Gin, ResGcn
 from joao.encoders.base import Encoder
 from joao.evaluation.targets import ClassTargets
-from joao.training.device import Fabric
 from joao.training.fast import batches
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch

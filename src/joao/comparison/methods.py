@@ -21,7 +21,7 @@ from joao.baselines.base import Rows
 from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
-from joao.core.processes import block_interrupts, exit_with_parent, silence_lightning
+from joao.core.processes import block_interrupts, exit_with_parent
 from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -239,7 +239,6 @@ def _run_task(task: Task, parent: Connection) -> None:
     """Send the result of every seed; then None, or the reason of a failure."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # in case block_interrupts had no effect
     exit_with_parent()
-    silence_lightning()
     try:
         for score in score_seeds(task):
             parent.send(score)

@@ -17,15 +17,6 @@ from typing import TypeVar
 from joao.core.errors import UserError
 
 
-def silence_lightning() -> None:
-    """Suppress Lightning's messages about devices and precision in this process."""
-    try:
-        from lightning_fabric import _logger
-    except ImportError:  # the same code inside the larger package
-        from lightning.fabric import _logger  # type: ignore[no-redef]
-    _logger.setLevel("WARNING")
-
-
 @contextmanager
 def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
     """Start worker processes. They are spawned: forked ones would inherit the locks of the caller's threads.
@@ -137,7 +128,6 @@ def _initialize() -> None:
     import torch
 
     torch.set_num_threads(1)
-    silence_lightning()
 
 
 @contextmanager

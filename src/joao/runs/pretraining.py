@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -25,12 +25,15 @@ from joao.runs.folder import Run, RunInfo, check_new_folder
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
-from joao.training.device import Fabric, limit_threads, make_fabric
+from joao.training.device import limit_threads, make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import ProcessLayout, Send, find_process_layout, run_in_processes
 from joao.training.metrics import EpochMetrics
 from joao.training.model import calibrate_by_recipe
 from joao.training.pretrain import Pretraining, check_multiprocess
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 CHECK_EVERY = 16  # steps between two checks whether a checkpoint is due, which several processes must agree on
 

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
 
 from joao.core.errors import ProcessLost, UserError, one_line
 from joao.training.distributed.launch import ProcessLayout
 
-try:
+if TYPE_CHECKING:
     from lightning_fabric import Fabric as Fabric
-    from lightning_fabric import _logger as lightning_logger
-    from lightning_fabric.plugins.precision import Precision
-    from lightning_fabric.strategies.ddp import DDPStrategy
-except ImportError:  # the same code in the package lightning
-    from lightning.fabric import Fabric as Fabric  # type: ignore[no-redef]
-    from lightning.fabric import _logger as lightning_logger  # type: ignore[no-redef]
-    from lightning.fabric.plugins.precision import Precision  # type: ignore[no-redef]
-    from lightning.fabric.strategies.ddp import DDPStrategy  # type: ignore[no-redef]
 
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
-
-
-class Tf32(Precision):
-    """32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa."""
-
-
-class UnwrappedDDP(DDPStrategy):
-    """Several processes without the DDP wrapper: :class:`joao.training.distributed.group.ProcessGroup` averages.
-
-    The wrapper expects one forward pass per step and gradients of all weights. A step encodes two views, and of the
-    heads of JOAOv2 it uses those of the drawn pair only (docs/decisions/0011-several-processes.md).
-    """
-
-    def setup_module(self, module: nn.Module) -> Any:
-        return module
 
 
 @contextmanager
 def matmul_precision(fabric: Fabric) -> Iterator[None]:
     """Set the precision of matrix products to that of ``fabric`` inside the context."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if isinstance(fabric.strategy.precision, Tf32) else "highest")
+    torch.set_float32_matmul_precision("high" if getattr(fabric.strategy.precision, "uses_tf32", False) else "highest")
     try:
         yield
     finally:
@@ -86,24 +63,44 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
+def _import_lightning() -> Any:
+    """Import Lightning Fabric only when a training starts: it takes about a second, also for a plain ``import``."""
+    try:
+        import lightning_fabric as package
+    except ImportError:  # the same code in the package lightning
+        import lightning.fabric as package  # type: ignore[no-redef]
+    if multiprocessing.parent_process() is not None:
+        package._logger.setLevel("WARNING")  # otherwise every worker process repeats remarks on devices
+    return package
+
+
 def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None) -> Fabric:
     """Make Lightning's handle of one device; with several processes, connect to the others first."""
     check_precision(device, precision)
     kind = pick_device(device).type
-    with_precision: dict[str, Any] = {"plugins": [Tf32()]} if precision == "tf32" else {"precision": precision}
+    lightning = _import_lightning()
+    with_precision: dict[str, Any] = {"precision": precision}
+    if precision == "tf32":
+        # 32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa.
+        with_precision = {"plugins": [type("Tf32", (lightning.plugins.Precision,), {"uses_tf32": True})()]}
     if layout is None or layout.world_size == 1:
-        return Fabric(accelerator=kind, devices=1, **with_precision)
+        return cast("Fabric", lightning.Fabric(accelerator=kind, devices=1, **with_precision))
     if kind == "cuda" and layout.devices > torch.cuda.device_count():
         raise UserError(f"devices: {layout.devices} requested, but torch finds {torch.cuda.device_count()} GPUs.")
-    fabric = Fabric(
-        accelerator=kind, devices=layout.devices, num_nodes=layout.num_nodes, strategy=UnwrappedDDP(), **with_precision
+    # Without the DDP wrapper: :class:`joao.training.distributed.group.ProcessGroup` averages the gradients. The wrapper
+    # expects one forward pass per step and gradients of all weights. A step encodes two views, and of the heads of
+    # JOAOv2 it uses those of the drawn pair only (docs/decisions/0011-several-processes.md).
+    strategy = lightning.strategies.DDPStrategy()
+    strategy.setup_module = lambda module: module
+    fabric: Fabric = lightning.Fabric(
+        accelerator=kind, devices=layout.devices, num_nodes=layout.num_nodes, strategy=strategy, **with_precision
     )
-    level = lightning_logger.level
-    lightning_logger.setLevel("WARNING")  # otherwise every process prints a greeting
+    level = lightning._logger.level
+    lightning._logger.setLevel("WARNING")  # otherwise every process prints a greeting
     try:
         fabric.launch()
     except RuntimeError as error:
         raise ProcessLost(f"the processes could not connect to each other ({one_line(error)}).") from error
     finally:
-        lightning_logger.setLevel(level)
+        lightning._logger.setLevel(level)
     return fabric

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,14 @@ from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders import Encoder
 from joao.evaluation.targets import ClassTargets, Targets
-from joao.training.device import Fabric, matmul_precision
+from joao.training.device import make_fabric, matmul_precision
 from joao.training.fast.batches import choose_fast_path, find_padding_obstacle
 from joao.training.fast.steps import PaddedFinetuningSteps
 from joao.training.metrics import Fit, FitEpoch
 from joao.training.model import batches_by_size, calibrate, split_into_batches
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Classifier(nn.Module):
@@ -117,7 +120,7 @@ class Finetuning:
         fast: bool | None = None,
         seed: int = 0,
     ) -> None:
-        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.fabric = fabric or make_fabric("cpu", "32-true")
         self.device = self.fabric.device
         self.store, self.targets = store.to(self.device), targets.to(self.device)
         self.how, self.pool = how, list(pool) or [Identity()]

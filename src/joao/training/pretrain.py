@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,16 @@ from joao.core.randomness import set_global_rng_state, temporary_seed, torch_gen
 from joao.encoders import ENCODERS, Encoder, NodeEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import POLICIES
-from joao.training.device import Fabric, matmul_precision
+from joao.training.device import make_fabric, matmul_precision
 from joao.training.distributed.group import DistributedSteps, ProcessGroup, synced_batch_norms
 from joao.training.fast.batches import choose_fast_path
 from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
 from joao.training.metrics import EpochMetrics
 from joao.training.model import BatchSampler, ContrastiveModel, MomentumModel, NodeModel
 from joao.training.steps import NodeSteps, PairSteps, Steps
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 @dataclass
@@ -85,7 +88,7 @@ class Pretraining:
     ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
-        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self.fabric = fabric or make_fabric("cpu", "32-true")
         device, on_gpu = self.fabric.device, self.fabric.device.type == "cuda"
         self.store, self.method, self.schedule = store.to(device), method, schedule
         self.pool = list(method.augmentations.values())

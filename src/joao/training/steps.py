@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,10 @@ from joao.core.errors import UserError, short_repr
 from joao.core.graphs import GraphBatch, Store, concatenate
 from joao.core.randomness import derive_seed
 from joao.objectives import Objective, PairObjective
-from joao.training.device import Fabric
 from joao.training.model import preserve_buffers
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 SECTION = 1024  # graphs whose views are drawn from one generator
 

@@ -12,7 +12,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,9 @@ from joao.core.graphs import GraphStore, take_rows
 from joao.core.padded import PaddedBatch, PaddedViews, stack_views
 from joao.encoders.base import Encoder, PaddedEncoder
 from joao.kernels.graph_ops import copy_graphs
-from joao.training.device import Fabric
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class CudaGraphRunner:

@@ -14,7 +14,6 @@ from joao.core.graphs import GraphStore, Store
 from joao.core.padded import stack_views
 from joao.encoders.base import PaddedEncoder
 from joao.objectives import MomentumObjective, PairObjective
-from joao.training.device import Fabric
 from joao.training.fast.batches import (
     BufferPool,
     CudaGraphRunner,
@@ -27,6 +26,8 @@ from joao.training.model import preserve_buffers
 from joao.training.steps import PairSteps, Steps
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from joao.training.finetune import Finetuning
 
 
