@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from joao.core.files import check_new_file, make_folder, write_file, write_json
+from joao.core.files import check_new_file, make_folder, open_regular, read_regular, write_file, write_json
 from tests.messages import refused
 
 
@@ -93,3 +93,18 @@ def test_check_new_refuses(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with refused(tmp_path / "other"):
         check_new_file(tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_regular_files_are_read(kind, tmp_path):
+    path = tmp_path / "input"
+    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
+    for read in (open_regular, read_regular):
+        with pytest.raises(OSError, match="input"):
+            read(path)
+
+
+def test_a_regular_file_is_read_also_through_a_link(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "file") == read_regular(tmp_path / "link") == b"content"

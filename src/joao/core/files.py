@@ -1,17 +1,19 @@
-"""Atomic writing of files, strict reading of JSON, and folders locked by one process."""
+"""Reading of regular files and strict JSON, atomic writing of files, and folders locked by one process."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from joao.core.errors import UserError, WriteError, short_repr
 
@@ -19,6 +21,25 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file for reading. A pipe or device, which might never end, raises an ``OSError``, as a folder does."""
+    stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return stream
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a whole file, see :func:`open_regular`."""
+    with open_regular(path) as stream:
+        return stream.read()
 
 
 def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:
