@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
 from joao.encoders.base import StackableEncoder, stack_parameters
+from joao.evaluation.targets import Targets
 from joao.training.device import matmul_precision
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore, drop_unused_edge_attr
 from joao.training.finetune import Classifier, Finetuning
@@ -107,6 +108,15 @@ class _StackedBatch:
 CHANGED_BY_AUGMENTATION = ("x", "source", "target", "first_edge", "keep", "edge_attr")
 
 
+SomeTargets = TypeVar("SomeTargets", bound=Targets)
+
+
+def with_unlabelled_graph(targets: SomeTargets) -> SomeTargets:
+    """Append a graph without labels, which fills padded batches."""
+    nobody = torch.full_like(targets.values[:1], targets.missing)
+    return replace(targets, values=torch.cat([targets.values, nobody]))
+
+
 class StackedFits:
     """Stacked fits of ``parts``, starting from the weights of ``finetuning``."""
 
@@ -119,7 +129,7 @@ class StackedFits:
         self.store = PaddedStore(
             _with_empty_graph(drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store))
         )
-        self.targets = finetuning.targets.with_unlabelled_graph()
+        self.targets = with_unlabelled_graph(finetuning.targets)
         self.classifier: Classifier = stack_parameters(finetuning.classifier, len(parts))
         self.state = list(self.classifier.state_dict().values())
         self.statistics = finetuning.statistics.repeat_interleave(len(parts), 0)

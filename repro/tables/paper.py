@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from joao.report.paper import COLUMNS as COLUMNS
-from joao.report.paper import ROWS as ROWS
-from joao.report.paper import Published as Published
-from joao.report.paper import find_cell, published_results
-from joao.report.paper import unsupervised as unsupervised
+from joao.report.scores import PAPER_COLUMNS, published_results
+
+# The names of data sets and methods in the paper's tables.
+COLUMNS = {
+    **PAPER_COLUMNS,
+    **{name.lower(): name for name in ("BBBP", "Tox21", "ToxCast", "SIDER", "ClinTox", "MUV", "HIV", "BACE")},
+    "ogbg-ppa": "ogbg-ppa",
+    "ogbg-code2": "ogbg-code",
+}
+ROWS = {
+    "none": "No pre-train.",
+    **{name.lower(): name for name in ("Augmentations", "GAE", "Infomax")},
+    "context_pred": "ContextPred",
+    "edge_pred": "EdgePred",
+    "attr_masking": "AttrMasking",
+    **{name.lower(): name for name in ("GL", "WL", "DGK", "node2vec", "sub2vec", "graph2vec", "InfoGraph")},
+    "mvgrl_nt_xent": "MVGRL",  # the paper's figures are those with NT-Xent, not those of joao's method "mvgrl"
+    **{name.lower(): name for name in ("GraphCL", "JOAO", "JOAOv2")},
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """Mean and standard deviation in percent."""
+
+    mean: float
+    std: float
+
+
+def unsupervised(method: str, dataset: str) -> Published | None:
+    """A result of the unsupervised table, or None if it has none.
+
+    >>> unsupervised("joao", "NCI1")
+    Published(mean=78.07, std=0.47)
+    """
+    return find_cell(published_results()["unsupervised"], method, dataset)
 
 
 def unsupervised_rank(method: str) -> float | None:
@@ -69,3 +101,9 @@ def strength(method: str, dataset: str, strength: float) -> Published | None:
 def _rank(table: dict[str, Any], method: str) -> float | None:
     rank: float | None = table.get(ROWS.get(method, ""), {}).get("rank")
     return rank
+
+
+def find_cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:
+    """The cell of a table, or None if the paper has none."""
+    cell = table.get(ROWS.get(method, ""), {}).get(COLUMNS.get(dataset, ""))
+    return None if cell is None else Published(**cell)

@@ -6,8 +6,7 @@ import pytest
 
 from joao.config.builder import build_method
 from joao.config.overrides import apply_overrides
-from joao.config.recipe import METHODS, POOL, make_recipe, pool_name
-from joao.config.strengths import expand_strengths, strength_prior
+from joao.config.recipe import METHODS, POOL, expand_strengths, make_recipe, pool_name, strength_prior
 from joao.core.pair_table import PairTable
 from joao.data.features import Features, make_store
 from joao.data.synthetic import random_graphs

@@ -65,8 +65,8 @@ def test_outliers_are_drawn_at_the_edge(numbers):
 
 def test_integer_points_keep_one_scale():
     found = to_integers(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
-    assert found.tolist() == [[0, 0], [1000, 250], [500, 0]]
-    assert to_integers(np.zeros((3, 2))).tolist() == [[0, 0]] * 3
+    assert found == {"x": [0, 1000, 500], "y": [0, 250, 0]}
+    assert to_integers(np.zeros((3, 2))) == {"x": [0, 0, 0], "y": [0, 0, 0]}
 
 
 def test_unknown_projections_and_missing_packages(monkeypatch):

@@ -11,17 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from joao.core.errors import UserError
 from joao.data.dataset import Dataset
 
 Rows: TypeAlias = NDArray[np.float64] | csr_array
-
-
-def check_minimum(method: str, least: int, **options: int) -> None:
-    """Raise a :class:`UserError` for options below ``least``."""
-    for name, value in options.items():
-        if value < least:
-            raise UserError(f"{method}: {name} must be at least {least}, got {value}.")
 
 
 class Baseline(ABC):

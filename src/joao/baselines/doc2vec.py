@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.base import Baseline
 from joao.baselines.walks import NO_NODE, find_neighbours, random_walks
 from joao.baselines.word2vec import MAX_WORDS, gensim_seed, reading_order, require_gensim, to_words
 from joao.core.errors import UserError, suggest
 from joao.core.randomness import numpy_generator
+from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
 from joao.data.refinement import refine_labels
 

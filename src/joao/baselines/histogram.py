@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.base import Baseline
 from joao.baselines.walks import find_neighbours
 from joao.core.errors import UserError
+from joao.core.registry import check_minimum
 from joao.data.dataset import Array, Dataset
 
 

@@ -6,11 +6,12 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.base import Baseline
 from joao.baselines.walks import NO_NODE, Neighbours, find_neighbours, random_walks
 from joao.baselines.word2vec import require_gensim, to_words, word_vectors
 from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
+from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
 
 WALKERS_AT_ONCE = 1 << 15

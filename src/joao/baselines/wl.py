@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from joao.baselines.base import Baseline, check_minimum
+from joao.baselines.base import Baseline
 from joao.baselines.word2vec import MAX_WORDS, reading_order, require_gensim, word_vectors
 from joao.core.randomness import numpy_generator
+from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
 from joao.data.refinement import Labels, label_indices, number_labels, refine_labels
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote
+from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
 from joao.core.errors import UserError
 
 
@@ -29,13 +28,11 @@ def embed(
 
     Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
     """
-    from joao.core.files import write_file
-
     failures = check_row_file(out)
     run, source = _model_and_data(run, source, pretrained)
     output = Output(quiet, as_json)
     from joao.data import Dataset
-    from joao.runs.result_files import embeddings_csv, embeddings_npz, failures_csv
+    from joao.runs.result_files import embeddings_csv, embeddings_npz
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
@@ -44,13 +41,9 @@ def embed(
     embeddings = trained.embed(found).numpy()
     inputs.warn_unknown_labels(trained.info.features, found, output)
     dataset = found if isinstance(found, Dataset) else found.labels()
-    write_file(out, (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset))
+    content = (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset)
     num_graphs, dimensions = embeddings.shape
-    result: dict[str, Any] = {"file": str(out), "graphs": num_graphs, "dimensions": dimensions}
-    if dataset.failures:
-        write_file(failures, failures_csv(dataset))
-        result |= {"blank": len(dataset.failures), "failures": str(failures)}
-    output.result(result)
+    output.result({**write_row_file(out, content, failures, dataset), "dimensions": dimensions})
     sizes = f"{quantity(num_graphs, dataset.kind)}, {quantity(dimensions, 'dimensions')}"
     output.say(f"{out}: {sizes}{inputs.blank_rows(dataset)}.")
     data = inputs.source_words(source, columns, data_root)

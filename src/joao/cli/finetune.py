@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote
+from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -210,12 +210,9 @@ def predict(
     For classes: the most probable class and all probabilities. For binary tasks: the probability of 1. For regression
     tasks: the value. Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
     """
-    from joao.core.files import write_file
-
     failures = check_row_file(out)
     output = Output(quiet, as_json)
     from joao.runs.finetuning import load_finetuned
-    from joao.runs.result_files import failures_csv
 
     finetuned = load_finetuned(folder, device=device)
     columns = inputs.column_options(smiles, identifiers, tasks)
@@ -223,11 +220,7 @@ def predict(
     outputs = finetuned.predict_logits(dataset)
     predicted = finetuned.to_predictions(outputs)
     inputs.warn_unknown_labels(finetuned.trained.info.features, dataset, output)
-    write_file(out, _file_content(finetuned, predicted.numpy(), dataset, out.suffix))
-    result: dict[str, Any] = {"file": str(out), "graphs": len(dataset)}
-    if dataset.failures:
-        write_file(failures, failures_csv(dataset))
-        result |= {"blank": len(dataset.failures), "failures": str(failures)}
+    result = write_row_file(out, _file_content(finetuned, predicted.numpy(), dataset, out.suffix), failures, dataset)
     graphs, scores = quantity(len(dataset), dataset.kind), finetuned.score(outputs, dataset)
     if finetuned.kind == "classes":
         result["accuracy"] = None if scores is None else scores["accuracy"]

@@ -19,6 +19,8 @@ from joao.core.errors import UserError, escape_control
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from joao.data import Dataset
+
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -146,6 +148,19 @@ def check_row_file(path: Path) -> Path:
     failures = path.with_name(f"{path.name}.failures.csv")
     check_new_file(failures)
     return failures
+
+
+def write_row_file(path: Path, content: Any, failures: Path, dataset: Dataset) -> dict[str, Any]:
+    """Write one row per graph and, if there are any, the rows that RDKit cannot parse; returns the JSON output."""
+    from joao.core.files import write_file
+    from joao.runs.result_files import failures_csv
+
+    write_file(path, content)
+    result = {"file": str(path), "graphs": len(dataset)}
+    if dataset.failures:
+        write_file(failures, failures_csv(dataset))
+        result |= {"blank": len(dataset.failures), "failures": str(failures)}
+    return result
 
 
 def python_command(path: Path, name: str) -> str:

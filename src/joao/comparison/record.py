@@ -18,6 +18,7 @@ from joao.config.methods import CHEAP_BASELINES
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError, one_line
 from joao.core.files import check_new_file, write_json
+from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
 from joao.evaluation.folds import fold_hash, folds
@@ -49,10 +50,7 @@ class Plan:
     twins_together: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("partitions", "epochs", "jobs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"compare: {name} must be at least 1, got {value}.")
+        check_minimum("compare", 1, partitions=self.partitions, epochs=self.epochs, jobs=self.jobs)
         pick_device(self.device)
 
 

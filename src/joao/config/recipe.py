@@ -17,7 +17,7 @@ Settings that are left out have defaults, which may depend on the kind of data (
 to a run is complete. A part may be given by its name alone (``encoder = "gin"``). ``strength = 0.3`` at the top sets
 the strength of all augmentations that do not set their own. Instead, ``strengths = [0.1, 0.2, 0.3]`` adds each of these
 augmentations three times to the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` also sets a prior over the
-strengths (:mod:`joao.config.strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
+strengths (:func:`expand_strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
 from joao.config.methods import all_methods
-from joao.config.strengths import expand_strengths, strength_prior
 from joao.core.errors import UserError, suggest
-from joao.core.registry import check_options, check_value
+from joao.core.registry import check_minimum, check_options, check_value
 from joao.data.features import CODE_RULES, RULE_OF_KIND, RULES
 from joao.encoders import ENCODERS
 from joao.heads import HEADS
@@ -140,10 +139,9 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.pair_per not in ("batch", "graph"):
             raise UserError(f"training: pair_per must be 'batch' or 'graph', got '{self.pair_per}'.")
-        minimum = {"epochs": 1, "batch_size": 2, "update_every": 0, "update_batches": 0, "seed": 0}
-        for name, bound in minimum.items():
-            if getattr(self, name) < bound:
-                raise UserError(f"training: {name} must be at least {bound}, got {getattr(self, name)}.")
+        check_minimum("training", 1, epochs=self.epochs)
+        check_minimum("training", 2, batch_size=self.batch_size)
+        check_minimum("training", 0, update_every=self.update_every, update_batches=self.update_batches, seed=self.seed)
         if not self.learning_rate > 0:
             raise UserError(f"training: learning_rate must be above 0, got {self.learning_rate}.")
 
@@ -348,3 +346,65 @@ def _part(value: Any, members: Mapping[str, type[Any]], source: str, defaults: M
         raise UserError(f"{source}: unknown {family} '{name}'. {suggest(name, members)}")
     options = {**defaults.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
     return Part(name, check_options(members[name], options, f"{source}: {name}"))
+
+
+def strength_prior(strengths: Any, source: str) -> dict[float, float]:
+    """Return prior probabilities by strength: uniform for a list, proportional to the weights for a table.
+
+    >>> strength_prior({0.1: 1, 0.3: 3}, source="recipe")
+    {0.1: 0.25, 0.3: 0.75}
+    """
+    if isinstance(strengths, list | tuple):
+        pairs: list[tuple[Any, Any]] = [(each, 1) for each in strengths]
+    elif isinstance(strengths, Mapping):
+        pairs = [pair for key, value in strengths.items() for pair in _join_dotted_key(key, value)]
+    else:
+        raise UserError(f"{source} must be a list such as [0.1, 0.2], or a table of weights, got {strengths!r}.")
+    prior: dict[float, float] = {}
+    for key, weight in pairs:
+        strength = _number(key, source)
+        if not 0 < strength < 1:
+            raise UserError(f"{source} must be above 0 and below 1, got {key}.")
+        if strength in prior:
+            raise UserError(f"{source}: {strength} is given twice. Remove one.")
+        prior[strength] = _number(weight, f"{source}: {strength}")
+        if not 0 < prior[strength] < float("inf"):
+            raise UserError(
+                f"{source}: {strength}: the weight must be above 0, got {weight}. Remove the strength instead."
+            )
+    total = sum(prior.values())
+    return {strength: weight / total for strength, weight in prior.items()}
+
+
+def expand_strengths(entries: Sequence[Any], prior: Mapping[float, float]) -> tuple[list[Any], list[float] | None]:
+    """Replace every entry without a strength by one member per strength; return the pool and its prior.
+
+    Entries are names or tables and have equal probability, which the members of an entry divide by ``prior``.
+    ``identity`` has no strength. If no entry is replaced, the pool stays as it is and the prior is None.
+
+    >>> expand_strengths(["node_drop", "identity"], {0.1: 0.5, 0.3: 0.5})[1]
+    [0.25, 0.25, 0.5]
+    """
+    pool: list[Any] = []
+    probabilities: list[float] = []
+    for entry in entries:
+        table = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        if "strength" in table or table.get("name") == "identity":
+            members, shares = [entry], [1.0]
+        else:
+            members, shares = [{**table, "strength": strength} for strength in prior], list(prior.values())
+        pool += members
+        probabilities += [share / len(entries) for share in shares]
+    return pool, probabilities if pool != list(entries) else None
+
+
+def _join_dotted_key(key: Any, value: Any) -> list[tuple[Any, Any]]:
+    """Join the parts of the TOML key 0.1, which TOML reads as key 1 in a table 0."""
+    return [(f"{key}.{rest}", each) for rest, each in value.items()] if isinstance(value, Mapping) else [(key, value)]
+
+
+def _number(value: Any, source: str) -> float:
+    try:
+        return float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        raise UserError(f"{source} must be a number, got {value!r}.") from None

@@ -111,3 +111,10 @@ def check_value(value: Any, hint: Any, place: str) -> Any:
     raise UserError(
         f"{place} must be {wanted or ('an object' if origin is Mapping else 'a list')}, got {short_repr(value)}."
     )
+
+
+def check_minimum(place: str, least: int, **values: float | None) -> None:
+    """Raise a :class:`UserError` for values below ``least``; None is not checked."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise UserError(f"{place}: {name} must be at least {least}, got {value}.")

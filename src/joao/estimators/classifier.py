@@ -45,9 +45,6 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
     Attributes:
         classes_: class labels in ascending order, the order of probabilities. For tasks 0 and 1; the names of the tasks
             are ``finetuned_.tasks``.
-        history_: metrics of each epoch.
-        chosen_epoch_: number of the chosen epoch, from 1.
-        encoder_: the fine-tuned torch module.
         finetuned_: the whole model, see :class:`joao.runs.finetuning.FinetunedModel`.
 
     >>> import joao

@@ -158,8 +158,12 @@ class FinetunedEstimator(GraphEstimator):
         return copied
 
     def _set_labels(self, dataset: Dataset, y: Any) -> Dataset:
-        """Replace the labels of the graphs by ``y``."""
-        return set_tasks(dataset, y)
+        """Replace the labels by ``y``, whose columns are tasks; they keep their names if these are unique."""
+        values = to_numbers(dataset, y)
+        numbers = tuple(map(str, range(values.shape[1])))
+        names = tuple(map(str, getattr(y, "columns", numbers)))
+        names = names if len({*names}) == len(numbers) else numbers
+        return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
 
     def _set_fitted(self, finetuned: FinetunedModel, y: Any) -> None:
         """Set ``finetuned_`` and the attributes derived from it, after fitting to ``y`` or loading."""
@@ -256,15 +260,6 @@ def is_missing(value: object) -> bool:
         return bool(np.isnan(value))
     gap = getattr(sys.modules.get("pandas"), "NA", None)
     return value is None or value is gap or value == ""
-
-
-def set_tasks(dataset: Dataset, y: Any) -> Dataset:
-    """Set the columns of ``y`` as tasks, with the names of its columns if they are unique, else their numbers."""
-    values = to_numbers(dataset, y)
-    numbers = range(values.shape[1])
-    names = tuple(map(str, getattr(y, "columns", numbers)))
-    names = names if len({*names}) == len(numbers) else tuple(map(str, numbers))
-    return replace(dataset, targets=values, target_names=names, classes=None, class_names=())
 
 
 def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:

@@ -68,7 +68,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         epochs: passes over all graphs.
         batch_size: graphs per batch; None: 128, or 256 for molecules.
         learning_rate: learning rate of Adam; None: 0.01, or 0.001 for molecules.
-        training: further settings of :class:`joao.config.schedule.Schedule`: ``pair_per``, ``update_every``,
+        training: further settings of :class:`joao.config.recipe.Schedule`: ``pair_per``, ``update_every``,
             ``update_batches``.
         max_degree: largest degree of the feature rule ``degree``.
         random_state: random seed; None draws one.
@@ -76,12 +76,6 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
         fast: False disables padded batches, which a GPU uses by default if all parts support them.
         loggers: loggers of Lightning Fabric, which receive the metrics of every epoch.
-
-    Attributes:
-        policy_: learned probabilities of augmentation pairs, a :class:`joao.PairTable`.
-        drawn_: share of graphs that were augmented by each pair, over all epochs (the paper's Figure 3).
-        history_: metrics of each epoch.
-        encoder_: the trained torch module.
 
     >>> import joao
     >>> embeddings = joao.JOAO(epochs=2).fit_transform(joao.read("MUTAG"))
@@ -173,7 +167,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     @property
     def drawn_(self) -> PairTable:
-        """Share of graphs that were augmented by each pair, over all epochs."""
+        """Share of graphs that were augmented by each pair, over all epochs (the paper's Figure 3)."""
         return self._fitted().drawn
 
     @property

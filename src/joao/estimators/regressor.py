@@ -17,27 +17,7 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
     """Predict one or several numbers per graph (regression) by fine-tuning a pre-trained encoder.
 
     Graphs are as for :class:`joao.JOAO`. ``y`` is one number or one row of numbers per graph. Missing values (NaN, None
-    or empty text) are ignored.
-
-    Args:
-        pretrained: a fitted :class:`joao.JOAO`, which is not changed, or a run folder; None trains the default encoder
-            from scratch.
-        epochs: maximum number of passes over the graphs.
-        batch_size: graphs per batch.
-        learning_rate: learning rate of Adam; None: 0.001, or 0.01 for a frozen encoder.
-        patience: epochs without improvement of the validation score after which training stops; 0: never.
-        frozen: whether to train only the linear output layer.
-        validation_share: share of the graphs, drawn at random, that choose the epoch.
-        random_state: random seed; None draws one.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
-        fast: False disables padded batches, which a GPU uses by default if the encoder supports them.
-
-    Attributes:
-        history_: metrics of each epoch.
-        chosen_epoch_: number of the chosen epoch, from 1.
-        encoder_: the fine-tuned torch module.
-        finetuned_: the whole model, see :class:`joao.runs.finetuning.FinetunedModel`.
+    or empty text) are ignored. The parameters are those of :class:`joao.JOAOClassifier`, without ``class_weight``.
 
     >>> import joao
     >>> graphs = joao.read("MUTAG")

@@ -11,6 +11,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from joao.core.errors import UserError
 from joao.core.randomness import derive_seed, numpy_generator
+from joao.core.registry import check_minimum
 
 Indices = NDArray[np.int64]
 Fold = tuple[Indices, Indices]
@@ -40,8 +41,7 @@ def folds(
         Train and test graphs of each fold, in ascending order.
     """
     classes = np.asarray(classes)
-    if num_folds < 2:
-        raise UserError(f"folds: num_folds must be at least 2, got {num_folds}.")
+    check_minimum("folds", 2, num_folds=num_folds)
     values, counts = count_per_class(classes, groups)
     if len(values) < 2:
         raise UserError(f"folds: expected at least two classes, got {len(values)} in {len(classes)} graphs.")

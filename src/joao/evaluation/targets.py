@@ -67,11 +67,6 @@ class Targets(ABC):
         """Move the labels to a device."""
         return replace(self, values=self.values.to(device))
 
-    def with_unlabelled_graph(self) -> Self:
-        """Append a graph without labels, which fills padded batches."""
-        nobody = torch.full_like(self.values[:1], self.missing)
-        return replace(self, values=torch.cat([self.values, nobody]))
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,8 +65,9 @@ class GraphCodec:
         first, last = self.dataset.first_node[graph : graph + 2].tolist()
         labels = "".join(ALPHABET[code] for code in self.codes[first:last]) if self.labels else ""
         edges = self.edges(graph)
-        number = _two_characters if last - first > len(ALPHABET) else ALPHABET.__getitem__
-        parts = [labels, "".join(number(end) for edge in edges for end in edge)]
+        ends = np.array(edges, dtype=np.int64).ravel()
+        digits = [ends // len(ALPHABET), ends % len(ALPHABET)] if last - first > len(ALPHABET) else [ends]
+        parts = [labels, "".join(ALPHABET[digit] for digit in np.stack(digits, axis=1).ravel())]
         if self.dataset.kind == "molecules" and self.dataset.edge_attr is not None:
             own = slice(*self.dataset.first_edge[graph : graph + 2])
             types = self.dataset.edge_attr[own, 0][self.dataset.source[own] < self.dataset.target[own]]
@@ -145,10 +146,6 @@ def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
     return np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)] if dataset.kind == "molecules" else first.astype(np.str_)
 
 
-def _two_characters(number: int) -> str:
-    return ALPHABET[number // len(ALPHABET)] + ALPHABET[number % len(ALPHABET)]
-
-
 MOST_EXAMPLES = 4
 DRAWS = 3
 _MOST_NODES_SHOWN = 40
@@ -212,19 +209,17 @@ def examples(run: ReportedRun) -> list[dict[str, Any]]:
                 "number": int(run.numbers[graph]),
                 "nodes": batch.num_nodes,
                 "drawing": codec.encode(graph),
-                "members": _draws(batch, pool, graph),
+                "members": [
+                    {"name": name, "draws": _draws(batch, augmentation, torch_generator(graph, f"report {name}"))}
+                    for name, augmentation in pool.items()
+                ],
             }
         )
     return found
 
 
-def _draws(batch: GraphBatch, pool: Mapping[str, Augmentation], graph: int) -> list[dict[str, Any]]:
-    members = []
-    for name, augmentation in pool.items():
-        generator = torch_generator(graph, f"report {name}")
-        draws = [find_change(batch, augmentation, generator) for _ in range(DRAWS)]
-        members.append({"name": name, "draws": [vars(draw) for draw in draws]})
-    return members
+def _draws(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> list[dict[str, Any]]:
+    return [vars(find_change(batch, augmentation, generator)) for _ in range(DRAWS)]
 
 
 def choose_examples(dataset: Dataset) -> list[int]:

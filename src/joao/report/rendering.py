@@ -91,7 +91,7 @@ def page_data(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
             "name": run.name,
             "set": run.run.info.fingerprint if run.dataset is not None else None,
             **history(run.metrics, run.run.info.pool, MOST_NUMBERS // len(runs)),
-            "map": _map_data(run),
+            "map": None if run.map is None else {"axes": run.map.axes, **to_integers(run.map.points)},
             "examples": examples(run),
             "why": _reasons(run),
         }
@@ -99,19 +99,11 @@ def page_data(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
     ]
 
 
-def _map_data(run: ReportedRun) -> dict[str, Any] | None:
-    if run.map is None:
-        return None
-    points = to_integers(run.map.points)
-    return {"axes": run.map.axes, "x": points[:, 0].tolist(), "y": points[:, 1].tolist()}
-
-
-def to_integers(points: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Scale ``(G, 2)`` points to integers from 0 to :data:`MAP_SIZE`, with one scale for both axes."""
+def to_integers(points: NDArray[np.float64]) -> dict[str, list[int]]:
+    """Scale ``(G, 2)`` points to lists ``x`` and ``y`` of integers from 0 to :data:`MAP_SIZE`, with the same scale."""
     moved = points - points.min(axis=0)
-    extent = float(moved.max()) or 1.0
-    integers: NDArray[np.int64] = np.round(moved / extent * MAP_SIZE).astype(np.int64)
-    return integers
+    integers = np.round(moved / (float(moved.max()) or 1.0) * MAP_SIZE).astype(np.int64)
+    return dict(zip("xy", integers.T.tolist(), strict=True))
 
 
 def _reasons(run: ReportedRun) -> dict[str, str]:

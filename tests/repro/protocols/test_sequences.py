@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from repro.protocols.ogb.benchmark import Vocabulary
+from repro.protocols.stacked_fits import with_unlabelled_graph
 
 NAMES = [["get", "name"], ["set", "name", "name"], ["get"], ["run", "all", "the", "tests", "in", "get"], ["zip"], []]
 
@@ -94,7 +95,7 @@ def test_the_loss_is_the_mean_over_graphs_and_places():
 
 
 def test_nobody_has_no_say():
-    targets = Vocabulary(("get", "name")).targets(NAMES, 3).with_unlabelled_graph()
+    targets = with_unlabelled_graph(Vocabulary(("get", "name")).targets(NAMES, 3))
     outputs = logits_of([[0, 1, 3], [1, 3, 0], [0, 1, 1]], 4)
     graphs, fewer = torch.tensor([[0, 1, 6]]), torch.tensor([[0, 1]])
     for measure in (targets.losses, targets.scores):
