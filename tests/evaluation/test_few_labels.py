@@ -68,6 +68,8 @@ def test_shares_by_hand():
     ]  # 5, 3, 1.5, 0.5: the last gets its one
     assert counts_of(classes, sample_stratified(classes, 4, draw)) == [1, 1, 1, 1]
     assert counts_of(classes, sample_stratified(classes, 100, draw)) == [50, 30, 15, 5]
+    # 2.5 and 1.5: of equal remainders, the first class is rounded up.
+    assert counts_of(np.repeat([0, 1], [5, 3]), sample_stratified(np.repeat([0, 1], [5, 3]), 4, draw)) == [3, 1]
     # 6, 3.1 and three times 0.3: the ones of the rare classes are taken from where they are missed least.
     rare = np.repeat([0, 1, 2, 3, 4], [60, 31, 3, 3, 3])
     assert counts_of(rare, sample_stratified(rare, 10, draw)) == [5, 2, 1, 1, 1]

@@ -135,11 +135,9 @@ def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
             ("scaffold", 0.1, 0.1),
             [GRAPHS.name, "scaffold", "SMILES", "random"],
         ),
-        (GRAPHS, ("random", 0.0, 0.1), ["validation", 0.0]),
-        (GRAPHS, ("random", 1.0, 0.0), ["validation", 1.0]),
         (GRAPHS, ("random", 0.4, 0.6), ["test", 0.6, 0.4]),
         (GRAPHS, ("random", 0.4, -0.1), ["test", -0.1]),
-        (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), [UNCLASSED.name, "labelled", 2]),
+        (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), [UNCLASSED.name, "labelled", 3, 2]),
         (
             UNCLASSED.subset(np.arange(3)),
             ("random", 0.3, 0.3),
@@ -150,6 +148,15 @@ def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
 def test_impossible_splits_are_rejected(dataset, given, values):
     with refused(*values):
         split_graphs(dataset, *given, seed=0)
+
+
+@pytest.mark.parametrize("kind", ["random", "scaffold"])
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.1, float("nan")])
+def test_invalid_validation_share_of_a_split_is_rejected(kind, share):
+    molecules = dataclasses.replace(UNCLASSED, kind="molecules", groups=np.arange(60))
+    with refused("split", "validation_share", share) as info:
+        split_graphs(molecules, kind, share, 0.0, seed=0)
+    assert "test_share" not in str(info.value)
 
 
 def test_too_few_scaffolds_are_rejected():
