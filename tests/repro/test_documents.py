@@ -1,5 +1,6 @@
 """README and documents: generated pages and blocks are up to date, links resolve, commands exist, code runs."""
 
+import pkgutil
 import re
 
 import pytest
@@ -42,6 +43,14 @@ def test_commands_in_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", ["paper-to-code", "deviations", "protocols"])
+def test_python_names_in_documents_exist(page):
+    names = set(re.findall(r"`((?:joao|repro)(?:\.\w+)+)`", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")))
+    assert names
+    for name in names:
+        pkgutil.resolve_name(name)
 
 
 def test_the_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
