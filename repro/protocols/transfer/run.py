@@ -21,6 +21,7 @@ from joao.data import read_whole
 from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder, MoleculeGin
+from joao.evaluation.folds import Indices
 from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
 from joao.evaluation.targets import BinaryTargets, select_tasks
 from joao.runs.folder import Run
@@ -32,6 +33,7 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid
 from repro.protocols.stacked_fits import can_be_stacked
 from repro.protocols.transfer.forest import FOREST, fingerprints, forest_score
+from repro.protocols.transfer.overlap import find_test_molecules
 from repro.protocols.transfer.score import parts_of, score_seeds
 from repro.record_files import Record, RecordFile
 
@@ -105,12 +107,28 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
     return {"seeds": seeds, **grid()["finetuning"], **own}
 
 
-def corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
-    """Read the molecules for pre-training: ``source``, or those of the grid."""
+def corpus(source: str | None, data_root: str | None, jobs: int = 1, left_out: Indices | None = None) -> Dataset:
+    """Read the molecules for pre-training: ``source``, or those of the grid; without the test molecules of all sets.
+
+    ``left_out`` are the numbers of these molecules, if they are known; see :func:`left_out_of`.
+    """
+    whole = _whole_corpus(source, data_root, jobs)
+    if left_out is None:
+        left_out = left_out_of(whole, data_root)
+    kept = whole.subset(np.setdiff1d(np.arange(len(whole)), left_out))
+    return dataclasses.replace(kept, name=f"{whole.name} without test molecules")
+
+
+def _whole_corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
     names = grid()["corpus"]["sources"] if source is None else [source]
     return concatenate_datasets(
         [read_whole(name, data_root, jobs=jobs) for name in names], name=None if source else "+".join(names)
     )
+
+
+def left_out_of(whole: Dataset, data_root: str | None) -> Indices:
+    """Numbers of the molecules of a corpus that are in the test part of a set of the table."""
+    return find_test_molecules(whole, list(grid()["datasets"]), data_root)
 
 
 def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOptions) -> Iterator[str]:
@@ -128,14 +146,18 @@ def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOpt
     missing = [name for name, run in runs.items() if run is None or not run.info.finished]
     there = [(options.encoders / name, run.info) for name, run in runs.items() if run is not None]
     known = {(info.data, info.fingerprint) for _, info in there}
-    if source is None and not missing and len(known) == 1 and "+".join(grid()["corpus"]["sources"]) in dict(known):
+    usual = f"{'+'.join(grid()['corpus']['sources'])} without test molecules"
+    if source is None and not missing and len(known) == 1 and usual in dict(known):
         return  # all were pre-trained on the usual corpus, which need not be available
-    # Read once, here: other processes find it in the cache.
-    fingerprint = corpus(source, options.data_root, options.jobs).fingerprint
+    # Read and compared with the test molecules once, here: other processes find it in the cache.
+    left_out = left_out_of(_whole_corpus(source, options.data_root, options.jobs), options.data_root)
+    fingerprint = corpus(source, options.data_root, left_out=left_out).fingerprint
     for folder, info in there:
         if info.fingerprint != fingerprint:
             raise UserError(f"{folder}: was pre-trained on other molecules, {info.data}. Remove it, or name them.")
-    yield from run_tasks(partial(_pretrain_one, source=source, options=options), missing, options.jobs)
+    yield from run_tasks(
+        partial(_pretrain_one, source=source, options=options, left_out=left_out), missing, options.jobs
+    )
 
 
 def _run_of(name: str, encoders: Path) -> Run | None:
@@ -148,11 +170,11 @@ def _run_of(name: str, encoders: Path) -> Run | None:
     return run
 
 
-def _pretrain_one(name: str, source: str | None, options: RunOptions) -> None:
+def _pretrain_one(name: str, source: str | None, options: RunOptions, left_out: Indices) -> None:
     folder, recipe = options.encoders / name, cell_recipe(name)
     pretrain(
         recipe if source is None else dataclasses.replace(recipe, data=source),
-        corpus(source, options.data_root),
+        corpus(source, options.data_root, left_out=left_out),
         folder=folder,
         resume=(folder / "run.json").exists(),
         device=options.device,
@@ -182,7 +204,7 @@ def compute(
     started = time.perf_counter()
     dataset = select_tasks(dataset)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
-    corpus_facts = None if trained is None else _corpus_facts(trained)  # now: fine-tuning changes the weights
+    facts = None if trained is None else corpus_facts(trained)  # now: fine-tuning changes the weights
     if is_forest(cell.method):
         scores, how = _forest_scores(cell, dataset, split, trained), "forest"
     else:
@@ -199,7 +221,7 @@ def compute(
         "finetuning": finetuning_of(cell),
         "fine-tuned": how,
         "precision": precision,
-        "corpus": corpus_facts,
+        "corpus": facts,
         "seconds": time.perf_counter() - started,
         **provenance(device),
     }
@@ -213,7 +235,8 @@ def _recipe_table(method: str) -> dict[str, Any] | None:
     return cell_recipe(needed or method).table()
 
 
-def _corpus_facts(trained: TrainedEncoder) -> dict[str, Any]:
+def corpus_facts(trained: TrainedEncoder) -> dict[str, Any]:
+    """Return what a record says about a pre-training and its molecules."""
     info = trained.info
     facts: dict[str, Any] = {
         "data": info.data,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -55,13 +55,23 @@ def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Seque
         split: of their numbers.
         starts: seed to weights, see :meth:`Finetuning.start_of`.
     """
-    test, scores = torch.from_numpy(split.test), []
-    for seed, fit in zip(starts, fit_all(finetuning, parts_of(split, starts)), strict=True):
+    scores = score_parts(finetuning, split, parts_of(split, starts))
+    return [TransferScore(seed, **score) for seed, score in zip(starts, scores, strict=True)]
+
+
+def score_parts(finetuning: Finetuning, split: Split, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    """Fine-tunes all parts; what :class:`TransferScore` has, but for the seed."""
+    test = torch.from_numpy(split.test)
+    for fit in fit_all(finetuning, parts):
         validation = fit.epochs[fit.chosen - 1].validation_score
         at_chosen = finetuning.score(test)
         finetuning.restore_last_epoch()
-        scores.append(TransferScore(seed, fit.chosen, validation, at_chosen, last_test=finetuning.score(test)))
-    return scores
+        yield {
+            "epoch": fit.chosen,
+            "validation": validation,
+            "test": at_chosen,
+            "last_test": finetuning.score(test),
+        }
 
 
 HUMAN = 9606

@@ -1,0 +1,287 @@
+"""Several pre-trainings per method, on a part of the corpus that has no test molecules.
+
+    python -m repro.studies.transfer_repeats overlap repro/records/overlap.json
+    python -m repro.studies.transfer_repeats prepare DATA
+    python -m repro.studies.transfer_repeats run DATA --out OUT --minutes 6
+
+``overlap`` counts the test molecules of all sets in the whole corpus. ``prepare`` draws the corpus, leaves out all test molecules and writes it, with the labelled sets and their scaffolds,
+as packed files, which ``run`` reads without RDKit. ``run`` pre-trains what is missing and fine-tunes on each set from
+all pre-trainings of all methods side by side. It stops after ``--minutes``; the same command resumes. Settings are in
+``[repeats]`` of the grid, the rule for what is said of the figures in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from joao.config.recipe import Recipe
+from joao.core.errors import Interrupted, UserError
+from joao.core.files import make_folder, write_json
+from joao.core.processes import run_tasks
+from joao.core.randomness import derive_seed, numpy_generator
+from joao.data import read_whole
+from joao.data.dataset import Dataset
+from joao.data.features import Features, make_store
+from joao.data.formats.packed import drop_texts, write_packed
+from joao.data.formats.smiles import read_molecule_table
+from joao.data.molecules import make_molecules
+from joao.data.names import resolve_path
+from joao.encoders import MoleculeGin
+from joao.evaluation.splits import SHARES, Split, scaffold_numbers, split_graphs, split_hash
+from joao.evaluation.targets import BinaryTargets, select_tasks
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import describe_data, provenance
+from joao.runs.trained import TrainedEncoder, load_run
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.stacked_fits import Part, can_be_stacked
+from repro.protocols.transfer import run as transfer
+from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
+from repro.protocols.transfer.score import score_parts
+from repro.record_files import Record, RecordFile
+
+CORPUS = "zinc_part"
+Encoders = Mapping[tuple[str, int], TrainedEncoder]
+
+
+def settings() -> dict[str, Any]:
+    """The settings: methods, data sets, seeds, size of the corpus and epochs of the pre-training."""
+    found: dict[str, Any] = transfer.grid()["repeats"]
+    return found
+
+
+def repeat_recipe(method: str, pretraining: int) -> Recipe:
+    """The recipe of a pre-training: that of the table, but for corpus, epochs and seed."""
+    recipe = transfer.cell_recipe(method)
+    training = dataclasses.replace(recipe.training, epochs=settings()["epochs"], seed=pretraining)
+    return dataclasses.replace(recipe, data=CORPUS, training=training)
+
+
+def draw_corpus(data_root: str | None) -> Dataset:
+    """Draw molecules from all sources together, without test molecules and rows that are no molecules."""
+    smiles = corpus_smiles(data_root)
+    order = numpy_generator(0, "transfer repeats").permutation(len(smiles))
+    wanted = settings()["molecules"]
+    if wanted > len(smiles):
+        raise UserError(f"corpus: {wanted:,} molecules are wanted, and the sources have {len(smiles):,}.")
+    tests = {each for name in transfer.grid()["datasets"] for each in molecules_of_test(name, data_root)}
+    # A few more than wanted, for those that are left out.
+    drawn = [smiles[each] for each in order[: wanted + wanted // 50 + 10]]
+    kept = np.flatnonzero(~find_shared(drawn, tests)[2])
+    corpus = make_molecules(CORPUS, [drawn[each] for each in kept])
+    return drop_texts(corpus.subset(np.arange(min(wanted, len(corpus)))))
+
+
+def write_overlap(record: Path, data_root: str | None) -> None:
+    """Count the test molecules of all sets of the table in the corpus of the table."""
+    tests = {name: molecules_of_test(name, data_root) for name in transfer.grid()["datasets"]}
+    found = count(corpus_smiles(data_root), tests)
+    write_json(record, {**found, "sources": transfer.grid()["corpus"]["sources"], **provenance("cpu")})
+
+
+def corpus_smiles(data_root: str | None) -> list[str]:
+    """The SMILES of all sources of the corpus, one after another."""
+    tables = [read_molecule_table(resolve_path(name, data_root)) for name in transfer.grid()["corpus"]["sources"]]
+    return [smiles for table in tables for smiles in table.smiles]
+
+
+def prepare(folder: Path, data_root: str | None) -> None:
+    """Write the corpus and the labelled sets as packed files, which :func:`joao.data.read` finds under ``folder``."""
+    molecules = folder / "molecules"
+    make_folder(molecules)
+    for name in settings()["datasets"]:
+        dataset = read_whole(name, data_root)
+        write_packed(
+            molecules / f"{name}.safetensors.xz",
+            drop_texts(dataclasses.replace(dataset, groups=scaffold_numbers(dataset.smiles))),
+        )
+    write_packed(molecules / f"{CORPUS}.safetensors.xz", draw_corpus(data_root))
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Where to read and write, and how to compute.
+
+    Attributes:
+        data_root: folder that :func:`prepare` wrote.
+        out: folder of encoders and records.
+        device, precision: for training.
+        stop_at: time at which pre-trainings save their state and stop.
+    """
+
+    data_root: str
+    out: Path
+    device: str
+    precision: str
+    stop_at: float = float("inf")
+
+
+def encoder_folder(task: tuple[str, int], out: Path) -> Path:
+    """The run of a pre-training."""
+    return out / "encoders" / f"{task[0]}-{task[1]}"
+
+
+def is_pretrained(task: tuple[str, int], out: Path) -> bool:
+    """Whether a pre-training is finished."""
+    return (encoder_folder(task, out) / "weights.safetensors").exists()
+
+
+def pretrain_one(options: Options, task: tuple[str, int]) -> None:
+    """Pre-train, or resume."""
+    folder = encoder_folder(task, options.out)
+    pretrain(
+        repeat_recipe(*task),
+        read_whole(CORPUS, options.data_root),
+        folder=folder,
+        resume=(folder / "run.json").exists(),
+        device=options.device,
+        precision=options.precision,
+        checkpoint_every=1,
+        should_stop=lambda: time.time() > options.stop_at,
+    )
+
+
+def finetune_one(options: Options, name: str) -> None:
+    """Fine-tune on a data set from all pre-trainings of all methods, and write a record for each method."""
+    tasks = [(method, seed) for method in settings()["methods"] for seed in settings()["pretrainings"]]
+    encoders = {task: load_run(encoder_folder(task, options.out), device=options.device) for task in tasks}
+    found = compute(name, read_whole(name, options.data_root), encoders, options.device, options.precision)
+    record_file(options.out).write(*found)
+
+
+def compute(name: str, dataset: Dataset, encoders: Encoders, device: str, precision: str) -> list[Record]:
+    """The records of a data set, one for each method."""
+    started = time.perf_counter()
+    dataset = select_tasks(dataset)
+    split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
+    corpora = {task: transfer.corpus_facts(trained) for task, trained in encoders.items()}  # before weights change
+    how = dict(transfer.grid()["finetuning"])
+    dropout = how.pop("dropout")
+    fits = [(task, seed) for task in encoders for seed in settings()["seeds"]]
+    for trained in encoders.values():
+        assert isinstance(trained.encoder, MoleculeGin)
+        trained.encoder.dropout = dropout
+    assert dataset.targets is not None
+    finetuning = Finetuning(
+        make_store(dataset, Features.from_dataset(dataset, "atoms")),
+        BinaryTargets(torch.from_numpy(dataset.targets)),
+        # A copy: every start below is taken from the encoders as they were pre-trained.
+        copy.deepcopy(next(iter(encoders.values())).encoder),
+        Finetune(**how),
+        make_fabric(device, precision),
+    )
+    parts = [_part(finetuning, split, encoders[task], seed) for task, seed in fits]
+    scores = list(score_parts(finetuning, split, parts))
+    side_by_side = can_be_stacked(finetuning, parts)
+    shared = {
+        "data": describe_data(dataset),
+        "tasks": len(dataset.target_names),
+        "molecules": {kind: len(part) for kind, part in split._asdict().items()},
+        "split_hash": split_hash([split]),
+        "finetuning": {"seeds": settings()["seeds"], "dropout": dropout, **how},
+        "fine-tuned": f"{len(parts)} fits side by side" if side_by_side else "one after another",
+        "precision": precision,
+        "seconds": time.perf_counter() - started,
+        **provenance(device),
+    }
+    return [
+        {
+            "cell": {"dataset": name, "method": method},
+            "scores": _by_name([(*fit, score) for fit, score in zip(fits, scores, strict=True) if fit[0][0] == method]),
+            "recipe": repeat_recipe(method, settings()["pretrainings"][0]).table(),
+            "corpus": [facts for task, facts in corpora.items() if task[0] == method],
+            **shared,
+        }
+        for method in dict.fromkeys(task[0] for task in encoders)
+    ]
+
+
+def _part(finetuning: Finetuning, split: Split, trained: TrainedEncoder, seed: int) -> Part:
+    start = finetuning.initial_weights(seed, trained.encoder)
+    train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
+    return Part(train, validation, derive_seed(seed, "transfer"), start)
+
+
+def _by_name(rows: Sequence[tuple[tuple[str, int], int, dict[str, Any]]]) -> dict[str, list[Any]]:
+    columns = [{"pretraining": task[1], "seed": seed, **score} for task, seed, score in rows]
+    return {name: [row[name] for row in columns] for name in columns[0]}
+
+
+def record_file(folder: Path) -> RecordFile:
+    """The records of all pre-trainings."""
+    return RecordFile(folder / "transfer-repeats.jsonl", _key)
+
+
+def _key(record: Record) -> str:
+    _ = record["scores"]["pretraining"], record["split_hash"]
+    return f"{record['cell']['dataset']}/{record['cell']['method']}"
+
+
+def missing_datasets(out: Path) -> list[str]:
+    """Data sets without a record of some method, in the order of the grid."""
+    methods, file = settings()["methods"], record_file(out)
+    return [name for name in settings()["datasets"] if any(file.get(f"{name}/{each}") is None for each in methods)]
+
+
+def run(options: Options, *, jobs: int, finetune_jobs: int) -> bool:
+    """Do what is missing; return whether everything is there."""
+    started = time.monotonic()
+    tasks = [(method, seed) for seed in settings()["pretrainings"] for method in settings()["methods"]]
+    todo = [task for task in tasks if not is_pretrained(task, options.out)]
+    make_folder(options.out / "encoders")
+    try:
+        for task in run_tasks(partial(pretrain_one, options), todo, min(jobs, max(len(todo), 1))):
+            print(f"{time.monotonic() - started:6.1f} s  pre-trained {task[0]} {task[1]}", flush=True)
+    except Interrupted:
+        return False
+    names = missing_datasets(options.out)
+    for name in run_tasks(partial(finetune_one, options), names, min(finetune_jobs, max(len(names), 1))):
+        print(f"{time.monotonic() - started:6.1f} s  fine-tuned on {name}", flush=True)
+    return not missing_datasets(options.out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    counting = commands.add_parser("overlap", help="count test molecules in the corpus")
+    counting.add_argument("record", type=Path)
+    preparing = commands.add_parser("prepare", help="draw the corpus and pack all data")
+    preparing.add_argument("data", type=Path)
+    running = commands.add_parser("run", help="pre-train and fine-tune what is missing")
+    running.add_argument("data")
+    running.add_argument("--out", type=Path, required=True)
+    running.add_argument("--minutes", type=float, default=float("inf"))
+    running.add_argument("--jobs", type=int, default=1, help="pre-trainings at the same time")
+    running.add_argument("--finetune-jobs", type=int, default=1, help="data sets at the same time")
+    running.add_argument("--device", default="auto")
+    running.add_argument("--precision", default="32-true")
+    given = parser.parse_args()
+    if given.command == "prepare":
+        return prepare(given.data, None)
+    if given.command == "overlap":
+        return write_overlap(given.record, None)
+    stop_at = time.time() + 60 * given.minutes
+    options = Options(given.data, given.out, given.device, given.precision, stop_at)
+    if given.minutes < float("inf"):
+        # Fine-tuning has no checkpoints: a fit that is not finished in time is lost. Workers end with this process.
+        watchdog = threading.Timer(60 * given.minutes + 10, os._exit, args=(3,))
+        watchdog.daemon = True
+        watchdog.start()
+    finished = run(options, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
+    print("Everything is there." if finished else "Not finished: run the same command again.", flush=True)
+
+
+if __name__ == "__main__":
+    main()

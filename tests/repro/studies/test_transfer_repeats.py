@@ -1,0 +1,91 @@
+"""Several pre-trainings per method: drawing the corpus, and runs that stop and resume, on a few made molecules."""
+
+import copy
+import time
+
+import numpy as np
+import pytest
+
+from joao.core.errors import Interrupted
+from joao.core.files import make_folder
+from joao.data import read_whole
+from joao.runs.trained import load_run
+from repro.protocols.transfer import run as transfer
+from repro.protocols.transfer.overlap import canonical, molecules_of_test
+from repro.studies import transfer_repeats as repeats
+
+pytest.importorskip("rdkit")
+GRID = transfer.grid()
+RINGS = [f"C1{'C' * size}{atom}1" for size in range(1, 8) for atom in "CNS"]
+LABELLED = [f"{'C' * tail}{ring}{'O' * (number % 2)}" for tail in (1, 2) for number, ring in enumerate(RINGS)]
+METHODS = ["attr_masking", "joao"]
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """A small grid, and the folder that ``prepare`` wrote for it."""
+    grid = copy.deepcopy(GRID)
+    grid["datasets"] = {"bace": {}}
+    grid["recipe"]["encoder"] |= {"width": 8, "layers": 2}
+    grid["recipe"]["training"] |= {"batch_size": 8}
+    grid["finetuning"] |= {"epochs": 2}
+    grid["repeats"] |= {"methods": METHODS, "datasets": ["bace"], "molecules": 30, "epochs": 2}
+    grid["repeats"] |= {"pretrainings": [0, 1], "seeds": [0, 1]}
+    monkeypatch.setattr(transfer, "grid", lambda: grid)
+    folder = tmp_path / "raw" / "molecules"
+    make_folder(folder)
+    lines = [f"{smiles},{int('O' in smiles)}" for smiles in LABELLED]
+    (folder / "bace.csv").write_text("smiles,active\n" + "\n".join(lines) + "\n")
+    for name in grid["corpus"]["sources"]:
+        (folder / f"{name}.csv").write_text("smiles\n" + "\n".join(LABELLED) + "\n")
+    repeats.prepare(tmp_path / "data", str(folder.parent))
+    return tmp_path
+
+
+def options(folder, stop_at=float("inf")):
+    return repeats.Options(str(folder / "data"), folder / "out", "cpu", "32-true", stop_at)
+
+
+def test_the_corpus_is_drawn_without_test_molecules(prepared):
+    raw = str(prepared / "raw")
+    tests = {canonical(each, stereo=False) for each in molecules_of_test("bace", raw)}
+    drawn = repeats.draw_corpus(raw)
+    assert len(drawn) == 30
+    assert drawn.fingerprint == read_whole(repeats.CORPUS, str(prepared / "data")).fingerprint
+    # Again, by hand: the same order of rows, RDKit alone.
+    order = repeats.numpy_generator(0, "transfer repeats").permutation(2 * len(LABELLED))
+    rows = [(LABELLED * 2)[each] for each in order]
+    expected = [each for each in rows if canonical(each, stereo=False) not in tests][:30]
+    assert drawn.fingerprint == read_whole(expected).fingerprint
+
+
+def test_everything_is_computed_from_packed_files_and_only_once(prepared):
+    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    file = repeats.record_file(prepared / "out")
+    found = {method: file[f"bace/{method}"] for method in METHODS}
+    for record in found.values():
+        assert record["scores"]["pretraining"] == [0, 0, 1, 1]
+        assert record["scores"]["seed"] == [0, 1, 0, 1]
+        assert all(0 <= score <= 1 for name in ("test", "last_test") for score in record["scores"][name])
+        assert len({facts["weights"] for facts in record["corpus"]}) == 2
+        assert {facts["molecules"] for facts in record["corpus"]} == {30}
+    # One fit by the protocol of the table, from the same pre-training.
+    raw = read_whole("bace", str(prepared / "raw"))
+    trained = load_run(repeats.encoder_folder(("joao", 1), prepared / "out"), device="cpu")
+    transfer.grid()["seeds"] = [0, 1]
+    one = transfer.compute(transfer.Cell("bace", "joao"), raw, trained, device="cpu")
+    assert one["split_hash"] == found["joao"]["split_hash"]
+    for name in ("epoch", "validation", "test", "last_test"):
+        assert np.allclose(one["scores"][name], found["joao"]["scores"][name][2:])
+    before = file.path.read_text()
+    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    assert file.path.read_text() == before
+
+
+def test_a_run_that_was_stopped_resumes(prepared):
+    with pytest.raises(Interrupted):
+        repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
+    assert not repeats.run(options(prepared, stop_at=time.time() - 1), jobs=1, finetune_jobs=1)
+    assert repeats.missing_datasets(prepared / "out") == ["bace"]
+    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    assert repeats.missing_datasets(prepared / "out") == []
