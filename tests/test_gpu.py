@@ -428,6 +428,21 @@ def test_replays_of_fine_tuning_draw_by_the_seed_of_the_fit(fine_tuning):
     assert other != pytest.approx(one, rel=1e-4)
 
 
+def test_stacked_fits_replay_views_of_their_own(fine_tuning, monkeypatch):
+    # As above. The losses of views are those of fits one after another: of other draws, so alike on average.
+    how = {"pool": [NodeDrop(0.5), EdgePerturb(0.5)], "learning_rate": 1e-9, "batch_size": 150, "epochs": 40}
+    fitting, train, validation = fine_tuning(ResGcn, **how)
+    alone = [each.loss for each in fitting.fit(train, validation, seed=1).epochs]
+    monkeypatch.setattr(fitting, "fit", None)  # stacked indeed
+    parts = [Part(train, validation, seed) for seed in (1, 2)]
+    (one, other), (same, _) = ([[each.loss for each in fit.epochs] for fit in fit_all(fitting, parts)] for _ in "12")
+    assert len({round(loss, 5) for loss in one}) > 20
+    assert same == pytest.approx(one, rel=1e-4)
+    assert other != pytest.approx(one, rel=1e-4)
+    spread = np.std(alone) / np.sqrt(len(alone))
+    assert abs(np.mean(one) - np.mean(alone)) < 6 * spread
+
+
 @pytest.mark.parametrize(
     ("heads", "objective"),
     [*((heads, "nt_xent") for heads in HEADS), ("shared_head", "jensen_shannon"), ("shared_head", "barlow_twins")],

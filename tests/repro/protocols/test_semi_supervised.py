@@ -12,6 +12,7 @@ from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
 from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
+from joao.core.registry import snake_case
 from joao.data import list_datasets, read
 from joao.data.synthetic import random_graphs
 from joao.evaluation.splits import few_label_splits, split_hash
@@ -30,6 +31,8 @@ from repro.protocols.semi_supervised.run import (
     cells,
     compute,
     compute_missing,
+    finetuning_of,
+    finetuning_pool,
     is_done,
     methods_of,
     record_file,
@@ -86,8 +89,8 @@ def compute_all(missing, records, root, **options):
 def test_the_published_table():
     everything = cells("semi_supervised")
     assert len(everything) == len(set(everything))
-    # 3 columns at 1 %, 7 at 10 %; no pre-training and 7 methods; 5 seeds
-    assert len(everything) == (3 + 7) * 8 * 5
+    # 3 columns at 1 %, 7 at 10 %; no pre-training and 8 methods; 5 seeds
+    assert len(everything) == (3 + 7) * 9 * 5
     assert {cell.dataset for cell in everything if cell.label_rate == 1} == {"NCI1", "COLLAB", "github_stargazers"}
     assert {cell.method for cell in cells("strength")} == {"none", *LEARNED, *(f"{name}_stronger" for name in LEARNED)}
     assert {(cell.dataset, cell.label_rate) for cell in cells("strength")} == {("NCI1", 1), ("PROTEINS", 10)}
@@ -98,7 +101,7 @@ def test_the_grid_of_pairs_has_every_ordered_pair_of_the_paper():
     assert len(PAIRS) == 25
     assert PAIRS["identity+node_drop"] == ("identity", "node_drop")
     assert {*methods_of("pairs")} == {"none", "joao", *PAIRS}
-    assert len(cells("pairs")) == 2 * 27 * 5
+    assert len(cells("pairs")) == 4 * 27 * 5
 
 
 @pytest.mark.parametrize("table", GRID["tables"])
@@ -313,7 +316,11 @@ def test_a_record_by_hand(nci1, short):
         assert sum(map(sum, record["policy"]["drawn"])) == 30
 
 
-@pytest.mark.parametrize("method", ["none", "augmentations"])
+# The augmentations of fine-tuning on molecules, by GraphCL's rule.
+AUGMENTED = {"augmentations": ["node_drop", "subgraph"], "augmentations_all": True}
+
+
+@pytest.mark.parametrize("method", ["none", *AUGMENTED])
 def test_without_pretraining_the_same_encoder_starts_with_its_first_weights(nci1, short, method):
     (record,) = compute(Work("NCI1", method, 1, (50,)), nci1, device="cpu")
     joao = cell_recipe("NCI1", "joao", 1)
@@ -321,10 +328,11 @@ def test_without_pretraining_the_same_encoder_starts_with_its_first_weights(nci1
     parts = build_method(joao, trained.store(nci1))
     generator = torch_generator(1, "calibration")
     calibrate(parts.encoder, trained.store(nci1), joao.training.batch_size, generator)  # or it is a straw man
-    pool = list(parts.augmentations.values()) if method == "augmentations" else []
+    pool = {"none": 0, "augmentations": 2, "augmentations_all": 5}[method]
+    pool = list(parts.augmentations.values())[:pool]
     scores, _ = by_hand(method, nci1, 1, 0.5, parts.encoder, trained, pool)
     assert record["scores"] == scores
-    assert record["finetuning"]["augmented"] == (method == "augmentations")
+    assert record["finetuning"]["augmented"] == AUGMENTED.get(method, False)
     assert "policy" not in record
     assert "losses" not in record
 
@@ -337,10 +345,19 @@ def test_the_pool_is_shown_in_finetuning_with_augmentations_alone(nci1, short, m
         return Finetuning(store, targets, encoder, how, fabric, pool, seed=seed)
 
     monkeypatch.setattr(reproduce, "Finetuning", spied)
-    for method in ("none", "augmentations", "joao"):
+    for method in ("none", *AUGMENTED, "joao"):
         compute(Work("NCI1", method, 0, (50,)), nci1, device="cpu")
     names = ["NodeDrop", "Subgraph", "EdgePerturb", "AttributeMask", "Identity"]
-    assert seen == {"none": [], "augmentations": names, "joao": []}
+    assert seen == {"none": [], "augmentations": names[:2], "augmentations_all": names, "joao": []}
+
+
+def test_augmentations_only_are_those_of_graphcl():
+    for dataset, table in GRID["datasets"].items():
+        kinds = [
+            type(each).__name__ for each in finetuning_pool("augmentations", dataset, cell_recipe(dataset, "none", 0))
+        ]
+        names = finetuning_of("augmentations", dataset)["augmented"]
+        assert [snake_case(kind) for kind in kinds] == names == [*POOLS[table["pool"]]]
 
 
 @pytest.mark.parametrize("method", [*GRID["methods"], "node_drop+subgraph"])
@@ -349,7 +366,7 @@ def test_records_say_all_that_is_needed_to_make_them_again(nci1, short, method):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["cell"] == asdict(Cell("NCI1", method, 1, 50))
     assert record["recipe"] == recipe(method, seed=1)
-    augmented = {"augmented": method == "augmentations"}
+    augmented = {"augmented": AUGMENTED.get(method, False)}
     assert record["finetuning"] == asdict(Finetune(epochs=2, choose_by="accuracy")) | augmented
     assert record["data"] == {"name": "NCI1", "fingerprint": nci1.fingerprint, "graphs": 30, "classes": 2}
     assert (record["chance"], record["precision"]) == (0.5, "32-true")
