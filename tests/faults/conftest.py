@@ -14,12 +14,17 @@ from tests.faults.harness import run
 LOADED = joao.read, joao.JOAO, joao.JOAOClassifier, joao.compare, joao.load  # now, so that forks need not
 
 
+# Files, or beginnings of tests in a file, whose faults are fixed.
+FIXED = ("test_tracebacks.py::test_the_index_of_a_store", "test_tracebacks.py::test_tensors_of_networks")
+
+
 def pytest_collection_modifyitems(items):
-    """These faults are known and not fixed yet (README.md in this folder); many tests run until a deadline."""
+    """The other faults are known and not fixed yet (README.md in this folder); many tests run until a deadline."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xfail(reason="known fault", strict=False))
+            if not item.nodeid.rpartition("/")[2].startswith(FIXED):
+                item.add_marker(pytest.mark.xfail(reason="known fault", strict=False))
 
 
 @pytest.fixture(autouse=True)

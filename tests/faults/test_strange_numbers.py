@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import joao
+from tests.data.packed_files import ABOUT, three_graphs, write_packed
 from tests.faults.harness import assert_one_line, assert_refused_or_read, call, run
-from tests.faults.packed_files import ABOUT, three_graphs, write_packed
 
 ROWS = {"node_attributes": 6, "edge_attr": 6, "targets": 3}
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import joao
+from tests.data.ppi_folders import ppi_tensors, write_ppi
 from tests.faults.conftest import graph_lines
 from tests.faults.harness import assert_one_line, assert_refused_or_read, begin, call, end, run, run_each
-from tests.faults.test_offsets import ppi_tensors, write_ppi
 
 DIGITS = "9" * 5000  # more than Python makes a number of
 ODD = [None, True, -1, 10**30, 1.5, "text", "\ud800", [], {}, [[]], [None], {"a": None}]
@@ -218,6 +218,7 @@ ODD_TENSORS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("kind", ODD_TENSORS)
 def test_tensors_of_networks_may_be_of_any_type(kind, tmp_path):
     values, slices = ppi_tensors()

@@ -235,9 +235,29 @@ def as_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def sizes_to_offsets(sizes: Array) -> NDArray[np.int64]:
-    """Convert ``(G,)`` sizes to ``(G + 1,)`` offsets."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+def sizes_to_offsets(sizes: Array, total: int | None = None) -> NDArray[np.int64]:
+    """Convert ``(G,)`` sizes to ``(G + 1,)`` offsets.
+
+    Sizes come from files: before they are added, it is checked that the sum cannot overflow. Raises ValueError if a size
+    is negative, or if the sum is not ``total``, the length of the array that the offsets point into.
+    """
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
+        raise ValueError("sizes are not a list of integers")
+    if int(sizes.min(initial=0)) < 0 or int(sizes.max(initial=0)) * len(sizes) >= 1 << 63:
+        raise ValueError("a size is negative or too large")
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets if total is None else check_offsets(offsets, total)
+
+
+def check_offsets(first: Array, length: int) -> NDArray[np.int64]:
+    """Return ``(G + 1,)`` offsets into an array of ``length`` items; raises ValueError if they are not ascending."""
+    if first.ndim != 1 or first.dtype.kind not in "iu" or not len(first):
+        raise ValueError("offsets are not a list of integers")
+    # Comparisons, because differences of arbitrary numbers overflow.
+    if first[0] != 0 or first[-1] != length or (first[1:] < first[:-1]).any():
+        raise ValueError(f"offsets do not ascend from 0 to {length}")
+    return first.astype(np.int64, copy=False)
 
 
 def _select_items(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -263,7 +263,7 @@ class _Atoms:
         atoms[from_text, 0] = self.elements[np.repeat(is_used, np.diff(first))]
         atoms[~from_text, 0] = self.queried
         molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
-        atoms[sizes_to_offsets(np.array(self.sizes))[molecule] + atom, 1] = tag
+        atoms[sizes_to_offsets(np.array(self.sizes, dtype=np.int64))[molecule] + atom, 1] = tag
         return atoms
 
 

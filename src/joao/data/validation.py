@@ -54,8 +54,9 @@ def make_dataset(
         raise UserError(f"{name}: contains no graphs.")
     if nodes_per_graph.min() <= 0:
         raise UserError(f"{name}: graph {np.argmax(nodes_per_graph <= 0)} has no nodes. Remove it.")
-    first_node = sizes_to_offsets(nodes_per_graph)
-    if not 0 < first_node[-1] <= MAX_NODES:
+    # No sum is computed of sizes that could overflow it.
+    first_node = sizes_to_offsets(np.minimum(nodes_per_graph, MAX_NODES + 1))
+    if first_node[-1] > MAX_NODES:
         raise UserError(f"{name}: more than {MAX_NODES} nodes. Split it into several sources and use 'joao pack'.")
     for what, rows in (("node labels", node_labels), ("node attributes", node_attributes)):
         if rows is not None and len(rows) != first_node[-1]:

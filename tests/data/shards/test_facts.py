@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 import numpy as np
 import pytest
 
+from joao.core.registry import make_record
 from joao.data.features import CODE_RULES, RULES, Features
 from joao.data.shards.index import ColumnFacts, Facts
 from joao.data.synthetic import random_graphs
@@ -22,7 +23,8 @@ def test_facts_of_parts_are_those_of_the_whole():
     for field in fields(Facts):
         if field.name != "attributes":
             assert getattr(found, field.name) == getattr(whole, field.name), field.name
-    assert Facts.from_json(asdict(found)) == found
+    assert make_record(Facts, asdict(found), "facts") == found
+    found.check()
 
 
 def test_moments_by_numpy():

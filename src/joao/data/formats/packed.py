@@ -251,30 +251,22 @@ def _unpack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
     values["failures"] = tuple(Failure(*row) for row in zip(*failures.values(), strict=True))
     for name in _TEXTS:
         values[name] = _texts(arrays.pop(name), arrays.pop(f"{name}_lengths")) if name in arrays else ()
-    for name, least in (("first_node", 1), ("first_edge", 0)):
-        sizes = arrays.pop(name)
-        values[name] = sizes_to_offsets(sizes)
-        if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or np.diff(values[name]).min() < least:
-            raise ValueError("a graph has an invalid size")
-    if len(values["first_node"]) != len(values["first_edge"]):
-        raise ValueError("numbers of graphs differ")
-    degrees = arrays.pop("degrees").astype(np.int64) if "degrees" in arrays else None
+    degrees, num_edges = arrays.pop("degrees", None), len(arrays["source"])
+    num_nodes = len(arrays["node_labels"] if degrees is None else degrees)
+    values["first_node"] = first_node = sizes_to_offsets(arrays.pop("first_node"), num_nodes)
+    values["first_edge"] = first_edge = sizes_to_offsets(arrays.pop("first_edge"), num_edges)
+    if len(first_node) != len(first_edge) or (first_node[1:] == first_node[:-1]).any():
+        raise ValueError("numbers of graphs differ, or a graph has no nodes")
     if degrees is not None:
-        first_node = values["first_node"]
-        is_right = degrees.ndim == 1 and len(degrees) == first_node[-1] and degrees.min() >= 0
-        if not is_right or (sizes_to_offsets(degrees)[first_node] != values["first_edge"]).any():
+        if (sizes_to_offsets(degrees, num_edges)[first_node] != first_edge).any():
             raise ValueError("degrees and edges differ")
-        if len(arrays["source"]) != values["first_edge"][-1]:  # before targets are allocated
-            raise ValueError("source has a wrong length")
-        number = np.arange(len(degrees)) - np.repeat(first_node[:-1], np.diff(first_node))
+        number = np.arange(num_nodes) - np.repeat(first_node[:-1], np.diff(first_node))
         arrays["target"] = np.repeat(number.astype(parse_dtype(types["target"])), degrees)
-    elif "node_labels" not in arrays:
-        raise ValueError("nodes are missing")
     values |= {name: convert_array(array, parse_dtype(types[name])) for name, array in arrays.items()}
     dataset = Dataset(**values)
     check_dataset(dataset)
     if degrees is not None:
-        vars(dataset)["degrees"] = degrees  # saves a pass over all edges
+        vars(dataset)["degrees"] = degrees.astype(np.int64)  # saves a pass over all edges
     return dataset
 
 
@@ -311,10 +303,9 @@ def _text_arrays(name: str, texts: tuple[str, ...]) -> dict[str, Array]:
 
 
 def _texts(data: NDArray[np.uint8], lengths: Array) -> tuple[str, ...]:
-    ends = sizes_to_offsets(lengths)
-    if data.dtype != np.uint8 or ends[-1] != len(data):
-        raise ValueError("lengths of texts are wrong")
-    whole, places = data.tobytes(), ends.tolist()
+    if data.dtype != np.uint8:
+        raise ValueError("texts are not bytes")
+    whole, places = data.tobytes(), sizes_to_offsets(lengths, len(data)).tolist()
     if whole.isascii():  # one character per byte: decode all texts at once
         text = whole.decode("ascii")
         return tuple(text[first:last] for first, last in pairwise(places))

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError
-from joao.data.dataset import Dataset
+from joao.core.errors import UserError, user_error_on_failure
+from joao.data.dataset import Dataset, check_offsets
 from joao.data.validation import make_dataset
 
 FILE = Path("processed") / "geometric_data_processed.pt"
@@ -47,16 +47,20 @@ def read_ppi(folder: Path) -> Dataset:
     """Read the folder ``supervised`` or ``unsupervised``, with functions as targets if the file has them."""
     path = folder / FILE
     values, slices = load_tensors(folder)
-    x, ends, attr = (get_array(path, values, name, 2) for name in ("x", "edge_index", "edge_attr"))
+    x, attr = (get_array(path, values, name, 2, "iuf") for name in ("x", "edge_attr"))
+    ends = get_array(path, values, "edge_index", 2).astype(np.int64)
     first_node, first_edge = _offsets(path, slices, "x", len(x)), _offsets(path, slices, "edge_index", ends.shape[1])
     if len(ends) != 2 or len(first_edge) != len(first_node) or len(attr) != ends.shape[1]:
         raise UserError(f"{path}: is damaged: 'x', 'edge_index' and 'edge_attr' do not agree.")
-    shift = np.repeat(first_node[:-1], np.diff(first_edge))
+    num_edges = np.diff(first_edge)
+    if ((ends < 0) | (ends >= np.repeat(np.diff(first_node), num_edges))).any():
+        raise UserError(f"{path}: is damaged: 'edge_index' refers to a node outside its graph.")
+    shift = np.repeat(first_node[:-1], num_edges)
     edges = (ends[0] + shift, ends[1] + shift)
     graphs = make_dataset(folder.name, np.diff(first_node), edges, node_attributes=x, edge_attr=attr)
     if values.get("go_target_downstream") is None:
         return graphs
-    functions = get_array(path, values, "go_target_downstream", 1)
+    functions = get_array(path, values, "go_target_downstream", 1, "iuf")
     if len(functions) % len(graphs):
         raise UserError(f"{path}: is damaged: {len(functions)} functions for {len(graphs)} graphs.")
     targets = functions.reshape(len(graphs), -1).astype(np.float32)
@@ -86,21 +90,24 @@ def load_tensors(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, slices
 
 
-def get_array(path: Path, values: Mapping[str, Any], name: str, num_axes: int) -> NDArray[Any]:
-    """Return tensor ``name`` of the file as an array."""
+def get_array(path: Path, values: Mapping[str, Any], name: str, num_axes: int, kinds: str = "iu") -> NDArray[Any]:
+    """Return tensor ``name`` of the file as an array; ``kinds`` are those of its dtype (f: real numbers)."""
     from torch import Tensor
 
     value = values.get(name)
     if not isinstance(value, Tensor):
         raise UserError(f"{path}: is not the published file: tensor '{name}' is missing.")
-    if value.dim() != num_axes:
-        raise UserError(f"{path}: is damaged: '{name}' has {value.dim()} axes, expected {num_axes}.")
-    return value.numpy()
+    try:
+        array: NDArray[Any] = value.detach().numpy()
+        if array.ndim != num_axes or array.dtype.kind not in kinds:
+            raise TypeError("wrong shape or type")
+    except (TypeError, RuntimeError):  # not numpy's: sparse, quantised, without data ...
+        found, what = f"{value.dim()} axes of {value.dtype}", "numbers" if "f" in kinds else "integers"
+        raise UserError(f"{path}: is damaged: '{name}' has {found}, expected {num_axes} axes of {what}.") from None
+    return array
 
 
 def _offsets(path: Path, slices: Mapping[str, Any], name: str, length: int) -> NDArray[np.int64]:
     """``(G + 1,)`` offsets of the graphs in the list of nodes or edges."""
-    first = get_array(path, slices, name, 1)
-    if len(first) < 2 or first[0] != 0 or first[-1] != length or (np.diff(first) < 0).any():
-        raise UserError(f"{path}: is damaged: the slices of '{name}' do not fit it.")
-    return first.astype(np.int64)
+    with user_error_on_failure(f"{path}: is damaged: the slices of '{name}' do not fit it"):
+        return check_offsets(get_array(path, slices, name, 1), length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError, user_error_on_failure
-from joao.core.files import user_error_on_os_error
+from joao.core.files import open_regular, parse_json, read_regular, user_error_on_os_error
+from joao.core.registry import check_value, make_record
 from joao.data.dataset import ColumnFacts, Dataset
 from joao.data.validation import KINDS
 
@@ -106,14 +106,13 @@ class Facts:
         edges = f"{self.num_edge_features or 'no'} columns"
         return {"kind": self.kind, "node labels": labels, "node attributes": attributes, "edge attributes": edges}
 
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Facts:
-        """The reverse of ``dataclasses.asdict`` after a round trip through JSON."""
-        labels, attributes = fields["label_values"], fields["attributes"]
-        fields = fields | {name: tuple(fields[name]) for name in ("class_names", "target_names")}
-        fields["label_values"] = None if labels is None else tuple(map(tuple, labels))
-        fields["attributes"] = None if attributes is None else tuple(ColumnFacts(**each) for each in attributes)
-        return cls(**fields)
+    def check(self) -> None:
+        """Raise ValueError for values that :meth:`of` and :meth:`merge` do not give."""
+        counts = [getattr(self, name) for name in (*_ADDED, *_LARGEST)]
+        is_sorted = all(column and list(column) == sorted({*column}) for column in self.label_values or ())
+        is_scaled = all(each.count > 0 <= each.deviation and each.least <= each.most for each in self.attributes or ())
+        if self.kind not in KINDS or not (0 <= min(counts) <= max(counts) < 1 << 40 and is_sorted and is_scaled):
+            raise ValueError("the summary of the graphs is invalid")
 
 
 INDEX, OFFSETS, FAILURES = "index.json", "offsets.safetensors", "failures.csv"
@@ -157,20 +156,13 @@ class Index:
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
         with user_error_on_os_error(path, "cannot be read"):
-            content = path.read_bytes()
+            content = read_regular(path)
         with user_error_on_failure(f"{path}: is damaged", "Pack the graphs again."):
-            fields = json.loads(content)
-            if int(fields[FORMAT_KEY]) > FORMAT:
-                raise UserError(f"{path}: format {fields[FORMAT_KEY]} is newer than this version of joao. Update joao.")
-            index = cls(
-                name=str(fields["name"]),
-                origin=str(fields["origin"]),
-                complete=fields["complete"] is True,
-                facts=None if fields["facts"] is None else Facts.from_json(fields["facts"]),
-                shards=tuple(ShardInfo(**each) for each in fields["shards"]),
-                notices=tuple(map(str, fields["notices"])),
-                offsets=str(fields["offsets"]),
-            )
+            values = parse_json(content)
+            number = check_value(values.pop(FORMAT_KEY), int, f"{path}: {FORMAT_KEY}")
+            if number > FORMAT:
+                raise UserError(f"{path}: format {number} is newer than this version of joao. Update joao.")
+            index = make_record(cls, values, str(path))
             index.check()
         return index
 
@@ -178,7 +170,7 @@ class Index:
         """Raise ValueError if the entries are invalid or inconsistent."""
         for number, each in enumerate(self.shards):
             counts = each.graphs, each.nodes, each.edges, each.rows, each.bytes, each.source
-            if not all(type(count) is int and count >= 0 for count in counts) or not 0 < each.graphs <= each.nodes:
+            if min(counts) < 0 or not 0 < each.graphs <= each.nodes:
                 raise ValueError(f"shard {number} has an invalid size")
             if each.file != shard_name(number) or max(counts) >= 1 << 32:
                 raise ValueError(f"shard {number} has a wrong name or is too large")
@@ -186,8 +178,8 @@ class Index:
         totals = (facts.graphs, facts.nodes, 2 * facts.edges) if facts is not None else (0, 0, 0)
         if totals != tuple(sum(getattr(each, name) for each in self.shards) for name in ("graphs", "nodes", "edges")):
             raise ValueError("the sums over the shards are wrong")
-        if facts is not None and facts.kind not in KINDS:
-            raise ValueError(f"unknown kind {facts.kind!r}")
+        if facts is not None:
+            facts.check()
 
     def as_json(self) -> dict[str, Any]:
         return {FORMAT_KEY: FORMAT, **asdict(self)}
@@ -200,7 +192,7 @@ def shard_name(number: int) -> str:
 def is_shard_store(folder: Path) -> bool:
     """Whether a folder is a store of shards, complete or not."""
     try:
-        with (folder / INDEX).open("rb") as stream:
+        with open_regular(folder / INDEX) as stream:
             return FORMAT_KEY.encode() in stream.read(200)
     except OSError:
         return False

@@ -16,9 +16,8 @@ while it is mapped kills the process.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
@@ -29,6 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, one_line, user_error_on_failure
+from joao.core.files import parse_json
+from joao.core.registry import check_value
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats.packed import TYPES, convert_array, parse_dtype, read_header, read_packed
 from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, ShardInfo, damage_error
@@ -112,7 +113,7 @@ class Shards:
         shard = self._shard_of(numbers)
         place, shards = numbers + shard, shard.tolist()
         bounds = [(each[place].astype(np.int64), each[place + 1].astype(np.int64)) for each in self._rows.offsets]
-        nodes, edges = (last - first for first, last in bounds)
+        nodes, edges = (last - first for first, last in bounds)  # offsets have 32 bits
         if len(numbers) and (nodes.min() < 1 or edges.min() < 0):
             raise damage_error(self.folder, "a graph has an invalid size")
         rows: dict[str, Any] = {name: self._rows.rows(name, shards, *bounds[0]) for name in _NODE_ROWS}
@@ -322,7 +323,7 @@ class _MappedRows:
         with user_error_on_failure(f"{path}: is damaged", "Copy or pack it again."):
             lengths = {"first_node": info.graphs, "first_edge": info.graphs}
             lengths |= dict.fromkeys(_NODE_ROWS, info.nodes) | dict.fromkeys(_EDGE_ROWS, info.edges)
-            types = json.loads(metadata["about"])["types"]
+            types = check_value(parse_json(metadata["about"])["types"], Mapping[str, str], "types")
             for name, entry in entries.items():
                 if name in lengths and (entry["shape"][0] != lengths[name] or 0 in entry["shape"][1:]):
                     raise ValueError(f"{name} has a wrong length")

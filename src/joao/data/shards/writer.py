@@ -157,7 +157,8 @@ class ShardWriter:
             for name in entries:
                 for each in self.index.shards:
                     sizes = packed.read_array(self.folder / each.file, name)
-                    offsets = bytes(as_bytes(sizes_to_offsets(sizes).astype("<u4")))
+                    total = each.nodes if name == "first_node" else each.edges
+                    offsets = bytes(as_bytes(sizes_to_offsets(sizes, total).astype("<u4")))
                     digest.update(offsets)
                     yield offsets
 
