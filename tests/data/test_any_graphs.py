@@ -52,7 +52,7 @@ WITH_LABELS = ("tu", "jsonl", "graphml", "networkx")
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_reader_makes_the_same_graphs(source, tmp_path, neighbours):
+def test_all_readers_return_the_same_graphs(source, tmp_path, neighbours):
     @PER_TEST
     @given(drawn=graph_lists())
     def holds(drawn):
@@ -91,7 +91,7 @@ def outcome(path):
 
 
 @pytest.mark.parametrize("part", TU)
-def test_odd_cells_of_tu_files(part, write_tu, tmp_path):
+def test_unusual_values_in_tu_files(part, write_tu, tmp_path):
     whole = {"A": "1, 2\n", "graph_indicator": "1\n1\n"}
     found = {}
     for number, cell in enumerate(ODD_CELLS):
@@ -103,7 +103,7 @@ def test_odd_cells_of_tu_files(part, write_tu, tmp_path):
 
 
 @pytest.mark.parametrize("line", JSON)
-def test_odd_cells_of_json_lines(line, tmp_path):
+def test_unusual_values_in_json_lines(line, tmp_path):
     found = {}
     for cell in ODD_CELLS:
         (tmp_path / "a.jsonl").write_text(line.format(cell), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_odd_cells_of_json_lines(line, tmp_path):
 
 
 @pytest.mark.parametrize("column", ["graph", "source", "target", "weight", "label"])
-def test_odd_cells_of_edge_lists(column, tmp_path):
+def test_unusual_values_in_edge_lists(column, tmp_path):
     found = {}
     for cell in ODD_CELLS:
         row = {"graph": "g", "source": "a", "target": "b", "weight": "1", "label": "x", column: cell}

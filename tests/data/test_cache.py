@@ -139,7 +139,7 @@ def source(request, tmp_path, write_tu):
     return path
 
 
-def test_the_second_read_is_the_first_without_reading(source, fresh, kept_only, assert_equal):
+def test_second_read_comes_from_the_cache(source, fresh, kept_only, assert_equal):
     expected = fresh(source)
     assert_equal(read(source), expected)
     assert_equal(kept_only(source), expected)
@@ -193,14 +193,14 @@ def data_sets(draw):
 
 
 @given(dataset=data_sets())
-def test_any_data_set_comes_back_as_it_was(dataset, tmp_path_factory, assert_equal):
+def test_any_data_set_round_trips(dataset, tmp_path_factory, assert_equal):
     file = tmp_path_factory.getbasetemp() / "any.packed"
     cache._save(file, b"stamp", dataset)
     assert_equal(load_cached(file, b"stamp"), dataset)
     assert load_cached(file, b"another") is None
 
 
-def test_the_arrays_are_ordinary_ones(tmp_path, kept_only):
+def test_cached_arrays_are_ordinary_arrays(tmp_path, kept_only):
     source = tmp_path / "mine.jsonl"
     source.write_bytes(lines())
     read(source)
@@ -230,7 +230,7 @@ def rewritten(path, old, new):
 
 
 @pytest.mark.parametrize("kind", ["zip", "folder", "jsonl", "graphml"])
-def test_a_source_of_the_same_size_and_date_is_read_anew(kind, folder, tmp_path, write_tu, fresh, assert_equal):
+def test_changed_source_with_equal_size_and_date_is_read_again(kind, folder, tmp_path, write_tu, fresh, assert_equal):
     if kind in ("zip", "folder"):
         source = write_tu(TU, kind)
         changed, old, new = source if kind == "zip" else source / "TINY_node_labels.txt", b"6\n", b"9\n"
@@ -250,13 +250,13 @@ def test_a_source_of_the_same_size_and_date_is_read_anew(kind, folder, tmp_path,
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_source_that_was_only_touched_is_not_read_again(source, kept_only):
+def test_touched_source_is_not_read_again(source, kept_only):
     read(source)
     os.utime(source, ns=(0, 0))
     kept_only(source)
 
 
-def test_a_file_that_joins_the_folder_is_read(write_tu, folder):
+def test_new_file_in_the_folder_is_read(write_tu, folder):
     source = write_tu({name: text for name, text in TU.items() if name != "graph_labels"})
     assert read(source).classes is None
     (source / "TINY_graph_labels.txt").write_text("5\n6\n")
@@ -269,7 +269,7 @@ def test_a_file_that_joins_the_folder_is_read(write_tu, folder):
     assert len(list(folder.iterdir())) == 1
 
 
-def test_other_readers_read_anew(source, monkeypatch, kept_only):
+def test_changed_reader_invalidates_the_cache(source, monkeypatch, kept_only):
     read(source)
     monkeypatch.setattr(cache, "_READERS_HASH", b"of another version")
     with pytest.raises(ReadAgain):
@@ -279,7 +279,7 @@ def test_other_readers_read_anew(source, monkeypatch, kept_only):
 
 
 @pytest.mark.parametrize("module", [codes, sources])
-def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
+def test_atom_codes_and_readers_are_part_of_the_key(module, monkeypatch):
     before, read_bytes = cache._hash_readers(), Path.read_bytes
     assert before == cache._READERS_HASH
 
@@ -290,14 +290,14 @@ def test_the_codes_of_atoms_and_all_readers_count(module, monkeypatch):
     assert cache._hash_readers() != before
 
 
-def test_one_file_by_two_names_has_two_names(tmp_path):
+def test_data_set_is_named_after_the_path_that_was_read(tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(lines())
     (tmp_path / "yours.jsonl").symlink_to(tmp_path / "mine.jsonl")
     for _ in range(2):
         assert [read(tmp_path / f"{name}.jsonl").name for name in ("mine", "yours")] == ["mine", "yours"]
 
 
-def test_a_damaged_file_is_never_believed(tmp_path, folder, fresh, kept_only, assert_equal):
+def test_damaged_cache_file_is_ignored(tmp_path, folder, fresh, kept_only, assert_equal):
     source = tmp_path / "mine.jsonl"
     source.write_bytes(lines())
     expected = fresh(source)
@@ -318,7 +318,7 @@ def test_a_damaged_file_is_never_believed(tmp_path, folder, fresh, kept_only, as
     kept_only(source)
 
 
-def test_columns_and_the_version_of_rdkit_count(tmp_path, kept_only, monkeypatch):
+def test_columns_and_rdkit_version_are_part_of_the_key(tmp_path, kept_only, monkeypatch):
     pytest.importorskip("rdkit")
     source = tmp_path / "mine.csv"
     source.write_bytes(b"smiles,other,a,b\nC,CC,1,2\n")
@@ -333,7 +333,7 @@ def test_columns_and_the_version_of_rdkit_count(tmp_path, kept_only, monkeypatch
     assert kept_only(source).num_nodes == 1
 
 
-def test_the_file_of_another_source_is_not_taken(tmp_path, folder):
+def test_cache_file_of_another_source_is_ignored(tmp_path, folder):
     for name, graphs in (("mine", GRAPHS), ("yours", GRAPHS[:2])):
         (tmp_path / f"{name}.jsonl").write_bytes(lines(graphs))
         read(tmp_path / f"{name}.jsonl")
@@ -343,7 +343,7 @@ def test_the_file_of_another_source_is_not_taken(tmp_path, folder):
 
 
 @pytest.mark.parametrize("setting", ["", "off"])
-def test_it_can_be_turned_off(setting, tmp_path, folder, monkeypatch):
+def test_cache_can_be_disabled(setting, tmp_path, folder, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", setting)
     (tmp_path / "mine.jsonl").write_bytes(lines())
     read(tmp_path / "mine.jsonl")
@@ -351,7 +351,7 @@ def test_it_can_be_turned_off(setting, tmp_path, folder, monkeypatch):
     assert cache.sizes() == {}
 
 
-def test_the_users_cache_is_the_default_and_private(tmp_path, monkeypatch, kept_only):
+def test_default_cache_folder_is_private(tmp_path, monkeypatch, kept_only):
     monkeypatch.delenv("JOAO_CACHE")
     (tmp_path / "mine.jsonl").write_bytes(lines())
     read(tmp_path / "mine.jsonl")
@@ -361,7 +361,7 @@ def test_the_users_cache_is_the_default_and_private(tmp_path, monkeypatch, kept_
     kept_only(tmp_path / "mine.jsonl")
 
 
-def test_without_a_home_nothing_is_kept(tmp_path, monkeypatch):
+def test_nothing_is_cached_without_a_home_folder(tmp_path, monkeypatch):
     def homeless():
         raise RuntimeError("homeless")
 
@@ -372,7 +372,7 @@ def test_without_a_home_nothing_is_kept(tmp_path, monkeypatch):
     assert read(tmp_path / "mine.jsonl").notices == ()
 
 
-def test_small_sources_are_not_kept(tmp_path, monkeypatch, folder):
+def test_small_sources_are_not_cached(tmp_path, monkeypatch, folder):
     monkeypatch.undo()
     monkeypatch.setenv("JOAO_CACHE", str(folder.parent))
     (tmp_path / "mine.jsonl").write_bytes(lines())
@@ -386,9 +386,7 @@ def full(handle):
 
 
 @pytest.mark.parametrize("fault", ["full", "occupied"])
-def test_where_nothing_can_be_written_reading_goes_on_with_one_notice(
-    fault, tmp_path, monkeypatch, fresh, assert_equal
-):
+def test_unwritable_cache_gives_one_notice(fault, tmp_path, monkeypatch, fresh, assert_equal):
     if fault == "full":
         monkeypatch.setattr(os, "fsync", full)
     else:
@@ -402,7 +400,7 @@ def test_where_nothing_can_be_written_reading_goes_on_with_one_notice(
     assert cache.sizes() == {}
 
 
-def test_a_source_that_changes_while_it_is_read_is_not_kept(write_tu, folder):
+def test_source_that_changes_during_reading_is_not_cached(write_tu, folder):
     source = write_tu(TU)
 
     def slow_reader(path):
@@ -415,7 +413,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_kept(write_tu, folder):
     assert read(source).class_names == ("5", "6")
 
 
-def test_many_may_read_and_write_at_once(tmp_path, folder, assert_equal):
+def test_concurrent_reads_and_writes(tmp_path, folder, assert_equal):
     """Two versions of a source take turns in one place; everybody gets what was there when he came, or later."""
     versions = [random_graphs(20, seed=seed) for seed in (0, 1)]
     file = folder / "shared.packed"
@@ -435,7 +433,7 @@ def test_many_may_read_and_write_at_once(tmp_path, folder, assert_equal):
     assert sum(load_cached(file, bytes([number])) is not None for number in (0, 1)) == 1
 
 
-def test_a_pipe_is_read_once(tmp_path):
+def test_pipe_is_read_once(tmp_path):
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(lines(),))
@@ -444,7 +442,7 @@ def test_a_pipe_is_read_once(tmp_path):
     writer.join()
 
 
-def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path, folder, monkeypatch):
+def test_least_recently_used_files_are_evicted(tmp_path, folder, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.jsonl").write_bytes(lines())
         read(tmp_path / f"{name}.jsonl")
@@ -457,14 +455,14 @@ def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path, fol
     assert [file.name[0] for file in cache.sizes()] == ["d", "a"]
 
 
-def test_what_is_too_large_is_not_kept(tmp_path, folder, monkeypatch):
+def test_sources_above_the_limit_are_not_cached(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(cache, "MAX_CACHE_BYTES", 1)
     (tmp_path / "a.jsonl").write_bytes(lines())
     assert len(read(tmp_path / "a.jsonl")) == len(GRAPHS)
     assert cache.sizes() == {}
 
 
-def test_clearing_leaves_what_is_not_its_own(tmp_path, folder):
+def test_clearing_keeps_foreign_files(tmp_path, folder):
     (tmp_path / "mine.jsonl").write_bytes(lines())
     read(tmp_path / "mine.jsonl")
     (folder / ".mine.jsonl-0.packed.half").write_text("left by a killed process")
@@ -483,7 +481,7 @@ def test_clearing_leaves_what_is_not_its_own(tmp_path, folder):
     "name",
     ["DD", "REDDIT-BINARY", *(pytest.param(name, marks=pytest.mark.slow) for name in ("COLLAB", "REDDIT-MULTI-5K"))],
 )
-def test_published_sets_come_back_as_they_were(name, monkeypatch, assert_equal):
+def test_published_data_sets_round_trip(name, monkeypatch, assert_equal):
     first = read(name, root=ROOT)
     monkeypatch.setattr(FileFormat, "read", lambda file_format, path: pytest.fail("was read again"))
     assert_equal(read(name, root=ROOT), first)

@@ -43,7 +43,7 @@ def jsonl(path):
     ("write", "suffix"),
     [(tu_zip, "zip"), (graphml, "graphml"), (edge_list, "csv"), (edge_list_gz, "csv.gz"), (jsonl, "jsonl")],
 )
-def test_damaged_bytes_never_end_in_another_error(tmp_path, write, suffix):
+def test_damaged_bytes_raise_only_user_errors(tmp_path, write, suffix):
     random = np.random.default_rng(0)
     path = tmp_path / f"some.{suffix}"
     write(path)

@@ -22,7 +22,7 @@ def random_edges(seed, sizes, count):
 
 @pytest.mark.parametrize("with_attributes", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_edges_become_both_directions_once_sorted_without_loops(seed, with_attributes):
+def test_edges_are_symmetric_sorted_unique_and_without_self_loops(seed, with_attributes):
     sizes = np.array([1, 5, 2, 7, 1])
     graphs, first, ends = random_edges(seed, sizes, 40)
     attributes = np.arange(40.0)
@@ -49,7 +49,7 @@ def test_edges_become_both_directions_once_sorted_without_loops(seed, with_attri
         assert_told(notice, "made", len(added))
 
 
-def test_symmetric_edges_give_no_notice_and_directed_ones_only_where_asked():
+def test_only_directed_edges_give_a_notice():
     both = (np.array([0, 1]), np.array([1, 0]))
     one = (np.array([0]), np.array([1]))
     assert make_dataset("made", np.array([2]), both).notices == ()
@@ -64,7 +64,7 @@ def test_degrees_count_neighbours():
     assert make_dataset("made", sizes, star).degrees.tolist() == [0, 0, 0, 3, 1, 1, 1]
 
 
-def test_the_fingerprint_sees_graphs_and_not_classes_or_how_they_were_given():
+def test_fingerprint_depends_on_graphs_only():
     def made(edges, labels, classes, dtype=np.int64):
         ends = np.array(edges).T
         labels = np.array(labels, dtype=dtype)
@@ -78,7 +78,7 @@ def test_the_fingerprint_sees_graphs_and_not_classes_or_how_they_were_given():
     assert made([[0, 1], [1, 2]], [1, 2, 4], [1]) != reference
 
 
-def test_the_fingerprint_sees_node_and_edge_attributes():
+def test_fingerprint_depends_on_node_and_edge_attributes():
     edge = (np.array([0]), np.array([1]))
     parts = [{}, {"edge_attr": [[1.0]]}, {"edge_attr": [[2.0]]}, {"node_attributes": [[1.0], [2.0]]}]
     made = [make_dataset("made", np.array([2]), edge, **part).fingerprint for part in parts]
@@ -100,7 +100,7 @@ def test_classes_are_numbered_in_the_order_of_their_values(labels, names, classe
     assert dataset.classes.tolist() == classes
 
 
-def test_a_missing_label_is_told_and_leaves_the_others():
+def test_missing_label_gives_a_notice_and_keeps_the_others():
     edges = (np.zeros(0), np.zeros(0))
     some = make_dataset("made", np.array([1, 1, 1]), edges, graph_labels=["b", None, "a"])
     assert some.classes.tolist() == [1, -1, 0]
@@ -128,7 +128,7 @@ def test_a_missing_label_is_told_and_leaves_the_others():
         ({"graph_labels": [1, [2, 3]]}, (1, "[2, 3]")),
     ],
 )
-def test_wrong_values_are_told(changes, values):
+def test_invalid_values_are_rejected(changes, values):
     given = {"nodes_per_graph": np.array([2, 2]), "edges": (np.array([0]), np.array([1]))} | changes
     with refused("made", *values):
         make_dataset("made", **given)
@@ -154,7 +154,7 @@ def test_plain_labels(value, label):
         ([], []),
     ],
 )
-def test_graphs_are_picked_as_from_a_list(which, expected):
+def test_graphs_are_indexed_like_a_list(which, expected):
     whole = random_graphs(5, mean_nodes=4)
     single = [*whole]
     picked = whole[which]
@@ -163,13 +163,13 @@ def test_graphs_are_picked_as_from_a_list(which, expected):
 
 
 @pytest.mark.parametrize("which", [5, -6, [5]])
-def test_there_is_no_graph_beyond_the_last(which):
+def test_index_beyond_the_last_graph_is_rejected(which):
     with pytest.raises(IndexError):
         random_graphs(5, mean_nodes=4)[which]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.int64])
-def test_the_fingerprint_does_not_depend_on_the_type_of_node_numbers(dtype, monkeypatch):
+def test_fingerprint_does_not_depend_on_the_integer_type(dtype, monkeypatch):
     """It is kept in records: that of the graphs themselves must never change."""
     dataset = random_graphs(7, mean_nodes=5)
     digest = hashlib.sha256()
@@ -184,7 +184,7 @@ def test_the_fingerprint_does_not_depend_on_the_type_of_node_numbers(dtype, monk
     assert replace(other, source=dataset.target).fingerprint != expected
 
 
-def test_degrees_are_those_of_a_plain_count(monkeypatch):
+def test_degrees_match_a_plain_count(monkeypatch):
     dataset = random_graphs(7, mean_nodes=5)
     counted = [0] * dataset.num_nodes
     for graph in range(7):
@@ -195,7 +195,7 @@ def test_degrees_are_those_of_a_plain_count(monkeypatch):
     assert replace(dataset).degrees.tolist() == counted
 
 
-def test_without_labels_the_graphs_are_the_same_and_nothing_tells_their_labels():
+def test_without_labels_keeps_graphs_and_removes_all_labels():
     labelled = make_dataset("pair", np.array([2, 1]), (np.array([0]), np.array([1])), graph_labels=["a", "b"])
     labelled = replace(labelled, targets=np.ones((2, 1), np.float32), target_names=("t",))
     bare = labelled.without_labels()

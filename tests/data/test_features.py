@@ -30,14 +30,14 @@ def test_labels_are_one_hot_in_the_order_of_their_values():
 
 
 @pytest.mark.parametrize(("known", "later"), [([3, 5, 5, 3], [4, 5, 9, -1]), (list("bddb"), list("cdza"))])
-def test_labels_not_seen_before_are_zero_and_counted(known, later):
+def test_unseen_labels_become_zeros_and_are_counted(known, later):
     features = Features.from_dataset(star(node_labels=np.array(known)))
     other = star(node_labels=np.array(later))
     assert features.columns(other).tolist() == [[0, 0], [0, 1], [0, 0], [0, 0]]
     assert features.unknown_labels(other) == 3
 
 
-def test_labels_in_other_columns_are_not_counted_but_refused():
+def test_labels_with_other_columns_are_rejected():
     features = Features.from_dataset(star(node_labels=np.array([3, 5, 5, 3])))
     other = star(node_labels=np.array([[3, 5, 5, 4], [1, 1, 2, 1]]).T)
     assert features.unknown_labels(other) == 0
@@ -55,7 +55,7 @@ def test_attributes_are_standardised_by_the_first_data_set():
     torch.testing.assert_close(later[0], torch.tensor([-2 / deviation, 1, 1]))
 
 
-def test_a_constant_column_stays_small_for_later_graphs():
+def test_constant_column_stays_small_in_later_graphs():
     features = Features.from_dataset(star(node_attributes=np.full((4, 1), 0.1)))
     assert features.scale == (1.0,)
     later = features.columns(star(node_attributes=np.full((4, 1), 0.6)))
@@ -77,7 +77,7 @@ def test_degrees_are_one_hot_and_capped():
         ({"node_labels": np.arange(4), "node_attributes": np.eye(4)}, "labels_and_attributes", 8),
     ],
 )
-def test_auto_takes_what_there_is(data, rule, width):
+def test_auto_selects_available_features(data, rule, width):
     features = Features.from_dataset(star(**data))
     assert features.rule == rule
     assert features.columns(star(**data)).shape == (4, width)
@@ -107,7 +107,7 @@ STANDARDISED = [[-1], [1], [1], [-1]]
     ],
     ids=["neither", "labels", "attributes", "both"],
 )
-def test_degrees_stand_beside_what_there_is_as_a_number_and_one_hot(data, before):
+def test_degrees_are_appended_as_number_and_one_hot(data, before):
     features = Features.from_dataset(star(**data), "with_degree", max_degree=2)
     assert features.rule == "with_degree"
     columns = features.columns(star(**data))
@@ -115,7 +115,7 @@ def test_degrees_stand_beside_what_there_is_as_a_number_and_one_hot(data, before
     assert columns.tolist() == [one + other for one, other in zip(before, DEGREES, strict=True)]
 
 
-def test_degrees_stand_beside_zeros_where_labels_were_not_seen_before():
+def test_degrees_are_appended_to_zeros_for_unseen_labels():
     features = Features.from_dataset(star(node_labels=np.array([3, 5, 5, 3])), "with_degree", max_degree=2)
     later = star(node_labels=np.array([4, 5, 9, 3]))
     expected = [[0, 0], [0, 1], [0, 0], [1, 0]]
@@ -123,14 +123,14 @@ def test_degrees_stand_beside_zeros_where_labels_were_not_seen_before():
     assert features.unknown_labels(later) == 2
 
 
-def test_degrees_stand_beside_ones_also_in_later_graphs_that_have_labels():
+def test_degrees_are_appended_to_ones_even_if_later_graphs_have_labels():
     features = Features.from_dataset(star(), "with_degree", max_degree=2)
     later = star(node_labels=LABELS, node_attributes=ATTRIBUTES)
     assert features.columns(later).tolist() == [[1, *row] for row in DEGREES]
     assert features.unknown_labels(later) == 0
 
 
-def test_the_degree_as_a_number_is_not_capped():
+def test_numeric_degree_is_not_capped():
     edges = np.zeros(30, dtype=np.int64), np.arange(1, 31)
     dataset = make_dataset("star", np.array([31]), edges, report_directed=False)
     columns = Features.from_dataset(dataset, "with_degree", max_degree=10).columns(dataset)
@@ -148,7 +148,7 @@ def test_the_degree_as_a_number_is_not_capped():
         ("REDDIT-BINARY", 10, 13),
     ],
 )
-def test_degrees_beside_what_there_is_are_as_many_columns_as_published(name, max_degree, width):
+def test_number_of_columns_with_degrees_matches_the_published_code(name, max_degree, width):
     dataset = read(name, root=ROOT)
     columns = Features.from_dataset(dataset, "with_degree", max_degree=max_degree).columns(dataset)
     assert columns.shape == (dataset.num_nodes, width)
@@ -157,7 +157,7 @@ def test_degrees_beside_what_there_is_are_as_many_columns_as_published(name, max
 
 
 @pytest.mark.parametrize("rule", ["auto", "with_degree"])
-def test_features_survive_json(rule):
+def test_features_round_trip_through_json(rule):
     dataset = star(node_labels=np.array(list("abca")), node_attributes=np.arange(8.0).reshape(4, 2))
     features = Features.from_dataset(dataset, rule, max_degree=9)
     assert Features.from_json(json.loads(json.dumps(dataclasses.asdict(features)))) == features
@@ -171,12 +171,12 @@ def test_features_survive_json(rule):
         ("attributes", ("star", "'attributes'", "'auto'")),
     ],
 )
-def test_a_rule_that_cannot_be_fixed_is_told(rule, values):
+def test_rule_without_its_data_is_rejected(rule, values):
     with refused(*values):
         Features.from_dataset(star(), rule)
 
 
-def test_a_degree_cap_below_one_is_told():
+def test_degree_cap_below_one_is_rejected():
     with refused("max_degree", 1, 10000, 0):
         Features.from_dataset(star(), "degree", max_degree=0)
 
@@ -189,7 +189,7 @@ def test_a_degree_cap_below_one_is_told():
         ({"node_attributes": np.eye(4)}, {"node_attributes": np.ones((4, 2))}, ("node attributes", 2, 4)),
     ],
 )
-def test_graphs_that_do_not_fit_are_told(fixed, later, values):
+def test_incompatible_graphs_are_rejected(fixed, later, values):
     features = Features.from_dataset(star(**fixed))
     with refused("star", *values):
         features.columns(star(**later))
@@ -210,7 +210,7 @@ LABELS, ATTRIBUTES = np.array([[7, 0], [3, 1], [7, 1], [5, 0]]), np.arange(8.0).
         ("constant", {}),
     ],
 )
-def test_the_width_is_that_of_the_columns(rule, given):
+def test_width_equals_the_number_of_columns(rule, given):
     dataset = star(**given)
     features = Features.from_dataset(dataset, rule, max_degree=5)
     assert features.width == features.columns(dataset).shape[1]
@@ -225,12 +225,12 @@ def test_the_width_is_that_of_the_columns(rule, given):
         Features("attributes"),
     ],
 )
-def test_rules_without_their_columns_are_refused(features):
+def test_rules_without_their_columns_are_rejected(features):
     with pytest.raises(ValueError, match="rule"):
         Features.from_json(json.loads(json.dumps(dataclasses.asdict(features))))
 
 
-def test_a_batch_of_all_graphs_has_them_in_order_with_their_labels_one_hot():
+def test_batch_of_keeps_order_and_encodes_labels_one_hot():
     graphs = [networkx.Graph([("a", "b"), ("b", "c")]), networkx.Graph([("d", "e")])]
     for graph, labels in zip(graphs, ["COC", "NC"], strict=True):
         networkx.set_node_attributes(graph, dict(zip(graph.nodes, labels, strict=True)), "label")

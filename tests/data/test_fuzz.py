@@ -17,7 +17,7 @@ RUNS = json.loads((ROOT / "repro/records/fuzzing.json").read_text(encoding="utf-
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_seeds_are_read_and_what_is_left_of_them_is_told(name, tmp_path, monkeypatch):
+def test_fuzzing_seeds_and_their_truncations_have_no_fault(name, tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", "off")
     target = TARGETS[name]
     for seed in target.seeds:
@@ -36,14 +36,14 @@ def fresh(folder):
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), UserError("two\nlines")])
-def test_a_fault_is_seen(error, tmp_path):
+def test_fuzzer_detects_a_fault(error, tmp_path):
     def read(data, folder):
         raise error
 
     assert find_fault(Target(read, ()), b"", tmp_path / "files") is not None
 
 
-def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
+def test_fuzzer_detects_excessive_memory(tmp_path, monkeypatch):
     def endless(file_format, path):
         raise MemoryError
 
@@ -56,13 +56,13 @@ def test_a_file_that_takes_all_memory_is_seen(tmp_path, monkeypatch):
     assert isinstance(find_fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
 
 
-def test_parts_come_back_and_stay_in_their_folder():
+def test_parts_round_trip_and_stay_in_their_folder():
     parts = {"raw/edge": b"1,2\n", "index.json": b"{}\n\n"}
     assert split_parts(join_parts(parts)) == parts
     assert split_parts(join_parts({"../a": b"", "/etc/b": b"x", "a b": b""})) == {"etc/b": b"x"}
 
 
-def test_the_record_has_every_target_and_ended_without_a_fault():
+def test_record_has_every_target_without_faults():
     last = RUNS[-1]
     assert set(last["targets"]) == set(NAMES) == {*TARGETS, "run", "finetuned_run", "exported", "exported_as_it_is"}
     assert last["faults"] == 0

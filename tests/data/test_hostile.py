@@ -53,7 +53,7 @@ def test_the_values_are_those_of_faults():
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
-def test_a_fault_is_told_in_one_line(fault, monkeypatch):
+def test_hostile_values_get_a_one_line_error(fault, monkeypatch):
     if fault.what in GROWING:
         monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED_BYTES", 1 << 22)  # to save the time
     places = []
@@ -65,7 +65,7 @@ def test_a_fault_is_told_in_one_line(fault, monkeypatch):
     assert taken is None or taken < 8 * LEAST
 
 
-def test_what_grows_within_bounds_is_read(monkeypatch, tmp_path):
+def test_expansion_of_compressed_files_is_limited(monkeypatch, tmp_path):
     rows = b"g,a,b\n" * 100_000
     monkeypatch.setattr(_compressed, "ALWAYS_ALLOWED_BYTES", len(rows) * 3 + 100)
     path = repeated("s.csv.gz", rows, 3, b"graph,source,target\n")(tmp_path)
@@ -78,7 +78,7 @@ def test_what_grows_within_bounds_is_read(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("word", ["1", "x", ""])
 @pytest.mark.parametrize("header", ["smiles", "graph,source,target"])
-def test_columns_without_number_take_no_more_than_their_time(header, word, tmp_path):
+def test_tables_with_many_columns_take_bounded_time(header, word, tmp_path):
     number = 60_000  # of which pairs are too many to be compared in a minute
     names = ",".join(f"t{each}" for each in range(number))
     cells = "CCO" if header == "smiles" else "a,b,c"
@@ -89,7 +89,7 @@ def test_columns_without_number_take_no_more_than_their_time(header, word, tmp_p
     assert time.process_time() - begun < 15
 
 
-def test_letters_beyond_a_molecule_take_no_more_memory_than_their_text(tmp_path):
+def test_overlong_smiles_need_little_memory(tmp_path):
     pytest.importorskip("rdkit")
     letters = 4_000_000
     (tmp_path / "a.smi").write_text("CCO\n" + "C" * letters + "\n")
@@ -102,7 +102,7 @@ def test_letters_beyond_a_molecule_take_no_more_memory_than_their_text(tmp_path)
         tracemalloc.stop()
 
 
-def test_a_line_without_end_is_not_waited_for(monkeypatch, tmp_path):
+def test_endless_line_is_rejected(monkeypatch, tmp_path):
     monkeypatch.setattr(_text, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl").write_text('{"edges": [], "num_nodes": 1}\n' + "[" * 5000)
     with refused("a.jsonl", 2, 0):
@@ -134,6 +134,6 @@ FOUND = {
 
 
 @pytest.mark.parametrize("value", FOUND)
-def test_what_the_fuzzer_found(value):
+def test_inputs_found_by_fuzzing(value):
     error, _ = cause(FOUND[value])
     assert value in error

@@ -125,7 +125,7 @@ def assert_identical(one: Dataset, other: Dataset):
             assert value == getattr(other, name), name
 
 
-def test_a_molecule_written_out_by_hand():
+def test_molecule_matches_a_hand_computation():
     # 0 N, 1 C (counter-clockwise), 2 C, 3 C, 4 O; the double bond has a direction on either side
     molecules = featurise(["N[C@H](O)/C=C/C#N"])
     assert molecules.node_labels.tolist() == [[6, 0], [5, 2], [7, 0], [5, 0], [5, 0], [5, 0], [6, 0]]
@@ -143,7 +143,7 @@ def test_a_molecule_written_out_by_hand():
 CODES = {1: "e34e2b72e7439888"}  # by the number of the featuriser
 
 
-def test_other_codes_have_another_number():
+def test_featuriser_version_matches_its_codes():
     """Encoders, packed files and copies tell by FEATURISER whose codes they have: raise it where this fails."""
     smiles = ["N[C@H](O)/C=C/C#N", "C[C@@H](F)Cl", r"F\C=C/Br", "c1ccccc1S(=O)(=O)O", "[Na+].[Cl-]", "*[Pt]", "[2H]O"]
     made = featurise(smiles)
@@ -153,7 +153,7 @@ def test_other_codes_have_another_number():
     assert CODES.get(FEATURISER) == digest.hexdigest()[:16]
 
 
-def test_odd_molecules_are_as_by_loop():
+def test_unusual_molecules_match_a_plain_loop():
     molecules = assert_as_by_loop(ODD)
     assert molecules.failures == ()
     assert (molecules.source.dtype, molecules.target.dtype) == (np.uint16, np.uint16)
@@ -165,7 +165,7 @@ def test_odd_molecules_are_as_by_loop():
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_a_molecule_does_not_depend_on_those_beside_it(text):
+def test_molecules_do_not_depend_on_their_neighbours(text):
     alone = featurise([text])
     among = featurise(["CCO", text, "F/C=C/F", "C->[Fe]"])
     assert unpacked(alone, 0) == unpacked(among, 1)
@@ -173,12 +173,12 @@ def test_a_molecule_does_not_depend_on_those_beside_it(text):
 
 
 @pytest.mark.parametrize(("num", "dtype"), [(256, np.uint8), (257, np.uint16)])
-def test_node_numbers_are_as_narrow_as_the_largest_molecule_allows(num, dtype):
+def test_integer_type_depends_on_the_largest_molecule(num, dtype):
     molecules = featurise(["C" * num, "CC"])
     assert (molecules.source.dtype, molecules.source.max()) == (dtype, num - 1)
 
 
-def test_failures_say_why_and_nothing_is_logged(capfd):
+def test_failures_have_reasons_and_nothing_is_logged(capfd):
     smiles = ["CCO", "", "C(", "C[Al](C)(C)(C)(C)(C)C", "  ", "c1cccc1", "O", "CC?", "[H]O[H]", "C" * 65537]
     molecules = featurise(smiles)
     assert rows(molecules) == [0, 6, 8]
@@ -195,7 +195,7 @@ def test_failures_say_why_and_nothing_is_logged(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_nothing_and_nothing_readable():
+def test_empty_and_unparsable_input():
     for smiles in ([], ["", "?"]):
         molecules = featurise(smiles)
         assert (len(molecules), len(molecules.failures)) == (0, len(smiles))
@@ -209,7 +209,7 @@ def test_nothing_and_nothing_readable():
         assert smiles == [] or molecules.row_of_graph.dtype == np.int64
 
 
-def test_processes_do_not_change_the_result():
+def test_number_of_processes_does_not_change_molecules():
     smiles = [*ODD, "", "C("] * 30
     told = []
     one = featurise(smiles)
@@ -219,13 +219,13 @@ def test_processes_do_not_change_the_result():
     assert sorted([*rows(one), *(failure.row for failure in one.failures)]) == list(range(len(smiles)))
 
 
-def test_arrays_take_no_more_bytes_than_needed():
+def test_arrays_use_the_smallest_types():
     molecules = featurise(["CCO", "?"])  # 3 atoms, 4 edges, 2 + 2 offsets, 1 row
     arrays = [value for value in vars(molecules).values() if isinstance(value, np.ndarray)]
     assert sum(array.nbytes for array in arrays) == 3 * 2 + 4 * (2 + 1 + 1) + 8 * (2 + 2 + 1)
 
 
-def test_without_rdkit_the_cure_is_told(monkeypatch):
+def test_missing_rdkit_error_names_the_fix(monkeypatch):
     whole = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -258,13 +258,13 @@ def real(name, num, step):
         ("zinc_moses.csv.xz", 20000, 40),
     ],
 )
-def test_real_molecules_are_as_by_loop(name, num, step):
+def test_real_molecules_match_a_plain_loop(name, num, step):
     assert assert_as_by_loop(real(name, num, step)).failures == ()
 
 
 @needs_data
 @pytest.mark.parametrize(("name", "num", "singles"), [("tox21.csv.gz", 8, 16), ("sider.csv.gz", 0, 25)])
-def test_real_failures_and_single_atoms_are_as_many_as_known(name, num, singles):
+def test_numbers_of_real_failures_and_single_atoms(name, num, singles):
     molecules = featurise(real(name, None, 1))
     assert len(molecules.failures) == num
     assert all("valence" in failure.reason for failure in molecules.failures)
@@ -272,7 +272,7 @@ def test_real_failures_and_single_atoms_are_as_many_as_known(name, num, singles)
 
 
 @needs_data
-def test_the_unreadable_molecules_of_hiv():
+def test_unparsable_molecules_of_hiv():
     smiles = real("hiv.csv.gz", None, 1)
     rows = [137, 987, 12882, 18293, 30784, 30785, 35728]
     failures = featurise([smiles[row] for row in [0, *rows, 1]]).failures

@@ -51,7 +51,7 @@ def renumbered(dataset, seed):
     return make_dataset("renumbered", sizes, edges, node_labels=labels)
 
 
-def test_copies_with_other_node_numbers_are_found():
+def test_renumbered_copies_are_found():
     graphs = random_graphs(12, mean_nodes=9, seed=3)
     both = graphs[np.r_[0:12, 0:12]]
     mixed = renumbered(both, seed=1)
@@ -61,14 +61,14 @@ def test_copies_with_other_node_numbers_are_found():
 
 @given(graph_lists(most_nodes=4))
 @settings(max_examples=60, deadline=None)
-def test_small_graphs_are_told_apart_as_networkx_does(drawn):
+def test_small_graphs_are_distinguished_as_in_networkx(drawn):
     """Up to four nodes: no two graphs of this size are confused by the refinement."""
     labelled = from_networkx(as_networkx(drawn), "drawn")
     for dataset in (labelled, replace(labelled, node_labels=None)):
         assert find_twins(dataset).tolist() == by_isomorphism(dataset)
 
 
-def test_every_graph_of_up_to_six_nodes():
+def test_all_graphs_with_up_to_six_nodes():
     """Of the 208 of networkx's atlas, all different, four pairs are alike; networkx's own refinement says the same."""
     atlas = [graph for graph in nx.graph_atlas_g()[1:] if len(graph) <= 6]
     found = find_twins(from_networkx(atlas, "atlas")).tolist()
@@ -79,7 +79,7 @@ def test_every_graph_of_up_to_six_nodes():
     assert (len(found), len(set(found))) == (208, 204)
 
 
-def test_refinement_goes_on_to_the_end():
+def test_refinement_runs_until_it_is_stable():
     """Two paths with ends a and a, b and b, or twice with a and b: no node knows before it has heard from both ends."""
 
     def two_paths(*ends, length=30):
@@ -92,7 +92,7 @@ def test_refinement_goes_on_to_the_end():
     assert find_twins(from_networkx(graphs, "paths")).tolist() == [0, 1, 1]
 
 
-def test_attributes_do_not_tell_graphs_apart():
+def test_attributes_do_not_distinguish_graphs():
     graphs = random_graphs(6, mean_nodes=6, num_attributes=2, num_edge_attributes=1, seed=2)
     both = graphs[np.r_[0:6, 0:6]]
     random = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_attributes_do_not_tell_graphs_apart():
     assert find_twins(other).tolist() == [*range(6), *range(6)]
 
 
-def test_labels_do():
+def test_labels_distinguish_graphs():
     edge = make_dataset(
         "edges", np.array([2, 2, 2]), ([0, 2, 4], [1, 3, 5]), node_labels=np.array([[1, 2, 2, 1, 1, 1]]).T
     )
@@ -112,7 +112,7 @@ def test_labels_do():
     assert find_twins(replace(edge, node_labels=None)).tolist() == [0, 0, 0]
 
 
-def test_counts_by_a_loop():
+def test_counts_match_a_plain_loop():
     random = np.random.default_rng(0)
     groups, classes = random.integers(12, size=40), random.integers(-1, 3, size=40)
     first = np.array([groups.tolist().index(group) for group in groups])

@@ -25,7 +25,7 @@ def parts(num_graphs):
 
 @pytest.mark.parametrize("subfolder", ["", "tu", "tu_dev", "TUDataset"])
 @pytest.mark.parametrize("kind", ["zip", "folder"])
-def test_a_name_is_found_under_the_root(write_tu, tmp_path, monkeypatch, subfolder, kind):
+def test_name_is_found_under_the_root(write_tu, tmp_path, monkeypatch, subfolder, kind):
     root = tmp_path / "data"
     write_tu(parts(3), kind, "THREE", under=root / subfolder)
     assert len(read("THREE", root=root)) == 3
@@ -35,7 +35,7 @@ def test_a_name_is_found_under_the_root(write_tu, tmp_path, monkeypatch, subfold
     assert list_datasets() == ["MUTAG", "THREE"]
 
 
-def test_the_raw_folder_of_torch_geometric_is_found(write_tu, tmp_path):
+def test_raw_folder_of_torch_geometric_is_found(write_tu, tmp_path):
     write_tu(parts(2), name="raw", under=tmp_path / "data" / "TWO")
     for file in (tmp_path / "data" / "TWO" / "raw").iterdir():
         file.rename(file.with_name(file.name.replace("raw_", "TWO_")))
@@ -43,14 +43,14 @@ def test_the_raw_folder_of_torch_geometric_is_found(write_tu, tmp_path):
     assert len(read(tmp_path / "data" / "TWO")) == 2
 
 
-def test_the_root_comes_before_the_package_and_the_package_before_the_cache(write_tu, tmp_path):
+def test_search_order_is_root_package_cache(write_tu, tmp_path):
     write_tu(parts(4), "zip", "MUTAG", under=_download.download_folder())
     assert len(read("MUTAG")) == 188
     write_tu(parts(5), "zip", "MUTAG", under=tmp_path / "data")
     assert len(read("MUTAG", root=tmp_path / "data")) == 5
 
 
-def test_a_bare_name_may_be_a_folder_here_but_not_hide_a_data_set(write_tu, tmp_path, monkeypatch):
+def test_local_folder_does_not_hide_a_known_data_set(write_tu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_tu(parts(6), name="MINE")
     write_tu(parts(7), name="MUTAG")
@@ -59,7 +59,7 @@ def test_a_bare_name_may_be_a_folder_here_but_not_hide_a_data_set(write_tu, tmp_
     assert len(read("./MUTAG")) == 7
 
 
-def test_a_data_set_is_returned_and_paths_are_read(write_tu):
+def test_read_returns_data_sets_and_reads_paths(write_tu):
     path = write_tu(parts(2), "zip")
     dataset = read(path)
     assert read(dataset) is dataset
@@ -93,7 +93,7 @@ def server(monkeypatch):
         thread.join()
 
 
-def test_a_set_found_nowhere_is_downloaded_once(server, write_tu, tmp_path):
+def test_missing_data_set_is_downloaded_once(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()
     assert len(read("FAR")) == 3
     assert sorted(file.name for file in _download.download_folder().iterdir()) == ["FAR.zip", "FAR.zip.sha256"]
@@ -102,26 +102,26 @@ def test_a_set_found_nowhere_is_downloaded_once(server, write_tu, tmp_path):
     assert list_datasets() == ["FAR", "MUTAG"]
 
 
-def test_a_download_cut_short_leaves_nothing(server, write_tu, tmp_path):
+def test_interrupted_download_leaves_no_files(server, write_tu, tmp_path):
     server["FAR"] = write_tu(parts(3), "zip", "FAR", under=tmp_path / "elsewhere").read_bytes()[:-30]
     with refused("FAR.zip"):
         read("FAR")
     assert list(_download.download_folder().iterdir()) == []
 
 
-def test_an_unknown_name_is_told_with_the_nearest_and_a_place_for_a_copy(server, tmp_path):
+def test_unknown_name_gets_a_suggestion_and_a_folder(server, tmp_path):
     with refused("MUTGA", "'MUTAG'", "ROOT/MUTGA.zip", "JOAO_DATA", "--data-root"):
         read("MUTGA")
     with refused(f"{tmp_path}", "FAR.zip", 404):
         read("FAR", root=tmp_path)
 
 
-def test_without_a_network_the_reason_is_told():
+def test_failed_download_names_the_reason():
     with refused("nowhere/ENZYMES.zip", "ROOT/ENZYMES.zip"):
         read("ENZYMES")
 
 
-def test_faults_inside_a_downloaded_set_are_told_as_such(server, write_tu, tmp_path):
+def test_errors_in_a_downloaded_data_set_name_its_source(server, write_tu, tmp_path):
     bad = write_tu(parts(2) | {"A": "1,9\n"}, "zip", "FAR", under=tmp_path / "elsewhere")
     server["FAR"] = bad.read_bytes()
     with refused("FAR.zip", "FAR_A.txt", 1, 9, 1, 4) as told:
@@ -130,14 +130,14 @@ def test_faults_inside_a_downloaded_set_are_told_as_such(server, write_tu, tmp_p
 
 
 @pytest.mark.parametrize(("name", "meant"), [("mutag", "MUTAG"), ("nci-1", "NCI1"), ("IMDB_binary", "IMDB-BINARY")])
-def test_another_spelling_of_a_known_name_is_not_downloaded(monkeypatch, name, meant):
+def test_misspelled_known_name_is_not_downloaded(monkeypatch, name, meant):
     monkeypatch.setattr(_download, "download", lambda _: pytest.fail("tried to download"))
     with refused(name, f"'{meant}'"):
         read(name)
     assert meant in TU_DATASETS
 
 
-def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
+def test_similar_local_name_is_suggested(write_tu, tmp_path):
     write_tu(parts(2), "zip", "my-molecules", under=tmp_path / "data")
     with refused("'my-molecules'"):
         read("my-molecule", root=tmp_path / "data")
@@ -163,7 +163,7 @@ def test_a_name_near_a_local_one_is_suggested(write_tu, tmp_path):
         ("other.zip", ("other.zip", "NAME_A.txt", "TINY_B.txt")),
     ],
 )
-def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, values):
+def test_invalid_paths_are_rejected(write_tu, tmp_path, monkeypatch, source, values):
     monkeypatch.chdir(tmp_path)
     for file in ("notes.txt", "notes"):
         Path(file).write_text("hello")
@@ -180,7 +180,7 @@ def test_wrong_paths_are_told(write_tu, tmp_path, monkeypatch, source, values):
         )
 
 
-def test_a_root_that_is_no_folder_is_told(monkeypatch):
+def test_root_that_is_not_a_folder_is_rejected(monkeypatch):
     with refused("root", "absent"):
         read("MUTAG", root="absent")
     monkeypatch.setenv("JOAO_DATA", "gone")
@@ -188,12 +188,12 @@ def test_a_root_that_is_no_folder_is_told(monkeypatch):
         list_datasets()
 
 
-def test_listing_and_reading_do_not_wait_for_torch():
+def test_listing_and_reading_do_not_import_torch():
     program = "import sys, joao.data as d; d.list_datasets(); d.read('MUTAG'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_name_that_is_not_well_known_is_never_told_to_a_server(server, monkeypatch):
+def test_unknown_names_are_never_sent_to_a_server(server, monkeypatch):
     server["CCO"] = b"asked for"
     monkeypatch.setattr(_download, "download", lambda _: pytest.fail("asked a server"))
     with refused("CCO", "ROOT/CCO.zip"):

@@ -17,7 +17,7 @@ def as_data(store, index):
 
 @pytest.mark.parametrize("rule", ["auto", "labels", "attributes", "degree", "constant"])
 @pytest.mark.parametrize("chosen", [[0], [1, 0, 1], [5, 2, 9, 0, 1], list(range(30))])
-def test_a_batch_is_bit_identical_to_torch_geometrics(rule, chosen):
+def test_batch_is_bit_identical_to_torch_geometric(rule, chosen):
     dataset = random_graphs(30, 9, 3, seed=1, num_attributes=2, num_edge_attributes=3)
     store = make_store(dataset, Features.from_dataset(dataset, rule))
     batch = store.batch(torch.tensor(chosen))
@@ -34,7 +34,7 @@ def test_a_batch_is_bit_identical_to_torch_geometrics(rule, chosen):
         assert torch.equal(found, wanted)
 
 
-def test_graphs_from_torch_geometric_come_back_from_a_batch():
+def test_torch_geometric_graphs_round_trip_through_a_batch():
     torch.manual_seed(0)
     graphs = []
     for size in (4, 1, 6):

@@ -31,7 +31,7 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bonds.csv", "bonds.csv.gz"])
-def test_a_table_of_edges(write, neighbours, name):
+def test_table_of_edges(write, neighbours, name):
     dataset = read(write(MOLECULES, name))
     assert (dataset.name, len(dataset), dataset.notices) == ("bonds", 3, ())
     assert np.diff(dataset.first_node).tolist() == [3, 1, 4]
@@ -43,13 +43,13 @@ def test_a_table_of_edges(write, neighbours, name):
     assert (dataset.classes.tolist(), dataset.class_names) == ([1, 0, 1], ("inert", "polar"))
 
 
-def test_the_least_table_in_any_order_with_spaces_and_a_byte_order_mark(write, neighbours):
+def test_minimal_table_with_any_column_order_spaces_and_byte_order_mark(write, neighbours):
     dataset = read(write("\ufefftarget, source ,graph\r\nb,a,1\r\n\r\n c ,b,1\r\n"))
     assert neighbours(dataset, 0) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     assert (dataset.edge_attr, dataset.classes) == (None, None)
 
 
-def test_number_labels_are_in_the_order_of_numbers(write):
+def test_numeric_labels_are_sorted_as_numbers(write):
     dataset = read(write("graph,source,target,label\na,1,2,10\nb,1,2,9\n"))
     assert (dataset.class_names, dataset.classes.tolist()) == (("9", "10"), [1, 0])
 
@@ -77,19 +77,19 @@ def test_number_labels_are_in_the_order_of_numbers(write):
         (b"\x89PNG\r\n\x1a\n\x00\x00", ("bonds.csv", 1, "UTF-8", "0x89")),
     ],
 )
-def test_faults_are_told_with_their_line(write, text, values):
+def test_errors_name_the_line(write, text, values):
     with refused(*values):
         read(write(text))
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-12], lambda whole: b"plain text"])
-def test_a_damaged_gzip_file_is_told(tmp_path, damage):
+def test_damaged_gzip_file_is_rejected(tmp_path, damage):
     (tmp_path / "bonds.csv.gz").write_bytes(damage(gzip.compress(MOLECULES.encode())))
     with refused("bonds.csv.gz"):
         read(tmp_path / "bonds.csv.gz")
 
 
-def test_graphs_keep_their_names_in_the_order_of_their_first_rows(tmp_path):
+def test_graphs_keep_their_names_in_order_of_first_occurrence(tmp_path):
     path = tmp_path / "named.csv"
     path.write_text("graph,source,target\nmolB,a,b\nmolA,a,b\nmolB,b,c\n")
     dataset = read(str(path))

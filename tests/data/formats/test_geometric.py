@@ -29,7 +29,7 @@ def test_real_x_becomes_attributes_and_y_classes(neighbours):
 
 
 @pytest.mark.parametrize("x", [torch.tensor([3, 1, 2]), torch.tensor([[3], [1], [2]], dtype=torch.uint8)])
-def test_one_column_of_whole_numbers_becomes_labels(x):
+def test_one_integer_column_becomes_labels(x):
     dataset = read([path(3, x=x), path(3, x=x)])
     assert dataset.node_labels.ravel().tolist() == [3, 1, 2, 3, 1, 2]
     assert dataset.node_attributes is None
@@ -43,7 +43,7 @@ def test_several_columns_become_attributes(x):
     assert dataset.node_attributes.tolist() == torch.eye(3).tolist()
 
 
-def test_edge_attributes_travel_with_their_edges():
+def test_edge_attributes_follow_their_edges():
     pair = torch.tensor([[0, 2, 1], [1, 1, 0]])
     graph = Data(
         edge_index=pair, num_nodes=3, edge_attr=torch.tensor([1.0, 2.0, 3.0]), edge_weight=torch.tensor([7, 8, 9])
@@ -59,7 +59,7 @@ def test_edge_attributes_travel_with_their_edges():
 
 
 @pytest.mark.parametrize("y", [torch.tensor([0.5]), torch.tensor([1, 2]), torch.tensor([float("nan")])])
-def test_a_y_that_is_no_class_is_left_out_with_a_notice(y):
+def test_y_that_is_not_a_class_is_omitted_with_a_notice(y):
     dataset = read([path(2, y=torch.tensor(1)), path(2, y=y)])
     assert dataset.classes is None
     [notice] = dataset.notices
@@ -67,11 +67,11 @@ def test_a_y_that_is_no_class_is_left_out_with_a_notice(y):
 
 
 @pytest.mark.parametrize("y", [2, 2.0, torch.tensor(2.0), torch.tensor([[2]]), np.int64(2), np.array([2]), [2], True])
-def test_a_y_that_is_one_whole_number_is_a_class(y):
+def test_integer_y_is_a_class(y):
     assert read([path(2, y=y), path(2, y=0)]).classes.tolist() == [1, 0]
 
 
-def test_nodes_counted_by_edges_are_told():
+def test_node_count_inferred_from_edges_gives_a_notice():
     dataset = read([Data(edge_index=torch.tensor([[0, 4], [4, 0]]))])
     assert dataset.num_nodes == 5
     [notice] = dataset.notices
@@ -147,13 +147,13 @@ def test_data_sets_slices_and_subsets_are_read_in_order():
         (torch.eye(3), ("graphs[0]", "Tensor")),
     ],
 )
-def test_wrong_graphs_are_told(graphs, values):
+def test_invalid_graphs_are_rejected(graphs, values):
     with refused(*values):
         read(graphs)
 
 
 @pytest.mark.parametrize("with_attributes", [True, False])
-def test_a_batch_as_augmentations_take_it(with_attributes):
+def test_torch_geometric_batch_becomes_a_graph_batch(with_attributes):
     one = Data(x=torch.rand(4, 2), edge_index=torch.tensor([[3, 0, 2, 2, 1, 3], [0, 3, 1, 2, 2, 0]]))
     other = Data(x=torch.rand(3, 2, dtype=torch.float64), edge_index=torch.tensor([[2], [0]]))  # one direction
     if with_attributes:

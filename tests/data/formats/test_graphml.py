@@ -37,7 +37,7 @@ def test_graphs_with_labels_attributes_weights_and_classes(neighbours):
     assert (dataset.classes.tolist(), dataset.notices) == ([1, 0, 1], ())
 
 
-def test_x_may_be_a_list_and_the_class_may_be_called_label():
+def test_x_may_be_a_list_and_the_class_may_be_named_label():
     graph = nx.path_graph(2, create_using=nx.Graph)
     graph.nodes[0]["x"], graph.nodes[1]["x"] = [1, 2.5], np.array([3, 4])
     graph.graph["label"] = "ring"
@@ -46,20 +46,20 @@ def test_x_may_be_a_list_and_the_class_may_be_called_label():
     assert dataset.class_names == ("ring",)
 
 
-def test_directed_graphs_are_told_and_symmetric_ones_not():
+def test_directed_graphs_give_a_notice_and_symmetric_ones_do_not():
     [notice] = read([nx.path_graph(3, create_using=nx.DiGraph)]).notices
     assert_told(notice, "graphs", 2)
     assert read([nx.path_graph(3).to_directed(), nx.path_graph(2)]).notices == ()
 
 
-def test_parallel_edges_become_one(neighbours):
+def test_parallel_edges_are_merged(neighbours):
     graph = nx.MultiGraph([(0, 1, {"weight": 1}), (0, 1, {"weight": 2}), (1, 1, {"weight": 3})])
     dataset = read([graph])
     assert neighbours(dataset, 0) == {(0, 1), (1, 0)}
     assert dataset.edge_attr.ravel().tolist() == [1, 1]
 
 
-def test_text_other_than_labels_is_left_out_with_a_notice():
+def test_text_attributes_are_omitted_with_a_notice():
     graph = nx.path_graph(2)
     graph.nodes[0]["name"] = "first"
     graph.edges[0, 1]["kind"] = "single"
@@ -94,7 +94,7 @@ def with_node(**data):
         ),
     ],
 )
-def test_wrong_graphs_are_told(graphs, values):
+def test_invalid_graphs_are_rejected(graphs, values):
     with refused(*values):
         read(graphs)
 
@@ -106,14 +106,14 @@ def test_wrong_graphs_are_told(graphs, values):
         ([1, "C"], (0, 1, "'C'", 1)),
     ],
 )
-def test_wrong_node_labels_are_told(labels, values):
+def test_invalid_node_labels_are_rejected(labels, values):
     graph = nx.path_graph(2)
     nx.set_node_attributes(graph, dict(enumerate(labels)), "label")
     with refused("graphs[0]", *values):
         read([graph])
 
 
-def test_graphml_reads_back_what_networkx_wrote(tmp_path):
+def test_graphml_written_by_networkx_round_trips(tmp_path):
     graphs = [coloured(nx.cycle_graph(5), y=1), coloured(nx.path_graph(3), y=0)]
     folder = tmp_path / "many"
     folder.mkdir()
@@ -132,7 +132,7 @@ GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <graph edgedefault="undirected"><node id="a"/></graph></graphml>"""
 
 
-def test_graphml_defaults_count_and_no_graph_of_a_file_is_lost(tmp_path):
+def test_graphml_defaults_apply_and_all_graphs_of_a_file_are_read(tmp_path):
     (tmp_path / "two.graphml").write_text(GRAPHML)
     dataset = read(tmp_path / "two.graphml")
     assert np.diff(dataset.first_node).tolist() == [3, 1]
@@ -140,20 +140,20 @@ def test_graphml_defaults_count_and_no_graph_of_a_file_is_lost(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff junk", b"<html></html>", GRAPHML[:200].encode(), b"<graphml/>"])
-def test_a_file_that_is_not_graphml_is_told(tmp_path, content):
+def test_file_that_is_not_graphml_is_rejected(tmp_path, content):
     (tmp_path / "odd.graphml").write_bytes(content)
     with refused("odd.graphml", "GraphML"):
         read(tmp_path / "odd.graphml")
 
 
-def test_a_fault_names_its_file_once(tmp_path):
+def test_error_names_its_file_once(tmp_path):
     (tmp_path / "odd.graphml").write_text('<!DOCTYPE graphml [<!ENTITY a "b">]><graphml/>')
     with refused(str(tmp_path / "odd.graphml"), "XML") as told:
         read(tmp_path / "odd.graphml")
     assert str(told.value).count("odd.graphml") == 1
 
 
-def test_a_tag_has_an_end_and_a_text_need_not(tmp_path, monkeypatch):
+def test_length_of_tags_is_limited_and_of_text_is_not(tmp_path, monkeypatch):
     begin, end = GRAPHML.split("<edge source", 1)
     (tmp_path / "text.graphml").write_text(GRAPHML.replace(">3<", f">{' ' * 3_000_000}3<"))
     monkeypatch.setattr(graphml, "MAX_TAG_BYTES", 1 << 20)

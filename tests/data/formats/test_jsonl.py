@@ -33,7 +33,7 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["graphs.jsonl", "graphs.jsonl.gz"])
-def test_objects_are_read_back(write, neighbours, name):
+def test_objects_round_trip(write, neighbours, name):
     dataset = read(write([json.dumps(GRAPHS[0]), "", json.dumps(GRAPHS[1])], name))
     assert neighbours(dataset, 0) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     assert neighbours(dataset, 1) == set()
@@ -44,7 +44,7 @@ def test_objects_are_read_back(write, neighbours, name):
     assert (dataset.name, dataset.notices) == ("graphs", ())
 
 
-def test_the_least_object(write, neighbours):
+def test_minimal_object(write, neighbours):
     dataset = read(write(['{"edges": [[0, 1]], "num_nodes": 3}', '{"edges": [[1, 0]], "num_nodes": 2, "label": null}']))
     assert np.diff(dataset.first_node).tolist() == [3, 2]
     assert [neighbours(dataset, index) for index in range(2)] == [{(0, 1), (1, 0)}] * 2
@@ -92,7 +92,7 @@ GOOD = '{"edges": [[0, 1]], "node_labels": [1, 2]}'
         ("[" * 100_000, (2, "JSON")),
     ],
 )
-def test_faults_are_told_with_their_line(write, line, values):
+def test_errors_name_the_line(write, line, values):
     with refused("graphs.jsonl", *values):
         read(write([GOOD, line]))
 
@@ -110,6 +110,6 @@ def test_faults_are_told_with_their_line(write, line, values):
         (b'{"edges": [], "node_attributes": [[]]}', ("graphs.jsonl", 1, "'node_attributes'", "[]")),
     ],
 )
-def test_odd_files_are_told(write, content, values):
+def test_unusual_files_are_rejected(write, content, values):
     with refused(*values):
         read(write(content))

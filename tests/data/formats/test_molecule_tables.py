@@ -41,7 +41,7 @@ def test_arrays_and_series_of_text():
     assert read(np.array(["CCO", "C"])).num_nodes == 4
 
 
-def test_values_of_graphs_in_the_rows_of_the_source():
+def test_values_of_graphs_follow_the_rows_of_the_source():
     dataset = read(SMILES)
     values = np.arange(8, dtype=np.float32).reshape(4, 2)
     nan = np.nan
@@ -59,7 +59,7 @@ def test_repeated_molecules_are_kept():
     assert read(["C"] * 5).smiles == ("C",) * 5
 
 
-def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
+def test_invalid_smiles_give_no_graphs_and_cannot_be_trained_on():
     assert len(read(["MUTAG"])) == 0
     with refused(1, 0, "'MUTAG'", "SMILES"):
         joao.JOAO().fit(["MUTAG"])
@@ -67,7 +67,7 @@ def test_text_that_is_no_smiles_gives_no_graphs_and_cannot_be_trained_on():
         read(["C", 3])
 
 
-def test_processes_do_not_change_it_and_are_told_of(tmp_path, monkeypatch):
+def test_number_of_processes_does_not_change_the_result(tmp_path, monkeypatch):
     monkeypatch.setattr("joao.data.molecules._MIN_MOLECULES_PER_PROCESS", 600)
     path = tmp_path / "a.smi"
     path.write_text("".join(f"{'C' * (1 + number % 40)} n{number}\n" for number in range(1300)))
@@ -77,7 +77,7 @@ def test_processes_do_not_change_it_and_are_told_of(tmp_path, monkeypatch):
     assert told == [(512, 1300), (512, 1300), (276, 1300)]
 
 
-def test_columns_are_for_tables(tmp_path):
+def test_column_options_require_a_table(tmp_path):
     for source in ("MUTAG", read("MUTAG"), ["C"]):
         with refused():
             read(source, smiles="x")
@@ -87,7 +87,7 @@ def test_columns_are_for_tables(tmp_path):
         read("MUTAG", tasks="a")
 
 
-def test_an_edge_list_is_told_from_a_table(tmp_path):
+def test_edge_list_is_distinguished_from_a_table_of_molecules(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("graph,source,target,smiles\n1,2,3,4\n")
     assert read(path).kind == "graphs"
@@ -95,14 +95,14 @@ def test_an_edge_list_is_told_from_a_table(tmp_path):
     assert read(path, smiles="smiles").kind == "molecules"
 
 
-def test_without_rdkit_it_says_what_to_install(tmp_path):
+def test_missing_rdkit_names_the_package_to_install(tmp_path):
     (tmp_path / "a.smi").write_text("C\n")
     program = f"import sys; sys.modules['rdkit'] = None; import joao; joao.read({str(tmp_path / 'a.smi')!r})"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert_told(told.stderr.splitlines()[-1], "UserError: ", "pip install rdkit")
 
 
-def test_text_behind_a_smiles_is_told_and_an_extension_is_none():
+def test_text_after_a_smiles_gives_a_notice_but_an_extension_does_not():
     dataset = read(["CCO ethanol", "c1ccccc1", "CC\tethane, too", "C |^1:0|", "no molecule"])
     assert np.diff(dataset.first_node).tolist() == [3, 6, 2, 1]
     [notice] = dataset.notices
@@ -110,7 +110,7 @@ def test_text_behind_a_smiles_is_told_and_an_extension_is_none():
     assert read(["CCO", " CC "]).notices == ()
 
 
-def test_text_behind_a_smiles_of_a_table_is_told_beside_its_other_notices(tmp_path):
+def test_text_after_a_smiles_in_a_table_is_part_of_its_notices(tmp_path):
     (tmp_path / "m.csv").write_text("id,smiles,y\na,CCO ethanol,1\n,CC,x\n")
     dataset = read(tmp_path / "m.csv")
     about_column, about_text = dataset.notices

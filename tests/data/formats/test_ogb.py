@@ -41,7 +41,7 @@ def edges_of(dataset, graph):
 
 @pytest.mark.parametrize("at_once", [1, 40, 1 << 17])
 @pytest.mark.parametrize("kind", KINDS)
-def test_graphs_are_those_of_the_lines(kind, at_once, ogb_tables, write_ogb, tmp_path, monkeypatch):
+def test_graphs_match_the_lines_of_the_files(kind, at_once, ogb_tables, write_ogb, tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "_ITEMS_PER_CHUNK", at_once)
     tables = ogb_tables(kind)
     dataset = read_ogb(write_ogb(tmp_path / f"{KINDS[kind]}.zip", tables))
@@ -87,7 +87,7 @@ def test_graphs_are_those_of_the_lines(kind, at_once, ogb_tables, write_ogb, tmp
         ("mine", None, "mine"),
     ],
 )
-def test_a_folder_and_any_archive_of_it_are_the_same(path, inside, name, ogb_tables, write_ogb, tmp_path, assert_equal):
+def test_folder_and_archives_give_the_same_data_set(path, inside, name, ogb_tables, write_ogb, tmp_path, assert_equal):
     tables = ogb_tables("ppa", 20)
     usual = read_ogb(write_ogb(tmp_path / "usual" / "ogbg_ppa", tables))
     found = read(write_ogb(tmp_path / path, tables, inside))
@@ -95,7 +95,7 @@ def test_a_folder_and_any_archive_of_it_are_the_same(path, inside, name, ogb_tab
     assert_equal(found, usual if name == "ogbg-ppa" else Dataset(**{**vars(usual), "name": name}))
 
 
-def test_a_name_is_found_under_the_root_and_listed(ogb_tables, write_ogb, tmp_path):
+def test_name_is_found_under_the_root_and_listed(ogb_tables, write_ogb, tmp_path):
     for kind, path in (("code", "ogb/code2.zip"), ("mol", "ogb/ogbg_molhiv"), ("ppa", "ogbg_ppa.zip")):
         write_ogb(tmp_path / path, ogb_tables(kind, 12))
     names = ["ogbg-code2", "ogbg-molhiv", "ogbg-ppa"]
@@ -109,7 +109,7 @@ def test_a_name_is_found_under_the_root_and_listed(ogb_tables, write_ogb, tmp_pa
 
 
 @pytest.mark.parametrize(("kind", "rule"), [("ppa", "degree"), ("code", "syntax_nodes"), ("mol", "ogb_atoms")])
-def test_features_and_packed_files_keep_what_was_read(kind, rule, ogb_tables, write_ogb, tmp_path, assert_equal):
+def test_features_and_packed_files_preserve_the_data_set(kind, rule, ogb_tables, write_ogb, tmp_path, assert_equal):
     dataset = read_ogb(write_ogb(tmp_path / f"{KINDS[kind]}.zip", ogb_tables(kind)))
     write_packed(tmp_path / "x.safetensors", dataset)
     assert_equal(read_packed(tmp_path / "x.safetensors"), dataset)
@@ -123,7 +123,7 @@ def test_features_and_packed_files_keep_what_was_read(kind, rule, ogb_tables, wr
             Features.from_dataset(read("MUTAG"), rule)
 
 
-def test_programs_are_not_made_columns_of(ogb_tables, write_ogb, tmp_path):
+def test_labels_of_syntax_trees_are_rejected_as_features(ogb_tables, write_ogb, tmp_path):
     dataset = read_ogb(write_ogb(tmp_path / "code2.zip", ogb_tables("code")))
     with refused(dataset.name, "'labels'", "'auto'", "syntax_gin"):
         Features.from_dataset(dataset, "labels")
@@ -157,7 +157,7 @@ def changed(tables, name, line, text):
         ("mol", "mapping/mol", 0, "active,smile,mol_id", ("'smiles'",)),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(kind, name, line, text, values, ogb_tables, write_ogb, tmp_path):
+def test_invalid_content_is_rejected_with_its_line(kind, name, line, text, values, ogb_tables, write_ogb, tmp_path):
     path = write_ogb(tmp_path / f"{KINDS[kind]}.zip", changed(ogb_tables(kind), name, line, text))
     place = f"{KINDS[kind]}.zip" if name in ("raw/num-node-list", "raw/num-edge-list") else f"{name}.csv.gz"
     lines = ogb_tables(kind)[name].count("\n")
@@ -166,13 +166,13 @@ def test_what_is_wrong_is_told_with_its_line(kind, name, line, text, values, ogb
 
 
 @pytest.mark.parametrize("name", ["raw/edge", "raw/num-edge-list", "raw/node_dfs_order", "raw/node-feat"])
-def test_a_file_that_is_missing_is_named(name, ogb_tables, write_ogb, tmp_path):
+def test_missing_file_is_named(name, ogb_tables, write_ogb, tmp_path):
     tables = {other: text for other, text in ogb_tables("code").items() if other != name}
     with refused("code2", f"{name}.csv.gz"):
         read(write_ogb(tmp_path / "code2", tables))
 
 
-def test_gaps_among_labels_are_gaps(ogb_tables, write_ogb, tmp_path):
+def test_missing_labels_stay_missing(ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables("mol", 12)
     tables["raw/graph-label"] = "1,\n,0.5\n" + "0,1\n" * 10
     dataset = read(write_ogb(tmp_path / "x.zip", tables))
@@ -181,7 +181,7 @@ def test_gaps_among_labels_are_gaps(ogb_tables, write_ogb, tmp_path):
 
 
 @pytest.mark.parametrize("member", ["../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:evil"])
-def test_names_that_leave_the_folder_are_refused(member, ogb_tables, write_ogb, tmp_path):
+def test_paths_outside_the_folder_are_rejected(member, ogb_tables, write_ogb, tmp_path):
     path = write_ogb(tmp_path / "ogb" / "ogbg_ppa.zip", ogb_tables("ppa", 12))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(member, b"")
@@ -191,7 +191,7 @@ def test_names_that_leave_the_folder_are_refused(member, ogb_tables, write_ogb, 
     assert "ogbg-ppa" in list_datasets(tmp_path)  # and others beside it
 
 
-def test_two_data_sets_in_an_archive_are_refused(ogb_tables, write_ogb, tmp_path):
+def test_archive_with_two_data_sets_is_rejected(ogb_tables, write_ogb, tmp_path):
     path = write_ogb(tmp_path / "x.zip", ogb_tables("ppa", 12), "a")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("b/raw/num-node-list.csv.gz", b"")
@@ -199,7 +199,7 @@ def test_two_data_sets_in_an_archive_are_refused(ogb_tables, write_ogb, tmp_path
         read(path)
 
 
-def test_whatever_happens_to_an_archive_ends_in_graphs_or_in_one_line(ogb_tables, write_ogb, tmp_path):
+def test_damaged_archive_gives_graphs_or_a_one_line_error(ogb_tables, write_ogb, tmp_path):
     whole = write_ogb(tmp_path / "whole.zip", ogb_tables("mol", 6)).read_bytes()
     draw, refused = np.random.default_rng(0), 0
     for trial in range(120):
@@ -218,7 +218,7 @@ def test_whatever_happens_to_an_archive_ends_in_graphs_or_in_one_line(ogb_tables
     assert refused > 60
 
 
-def test_counts_that_no_memory_holds_are_told(ogb_tables, write_ogb, tmp_path):
+def test_counts_beyond_memory_are_rejected(ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables("ppa", 12)
     tables["raw/num-edge-list"] = "2147483647\n" * 12
     with refused("x.zip"):
@@ -226,7 +226,7 @@ def test_counts_that_no_memory_holds_are_told(ogb_tables, write_ogb, tmp_path):
 
 
 @pytest.mark.slow
-def test_reading_takes_the_result_and_a_few_chunks(write_ogb, tmp_path):
+def test_reading_needs_memory_for_the_result_and_a_few_chunks(write_ogb, tmp_path):
     """With the sizes of ogbg-ppa: 243 nodes and 2,266 edges a graph."""
     draw, graphs = np.random.default_rng(0), 150
     pairs = np.array(np.triu_indices(243, 1)).T[draw.permutation(243 * 121)[:2266]]
@@ -255,7 +255,7 @@ PUBLISHED = {
 
 @needs_data
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_statistics_are_the_published_ones(name):
+def test_statistics_match_the_published_ones(name):
     graphs, nodes, edges, labels, task = PUBLISHED[name]
     dataset = read(name, root=ROOT)
     assert (len(dataset), dataset.kind, dataset.notices) == (graphs, "ogb_molecules", ())
@@ -267,7 +267,7 @@ def test_statistics_are_the_published_ones(name):
 
 @needs_data
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_molecules_are_those_of_their_smiles(name):
+def test_molecules_match_their_smiles(name):
     """Every atom's element and charge, and every bond with its type, as RDKit has them of the SMILES beside."""
     chem = pytest.importorskip("rdkit.Chem")
     types = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
@@ -285,7 +285,7 @@ def test_molecules_are_those_of_their_smiles(name):
 
 
 @needs_data
-def test_a_folder_unpacked_from_the_archive_is_the_same(tmp_path, assert_equal):
+def test_unpacked_archive_gives_the_same_data_set(tmp_path, assert_equal):
     archive = Path(ROOT) / "ogb/ogbg_molbace.zip"
     with zipfile.ZipFile(archive) as packed:
         packed.extractall(tmp_path)

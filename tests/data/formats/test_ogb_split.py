@@ -14,7 +14,7 @@ ROOT = os.environ.get("JOAO_DATA")
 
 
 @pytest.mark.parametrize(("kind", "by"), [("ppa", "species"), ("code", "project"), ("mol", "scaffold")])
-def test_parts_are_those_of_the_lines(kind, by, ogb_tables, write_ogb, tmp_path):
+def test_parts_match_the_lines_of_the_files(kind, by, ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables(kind)
     split = official_split(write_ogb(tmp_path / "x.zip", tables), 60)
     assert split.name == by
@@ -22,7 +22,7 @@ def test_parts_are_those_of_the_lines(kind, by, ogb_tables, write_ogb, tmp_path)
         assert found.tolist() == [int(line) for line in tables[f"split/{by}/{part}"].splitlines()]
 
 
-def test_words_are_those_of_the_lines(ogb_tables, write_ogb, tmp_path):
+def test_words_match_the_lines_of_the_files(ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables("code")
     names = read_words(write_ogb(tmp_path / "x.zip", tables), 60)
     assert names == [line.split(" ") for line in tables["raw/graph-label"].splitlines()]
@@ -40,13 +40,13 @@ def test_words_are_those_of_the_lines(ogb_tables, write_ogb, tmp_path):
         ({"split/scaffold/test": "one\n"}, ("split/scaffold/test.csv.gz", 1, "'one'")),
     ],
 )
-def test_a_split_that_is_none_is_told(files, values, ogb_tables, write_ogb, tmp_path):
+def test_invalid_split_is_rejected(files, values, ogb_tables, write_ogb, tmp_path):
     path = write_ogb(tmp_path / "x.zip", {**ogb_tables("mol"), **files})
     with refused("x.zip", *values):
         official_split(path, 60)
 
 
-def test_a_graph_in_two_parts_is_told(ogb_tables, write_ogb, tmp_path):
+def test_graph_in_two_parts_is_rejected(ogb_tables, write_ogb, tmp_path):
     tables = ogb_tables("mol")
     first = tables["split/scaffold/train"].splitlines()[0]
     tables["split/scaffold/test"] += f"{first}\n"
@@ -56,7 +56,7 @@ def test_a_graph_in_two_parts_is_told(ogb_tables, write_ogb, tmp_path):
 
 @pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
 @pytest.mark.parametrize(("name", "sizes"), [("ogbg-molbbbp", (1631, 204, 204)), ("ogbg-molbace", (1210, 151, 152))])
-def test_official_parts_are_all_graphs(name, sizes):
+def test_official_parts_contain_all_graphs(name, sizes):
     split = official_split(ogb_path(name, ROOT), sum(sizes))
     parts = (split.train, split.validation, split.test)
     assert tuple(map(len, parts)) == sizes

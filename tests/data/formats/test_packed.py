@@ -44,13 +44,13 @@ def molecules():
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.safetensors.xz"])
-def test_molecules_come_back_as_they_were(molecules, name, tmp_path, assert_equal):
+def test_molecules_round_trip(molecules, name, tmp_path, assert_equal):
     write_packed(tmp_path / name, molecules)
     assert_equal(read(tmp_path / name), molecules)
 
 
 @pytest.mark.parametrize("options", [{}, {"num_attributes": 2, "num_edge_attributes": 1, "num_classes": 0}])
-def test_other_graphs_come_back_as_they_were(options, tmp_path, assert_equal):
+def test_other_graphs_round_trip(options, tmp_path, assert_equal):
     dataset = random_graphs(20, mean_nodes=5, **options)
     text = replace(dataset, node_labels=np.array(["C", "Öl"])[dataset.node_labels % 2], notices=("told",))
     for number, each in enumerate((dataset, text)):
@@ -58,7 +58,7 @@ def test_other_graphs_come_back_as_they_were(options, tmp_path, assert_equal):
         assert_equal(read(tmp_path / f"{number}.safetensors"), each)
 
 
-def test_the_largest_node_number_of_a_byte(tmp_path, assert_equal):
+def test_largest_node_number_in_one_byte(tmp_path, assert_equal):
     """A molecule of 256 atoms has node numbers in bytes, and a size that does not fit one."""
     pair = np.array([255, 0], dtype=np.uint8)
     numbers = {"node_labels": np.zeros((256, 2), np.uint8), "edge_attr": np.zeros((2, 2), np.uint8)}
@@ -68,7 +68,7 @@ def test_the_largest_node_number_of_a_byte(tmp_path, assert_equal):
     assert_equal(read(tmp_path / "large.safetensors"), dataset)
 
 
-def test_other_programs_read_it(molecules, tmp_path):
+def test_safetensors_can_read_packed_files(molecules, tmp_path):
     path = tmp_path / "a.safetensors"
     write_packed(path, molecules)
     arrays = safetensors.numpy.load_file(path)
@@ -85,7 +85,7 @@ def test_other_programs_read_it(molecules, tmp_path):
     assert about["counts"] == {"graphs": 2, "nodes": 4, "edges": 2}
 
 
-def test_texts_can_be_left_out(molecules, tmp_path):
+def test_texts_can_be_omitted(molecules, tmp_path):
     write_packed(tmp_path / "a.safetensors", drop_texts(molecules))
     content = (tmp_path / "a.safetensors").read_bytes()
     assert b"CCO" not in content
@@ -94,7 +94,7 @@ def test_texts_can_be_left_out(molecules, tmp_path):
     assert dataset.fingerprint == molecules.fingerprint
 
 
-def test_every_damage_is_told_in_one_line(molecules, tmp_path):
+def test_damaged_files_get_a_one_line_error(molecules, tmp_path):
     path = tmp_path / "a.safetensors"
     write_packed(path, molecules)
     whole = path.read_bytes()
@@ -128,7 +128,7 @@ def rewritten(path, change):
     path.write_bytes(len(header).to_bytes(8, "little") + header + data)
 
 
-def test_what_somebody_made_up_is_refused_before_memory_is_taken(molecules, tmp_path):
+def test_forged_sizes_are_rejected_before_allocation(molecules, tmp_path):
     def claim(metadata, entries, data):
         entries["node_labels"]["shape"] = [1 << 50, 2]
         entries["node_labels"]["data_offsets"][1] = entries["node_labels"]["data_offsets"][0] + (1 << 51)
@@ -257,7 +257,7 @@ MADE_UP = (
 )
 
 
-def test_what_no_reader_gives_is_refused(molecules, tmp_path):
+def test_invalid_content_is_rejected(molecules, tmp_path):
     reasons = {}
     for change, (kind, *values) in MADE_UP:
         write_made_up(tmp_path / "a.safetensors", molecules, change)
@@ -267,7 +267,7 @@ def test_what_no_reader_gives_is_refused(molecules, tmp_path):
     assert [kinds for kinds in reasons.values() if len(kinds - {None}) > 1] == []  # each kind has a reason of its own
 
 
-def test_degrees_of_another_graph_are_refused(tmp_path):
+def test_degrees_of_another_graph_are_rejected(tmp_path):
     """They stand in for the targets; here they sum to as many edges, but not of each graph."""
     edges = np.array([1, 0, 1, 0], dtype=np.int32), np.array([0, 1, 0, 1], dtype=np.int32)
     dataset = Dataset("two pairs", np.array([0, 2, 4]), np.array([0, 2, 4]), *edges)
@@ -280,7 +280,7 @@ def test_degrees_of_another_graph_are_refused(tmp_path):
             read(path)
 
 
-def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkeypatch, assert_equal):
+def test_edges_of_all_graphs_are_checked_for_any_chunk_size(tmp_path, monkeypatch, assert_equal):
     dataset = random_graphs(7, mean_nodes=4, num_edge_attributes=1)
     molecules = replace(dataset, node_labels=np.zeros((dataset.num_nodes, 2), np.uint8), kind="molecules")
     molecules = replace(molecules, edge_attr=np.zeros((len(dataset.source), 2), np.uint8))
@@ -301,7 +301,7 @@ def test_edges_are_checked_in_all_graphs_however_many_at_a_time(tmp_path, monkey
                 read(path)
 
 
-def test_a_fingerprint_is_not_believed(molecules, tmp_path):
+def test_stored_fingerprint_is_ignored(molecules, tmp_path):
     write_made_up(tmp_path / "a.safetensors", molecules, saying(fingerprint="f" * 16))
     assert read(tmp_path / "a.safetensors").fingerprint == molecules.fingerprint
 
@@ -315,7 +315,7 @@ def test_text_labels_must_be_text(tmp_path):
         read(tmp_path / "a.safetensors")
 
 
-def test_it_is_read_without_rdkit(molecules, tmp_path):
+def test_packed_file_is_read_without_rdkit(molecules, tmp_path):
     write_packed(tmp_path / "a.safetensors", molecules)
     program = (
         f"import sys; sys.modules['rdkit'] = None; import joao; print(joao.read({str(tmp_path / 'a.safetensors')!r}))"

@@ -84,7 +84,7 @@ def write(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_every_edge_keeps_its_numbers(write, zipped):
+def test_edges_keep_their_attributes(write, zipped):
     graphs = read_ppi(write(*published(), zipped=zipped))
     assert (graphs.name, len(graphs), np.diff(graphs.first_node).tolist()) == ("supervised", 3, [4, 1, 3])
     for number, (_, pairs, _, _) in enumerate(GRAPHS):
@@ -108,7 +108,7 @@ def test_torch_geometric_is_not_needed(write):
         torch.serialization.add_safe_globals(allowed)
 
 
-def test_species_centres_and_functions(write):
+def test_species_centres_and_functions_are_read(write):
     folder = write(*published())
     graphs = read_ppi(folder)
     proteins = read_proteins(folder, graphs)
@@ -123,14 +123,14 @@ def test_without_functions_there_are_no_targets(write):
     assert read_ppi(write(*published(with_functions=False))).targets is None
 
 
-def test_nodes_are_all_alike_by_the_usual_rule(write):
+def test_default_features_are_constant(write):
     graphs = read_ppi(write(*published()))
     store = make_store(graphs, Features.from_dataset(graphs))
     assert store.x.tolist() == [[1.0]] * 8
     assert store.edge_attr.shape == (10, 9)
 
 
-def test_the_folder_is_data_like_any_other(write):
+def test_folder_can_be_read_as_a_data_set(write):
     folder = write(*published())
     assert is_ppi(folder)
     assert read(str(folder)).fingerprint == read_ppi(folder).fingerprint
@@ -147,7 +147,7 @@ class Harm:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_pickle_that_does_something_is_refused(write, tmp_path, zipped):
+def test_pickle_with_code_is_rejected(write, tmp_path, zipped):
     values, slices = published()
     folder = write({**values, "y": Harm(tmp_path / "harm")}, slices, zipped=zipped)
     with refused(str(FILE), ".mkdir'"):
@@ -183,7 +183,7 @@ def changed(name, value, where=0):
         (changed("edge_attr", torch.full((10, 9), torch.nan)), ("supervised", "edge attribute", 0, 0, "nan")),
     ],
 )
-def test_files_that_do_not_agree_with_themselves(write, change, values):
+def test_inconsistent_files_are_rejected(write, change, values):
     both = published()
     change(both)
     folder = write(*both)

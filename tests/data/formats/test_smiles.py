@@ -45,7 +45,7 @@ def cells(table):
 
 
 @pytest.mark.parametrize("name", ["tox.csv", "tox.csv.gz", "tox.csv.xz"])
-def test_a_table_with_everything(write, name):
+def test_table_with_all_kinds_of_columns(write, name):
     table = read_molecule_table(write(TABLE, name))
     assert (table.name, len(table.smiles)) == ("tox", 3)
     assert table.smiles == ("CCO", "c1ccccc1", "[Na+].[Cl-]")
@@ -57,13 +57,13 @@ def test_a_table_with_everything(write, name):
 
 
 @pytest.mark.parametrize("header", ["smiles", "SMILES", "Canonical_Smiles", "mol", "\ufeffsmiles", " smiles "])
-def test_smiles_alone_under_any_known_name(write, header):
+def test_smiles_column_is_found_by_any_known_name(write, header):
     table = read_molecule_table(write(f"{header}\r\nCCO\r\n\r\nCCO\r\n"))
     assert (table.smiles, table.identifiers, table.tasks, table.ignored) == (("CCO", "CCO"), (), (), ())
     assert table.labels.shape == (2, 0)
 
 
-def test_a_name_is_preferred_in_the_order_of_the_list_not_of_the_columns(write):
+def test_known_names_have_a_fixed_priority(write):
     table = read_molecule_table(write("mol,smiles,cid,id,x\nO,C,7,8,1\n"))
     assert (table.smiles, table.identifiers, table.tasks, table.ignored) == (("C",), ("8",), ("x",), ("mol", "cid"))
 
@@ -77,34 +77,34 @@ def test_columns_can_be_given(write):
     assert read_molecule_table(path, Columns(smiles="drug", tasks=())).tasks == ()
 
 
-def test_a_task_that_was_never_measured_is_kept_only_where_it_was_named(write):
+def test_empty_task_is_kept_only_if_named(write):
     path = write("smiles,a,b\nC,,1\nO,,0\n")
     assert (read_molecule_table(path).tasks, read_molecule_table(path).ignored) == (("b",), ("a",))
     assert cells(read_molecule_table(path, Columns(tasks=("a", "b")))) == [[None, 1], [None, 0]]
 
 
-def test_the_index_that_pandas_writes_is_no_task(write):
+def test_pandas_index_column_is_not_a_task(write):
     table = read_molecule_table(write(",smiles,y\n0,C,1\n1,O,0\n"))
     assert (table.tasks, table.ignored) == (("y",), ("column 1",))
 
 
 @pytest.mark.parametrize("word", ["", " ", "NaN", "na", "N/A", "None", "null", "?"])
-def test_every_word_for_nothing(write, word):
+def test_all_spellings_of_missing_values(write, word):
     assert cells(read_molecule_table(write(f"smiles,y,z\nC,{word},1\nO,1.5e0,{word}\n"))) == [[None, 1], [1.5, None]]
 
 
-def test_a_column_whose_first_number_comes_late(write):
+def test_task_column_that_starts_with_missing_values(write):
     rows = "".join(f"C,{'' if row < 3000 else row}\n" for row in range(3002))
     table = read_molecule_table(write(f"smiles,y\n{rows}"))
     assert np.isnan(table.labels[:3000]).all()
     assert table.labels[3000:, 0].tolist() == [3000, 3001]
 
 
-def test_an_empty_smiles_keeps_its_row(write):
+def test_empty_smiles_keeps_its_row(write):
     assert read_molecule_table(write("smiles,y\n,1\nC,0\n")).smiles == ("", "C")
 
 
-def test_random_labels_agree_with_a_plain_loop(write):
+def test_random_labels_match_a_plain_loop(write):
     random = np.random.default_rng(0)
     text = [[random.choice(["", "0", "1", "0.0", "1.0", "-2.5e-3", "nan"]) for _ in range(7)] for _ in range(2500)]
     text[0] = ["0"] * 7
@@ -133,7 +133,7 @@ def test_smi_files(write, name, text, identifiers):
     assert (table.tasks, table.ignored) == ((), ())
 
 
-def test_a_smi_file_with_a_header_has_tasks(write):
+def test_smi_file_with_a_header_has_tasks(write):
     table = read_molecule_table(write("id\tsmiles\ty\nA\tCCO\t1\nB\tC\t\n", "some.smi"))
     assert (table.smiles, table.identifiers, cells(table)) == (("CCO", "C"), ("A", "B"), [[1], [None]])
 
@@ -153,14 +153,14 @@ def test_a_smi_file_with_a_header_has_tasks(write):
         (b"smiles,y\nC,\xff\n", (2, "UTF-8", "0xff")),
     ],
 )
-def test_faults_are_told_with_their_line(write, text, values):
+def test_errors_name_the_line(write, text, values):
     with refused("tox.csv", *values):
         read_molecule_table(write(text))
 
 
 @pytest.mark.parametrize("num_before", [1, 3000])
 @pytest.mark.parametrize("cell", ["active", ">10", "inf", "-inf", "1e39", "1_0"])
-def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(write, cell, num_before):
+def test_column_with_text_is_a_task_only_if_named(write, cell, num_before):
     path = write('smiles,"z\ny",x\n' + "C,1,2\n" * num_before + f"O,,\nN,{cell},\nN,0,5\n")
     table = read_molecule_table(path)
     line = num_before + 4  # the header takes two
@@ -186,12 +186,12 @@ def test_a_cell_that_is_no_number_makes_a_column_no_task_unless_it_was_named(wri
         ({"identifiers": "smiles"}, (1, "'smiles'", "identifiers")),
     ],
 )
-def test_a_wrong_choice_is_told(write, options, values):
+def test_unknown_columns_are_rejected(write, options, values):
     with refused("tox.csv", *values):
         read_molecule_table(write("smiles,x,text\nC,1,a\n"), Columns(**options))
 
 
-def test_other_files_are_refused(write, tmp_path):
+def test_other_files_are_rejected(write, tmp_path):
     with refused("tox.sdf", ".csv, .csv.gz", ".smi"):
         read_molecule_table(write("C", "tox.sdf"))
     with refused("gone.csv"):
@@ -204,7 +204,7 @@ def test_other_files_are_refused(write, tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda whole: whole[:-9], lambda whole: b"plain text", lambda whole: whole[:40] + b"?" * 9 + whole[49:]]
 )
-def test_a_damaged_file_is_told(write, name, damage):
+def test_damaged_file_is_rejected(write, name, damage):
     path = write(TABLE, name)
     path.write_bytes(damage(path.read_bytes()))
     with refused(name):
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_told(write, name, damage):
 
 
 @pytest.mark.parametrize("name", ["tox.csv", "tox.csv.gz", "tox.csv.xz", "tox.smi"])
-def test_damaged_bytes_never_end_in_another_error(write, name):
+def test_damaged_bytes_raise_only_user_errors(write, name):
     random = np.random.default_rng(0)
     path = write(TABLE if "csv" in name else TABLE.replace(",", "\t"), name)
     whole = path.read_bytes()
@@ -262,7 +262,7 @@ def test_moleculenet_tables_have_the_published_counts(name):
 
 @needs_data
 @pytest.mark.slow
-def test_two_million_rows_take_little_memory():
+def test_two_million_rows_need_little_memory():
     program = (
         "import sys; from pathlib import Path; from joao.data.formats.smiles import read_molecule_table;"
         "table = read_molecule_table(Path(sys.argv[1]));"

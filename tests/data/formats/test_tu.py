@@ -58,7 +58,7 @@ def assert_same(dataset, graphs):
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "flat zip"])
-def test_a_whole_data_set_is_read_as_a_loop_reads_it(write_tu, kind):
+def test_data_set_matches_a_plain_loop(write_tu, kind):
     dataset = read_tu(write_tu(TINY, kind))
     assert_same(dataset, naive(TINY))
     assert dataset.name == "TINY"
@@ -73,12 +73,12 @@ def test_reading_in_pieces_changes_nothing(write_tu, monkeypatch, size):
     assert_same(read_tu(write_tu(TINY)), naive(TINY))
 
 
-def test_nodes_of_scattered_graphs_are_moved_with_their_rows(write_tu):
+def test_scattered_nodes_are_sorted_with_their_rows(write_tu):
     parts = TINY | {"graph_indicator": "2\n1\n1\n3\n3\n3\n2\n6\n5\n4\n4\n3\n"}
     assert_same(read_tu(write_tu(parts)), naive(parts))
 
 
-def test_line_ends_blank_last_lines_and_a_byte_order_mark_do_not_matter(write_tu):
+def test_line_endings_trailing_blank_lines_and_byte_order_mark_are_ignored(write_tu):
     parts = {part: text.replace("\n", " \r\n") + "\n\n" for part, text in TINY.items()}
     parts["A"] = "\ufeff" + parts["A"]
     assert_same(read_tu(write_tu(parts)), naive(TINY))
@@ -91,7 +91,7 @@ def test_class_values_may_start_anywhere(write_tu, labels):
     assert dataset.class_names == tuple(labels.split())
 
 
-def test_what_is_not_there_is_none(write_tu):
+def test_missing_parts_are_none(write_tu):
     dataset = read_tu(write_tu({"A": "1,2\n2,1\n", "graph_indicator": "1\n1\n2\n"}))
     assert len(dataset) == 2
     found = dataset.node_labels, dataset.node_attributes, dataset.edge_attr, dataset.classes, dataset.notices
@@ -99,14 +99,14 @@ def test_what_is_not_there_is_none(write_tu):
 
 
 @pytest.mark.parametrize("labels", ["0.5\n1\n", "1,2\n3,4\n", "nan\n1\n", "inf\n1\n"])
-def test_targets_that_are_no_classes_are_left_out_with_a_notice(write_tu, labels):
+def test_targets_that_are_not_classes_are_omitted_with_a_notice(write_tu, labels):
     dataset = read_tu(write_tu({"A": "1,2\n2,1", "graph_indicator": "1\n1\n2\n", "graph_labels": labels}))
     assert dataset.classes is None
     [notice] = dataset.notices
     assert_told(notice, "TINY", "labels")
 
 
-def test_an_empty_edge_file_means_no_edges_and_is_told(write_tu):
+def test_empty_edge_file_gives_no_edges_and_a_notice(write_tu):
     dataset = read_tu(write_tu({"A": "\n", "graph_indicator": "1\n2\n", "edge_labels": ""}))
     assert (dataset.num_edges, len(dataset), dataset.edge_attr) == (0, 2, None)
     [notice] = dataset.notices
@@ -144,14 +144,14 @@ def test_an_empty_edge_file_means_no_edges_and_is_told(write_tu):
         ("edge_attributes", "", (0, 10)),
     ],
 )
-def test_faults_are_told_with_their_place(write_tu, part, text, values):
+def test_errors_name_file_and_line(write_tu, part, text, values):
     path = write_tu(TINY | {part: text})
     place = () if any(str(value).startswith("TINY") for value in values) else (f"TINY_{part}.txt",)
     with refused(*place, *values):
         read_tu(path)
 
 
-def test_a_fault_far_down_has_its_own_line(write_tu, monkeypatch):
+def test_error_far_down_names_its_line(write_tu, monkeypatch):
     monkeypatch.setattr(_numbers, "_CHUNK_BYTES", 64)
     with refused("TINY_A.txt", 90, 77):
         read_tu(write_tu(TINY | {"A": "2,3\n" * 89 + "3,77\n"}))
@@ -159,7 +159,7 @@ def test_a_fault_far_down_has_its_own_line(write_tu, monkeypatch):
         read_numbers(io.BytesIO(b"1.5\n" * 89 + b"oops\n"), "here", np.float64)
 
 
-def test_a_set_without_its_indicator_or_labels_alone_cannot_hide_a_wild_graph_number(write_tu):
+def test_missing_indicator_and_huge_graph_number_are_rejected(write_tu):
     with refused("TINY_graph_indicator.txt"):
         read_tu(write_tu({"A": "1,2\n"}))
     with refused("WILD_graph_indicator.txt", 2, 900000000000, 2):
@@ -167,7 +167,7 @@ def test_a_set_without_its_indicator_or_labels_alone_cannot_hide_a_wild_graph_nu
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "junk", "empty"])
-def test_a_damaged_zip_file_is_told(write_tu, damage):
+def test_damaged_zip_file_is_rejected(write_tu, damage):
     path = write_tu(TINY, "zip")
     whole = path.read_bytes()
     middle = whole.index(b"TINY_A.txt") + 40
@@ -183,7 +183,7 @@ def test_a_damaged_zip_file_is_told(write_tu, damage):
         read_tu(path)
 
 
-def test_several_sets_in_one_folder_are_told_apart_by_its_name(write_tu, tmp_path):
+def test_folder_name_selects_one_of_several_data_sets(write_tu, tmp_path):
     path = write_tu(TINY)
     (path / "OTHER_A.txt").write_text("1,2\n")
     assert len(read_tu(path)) == 6
@@ -192,7 +192,7 @@ def test_several_sets_in_one_folder_are_told_apart_by_its_name(write_tu, tmp_pat
         read_tu(tmp_path / "mixed")
 
 
-def test_holds_tu_looks_inside(write_tu, tmp_path):
+def test_holds_tu_inspects_the_content(write_tu, tmp_path):
     assert is_tu(write_tu(TINY))
     assert is_tu(write_tu(TINY, "zip"))
     (tmp_path / "other").mkdir()

@@ -30,7 +30,7 @@ LARGE = ("COLLAB", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 
 @needs_data
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in PUBLISHED])
-def test_statistics_are_the_published_ones(name):
+def test_statistics_match_the_published_ones(name):
     nodes, edges, classes, node_labels, edge_attributes = PUBLISHED[name]
     dataset = read(name, root=ROOT)
     assert len(dataset) == sum(classes)
@@ -43,20 +43,20 @@ def test_statistics_are_the_published_ones(name):
     assert dataset.notices == ()
 
 
-def test_the_bundled_set_has_the_published_statistics():
+def test_bundled_data_set_has_the_published_statistics():
     dataset = read("MUTAG")
     assert np.bincount(dataset.classes).tolist() == [63, 125]
     assert round(dataset.num_edges / len(dataset), 2) == 19.79
 
 
 @needs_data
-def test_the_bundled_set_is_the_published_one():
+def test_bundled_data_set_equals_the_published_one():
     assert read("MUTAG").fingerprint == read("MUTAG", root=ROOT).fingerprint == "3a8b7e5ef5e9791b"  # as in all records
 
 
 @needs_data
 @pytest.mark.slow
-def test_the_largest_set_is_read_in_little_memory():
+def test_largest_data_set_needs_little_memory():
     # Not ru_maxrss: a new process inherits that of the one that started it.
     program = (
         "import sys; from pathlib import Path; from joao.data import read; read('COLLAB', root=sys.argv[1]);"

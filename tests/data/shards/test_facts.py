@@ -13,7 +13,7 @@ from joao.data.validation import make_dataset
 from tests.data.refusals import refused
 
 
-def test_facts_of_parts_are_those_of_the_whole():
+def test_merged_facts_equal_those_of_the_whole():
     dataset = random_graphs(50, 6, 2, num_attributes=3, num_edge_attributes=2)
     parts = [Facts.of(dataset[first : first + 11]) for first in range(0, 50, 11)]
     found = parts[0]
@@ -27,7 +27,7 @@ def test_facts_of_parts_are_those_of_the_whole():
     found.check()
 
 
-def test_moments_by_numpy():
+def test_moments_match_numpy():
     values = np.random.default_rng(0).normal(1000, 0.1, size=500)
     found = ColumnFacts.of(values[:100]).merge(ColumnFacts.of(values[100:130])).merge(ColumnFacts.of(values[130:]))
     assert found.count == 500
@@ -41,7 +41,7 @@ def test_moments_by_numpy():
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODE_RULES])
-def test_rules_are_fixed_as_in_memory(as_shards, tmp_path, rule):
+def test_feature_rules_match_those_in_memory(as_shards, tmp_path, rule):
     dataset = random_graphs(40, 6, 2, num_attributes=2)
     expected = Features.from_dataset(dataset, rule)
     assert Features.from_dataset(as_shards(dataset, rows=40, folder=tmp_path / "one"), rule) == expected
@@ -52,7 +52,7 @@ def test_rules_are_fixed_as_in_memory(as_shards, tmp_path, rule):
 
 
 @pytest.mark.parametrize("rule", ["labels", "attributes"])
-def test_rules_that_graphs_cannot_have(as_shards, rule):
+def test_impossible_feature_rules_are_rejected(as_shards, rule):
     shards = as_shards(random_graphs(9, 4, 2, num_node_labels=0))
     assert Features.from_dataset(shards).rule == "degree"
     with refused(shards.name, f"'{rule}'", "'auto'"):
@@ -61,7 +61,7 @@ def test_rules_that_graphs_cannot_have(as_shards, rule):
         Features.from_dataset(shards, "atoms")
 
 
-def test_graphs_that_differ_in_what_they_have():
+def test_graphs_with_different_columns_are_rejected():
     with_labels, without = random_graphs(5, 4, 2), random_graphs(5, 4, 2, num_node_labels=0)
     with refused("node labels", 5, 1):
         Facts.of(with_labels).merge(Facts.of(without))

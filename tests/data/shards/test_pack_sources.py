@@ -37,7 +37,7 @@ def all_of(source, size, rows=0, columns=None):
 
 @pytest.mark.parametrize("name", ["m.csv", "m.csv.gz", "m.csv.xz"])
 @pytest.mark.parametrize("size", [1, 5, 100])
-def test_a_table_in_pieces_is_the_table(tmp_path, name, size, assert_equal):
+def test_table_in_pieces_equals_the_whole_table(tmp_path, name, size, assert_equal):
     pytest.importorskip("rdkit")
     path = written(tmp_path, name)
     found = all_of(path, size)
@@ -45,14 +45,14 @@ def test_a_table_in_pieces_is_the_table(tmp_path, name, size, assert_equal):
     assert_equal(concatenate_datasets(found), read(path))
 
 
-def test_a_list_of_smiles_in_pieces(tmp_path, assert_equal):
+def test_list_of_smiles_in_pieces(tmp_path, assert_equal):
     pytest.importorskip("rdkit")
     path = written(tmp_path, "m.smi", "CCO ethanol\nC methane\n\nbad name\nCN methylamine\n")
     assert_equal(concatenate_datasets(all_of(path, 2)), read(path))
 
 
 @pytest.mark.parametrize("rows", [1, 5, 11, 12])
-def test_a_table_from_a_row_on(tmp_path, rows):
+def test_table_starting_at_a_row(tmp_path, rows):
     pytest.importorskip("rdkit")
     path = written(tmp_path, "m.csv")
     whole = read(path)
@@ -74,7 +74,7 @@ def test_all_pieces_have_the_tasks_of_the_table(tmp_path):
     assert named[2].labels.tolist() == [[10.0], [11.0]]
 
 
-def test_no_more_rows_are_held_than_a_piece_has(tmp_path, monkeypatch):
+def test_at_most_one_piece_of_rows_is_in_memory(tmp_path, monkeypatch):
     path = written(tmp_path, "m.csv")
     taken = []
 
@@ -91,7 +91,7 @@ def test_no_more_rows_are_held_than_a_piece_has(tmp_path, monkeypatch):
     assert len(taken) == 7
 
 
-def test_rows_without_a_molecule_join_their_neighbours(tmp_path):
+def test_unparsable_rows_belong_to_a_neighbouring_piece(tmp_path):
     pytest.importorskip("rdkit")
     path = written(tmp_path, "m.smi", "bad\nworse\nC\nbad\nworse\nCC\nbad\nworse\n")
     pieces = all_of(path, 1)
@@ -109,7 +109,7 @@ def test_empty_tables(tmp_path, text):
         list(iterate_molecule_table(path, 3))
 
 
-def test_lines_of_json_in_pieces(tmp_path, assert_equal):
+def test_json_lines_in_pieces(tmp_path, assert_equal):
     graphs = [{"edges": [[0, 1], [1, 2]], "num_nodes": 3 + k % 4, "label": f"c{k % 3}"} for k in range(11)]
     path = written(tmp_path, "g.jsonl", "\n".join(map(json.dumps, graphs)) + "\n")
     whole = read_jsonl(path)
@@ -122,14 +122,14 @@ def test_lines_of_json_in_pieces(tmp_path, assert_equal):
         list(iterate_jsonl(written(tmp_path, "e.jsonl", ""), 4))
 
 
-def test_lines_of_json_are_not_read_ahead(tmp_path, monkeypatch):
+def test_json_lines_are_not_read_ahead(tmp_path, monkeypatch):
     path = written(tmp_path, "g.jsonl", '{"edges": [], "num_nodes": 1}\n' * 5 + "not JSON\n")
     assert [len(piece) for piece in islice(iterate_jsonl(path, 2), 2)] == [2, 2]
     with refused("g.jsonl", 6, "JSON"):
         list(iterate_jsonl(path, 2))
 
 
-def test_any_other_source_is_cut(tmp_path):
+def test_other_sources_are_sliced(tmp_path):
     whole = read("MUTAG")
     pieces = all_of("MUTAG", 50)
     assert [len(piece) for piece in pieces] == [50, 50, 50, 38]
@@ -137,7 +137,7 @@ def test_any_other_source_is_cut(tmp_path):
     assert [len(piece) for piece in all_of("MUTAG", 50, 150)] == [38]
 
 
-def test_rows_by_hand():
+def test_rows_match_a_hand_computation():
     pytest.importorskip("rdkit")
     dataset = read(["C", "bad", "CC", "worse", "CCC"])
     part = slice_rows(dataset, 1, 4)

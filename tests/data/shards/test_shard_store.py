@@ -25,7 +25,7 @@ def assert_same_batch(found, expected):
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in CODE_RULES])
-def test_batches_are_those_in_memory(as_shards, rule, generator):
+def test_batches_match_those_in_memory(as_shards, rule, generator):
     dataset = random_graphs(40, 7, 2.5, num_attributes=2, num_edge_attributes=1)
     features = Features.from_dataset(dataset, rule, max_degree=5)
     memory, shards = make_store(dataset, features), open_store(as_shards(dataset), features)
@@ -48,7 +48,7 @@ def test_molecules(as_shards):
         assert_same_batch(shards.batch(numbers), memory.batch(numbers))
 
 
-def test_where_graphs_are_kept_tells_how_they_are_shuffled(as_shards):
+def test_only_shards_are_shuffled_in_blocks(as_shards):
     dataset = random_graphs(9, 5, 2)
     features = Features.from_dataset(dataset)
     assert isinstance(open_store(dataset, features), GraphStore)
@@ -56,7 +56,7 @@ def test_where_graphs_are_kept_tells_how_they_are_shuffled(as_shards):
     assert open_store(as_shards(dataset), features).block == BLOCK
 
 
-def test_batches_come_to_the_device(as_shards):
+def test_batches_are_moved_to_the_device(as_shards):
     dataset = random_graphs(9, 5, 2, num_edge_attributes=1)
     store = ShardStore(as_shards(dataset), Features.from_dataset(dataset)).to("meta")
     batch = store.batch(torch.tensor([2, 3]))
@@ -64,7 +64,7 @@ def test_batches_come_to_the_device(as_shards):
     assert store.device == torch.device("meta")
 
 
-def test_labels_that_were_not_there_in_training(as_shards):
+def test_labels_unseen_in_training(as_shards):
     dataset = random_graphs(20, 5, 2, num_node_labels=4)
     shards = as_shards(dataset)
     features = Features("labels", vocabulary=((0, 2),))

@@ -88,7 +88,7 @@ def assert_same_graphs(found, expected):
             assert one.dtype.kind == other.dtype.kind, name
 
 
-def test_any_graphs_in_any_order(dataset, as_shards):
+def test_graphs_can_be_selected_in_any_order(dataset, as_shards):
     shards = as_shards(dataset, rows=4)
     assert (len(shards), shards.kind) == (len(dataset), dataset.kind)
     random = np.random.default_rng(0)
@@ -102,13 +102,13 @@ def test_any_graphs_in_any_order(dataset, as_shards):
 
 
 @pytest.mark.parametrize("number", [-1, 30, 10**12])
-def test_a_graph_that_is_not_there(as_shards, number):
+def test_graph_number_out_of_range_is_rejected(as_shards, number):
     shards = as_shards(random_graphs(30, 6, 2))
     with pytest.raises(IndexError, match=r"\b0\b.*\b29\b"):
         shards.graphs(np.array([0, number]))
 
 
-def test_the_whole_is_what_was_packed(dataset, as_shards, assert_equal):
+def test_whole_data_set_equals_the_packed_one(dataset, as_shards, assert_equal):
     shards = as_shards(dataset, rows=4)
     shards.check()
     assert_equal(shards.whole(), dataset)
@@ -116,7 +116,7 @@ def test_the_whole_is_what_was_packed(dataset, as_shards, assert_equal):
     assert isinstance(read(shards.folder), Shards)
 
 
-def test_everything_but_the_graphs(as_shards):
+def test_labels_have_everything_but_the_graphs(as_shards):
     dataset = molecules()
     labels = as_shards(dataset, rows=3).labels()
     assert labels.graph_names == dataset.graph_names
@@ -133,7 +133,7 @@ def test_classes_are_numbered_as_in_memory(as_shards):
     assert (found.class_names, found.classes.tolist()) == (("-2", "9", "10"), [2, 1, -1, 0])
 
 
-def test_the_fingerprint_tells_graphs_apart_and_not_labels(as_shards, tmp_path):
+def test_fingerprint_of_shards_ignores_labels(as_shards, tmp_path):
     dataset = random_graphs(20, 6, 2)
     one, same, other = (
         as_shards(each, folder=tmp_path / str(number)).fingerprint
@@ -154,7 +154,7 @@ def changed(path, **values):
     path.write_text(json.dumps(told | values))
 
 
-def test_what_is_seen_when_it_is_opened(as_shards):
+def test_damage_that_is_detected_on_opening(as_shards):
     folder = as_shards(random_graphs(20, 6, 2)).folder
     shard, other = folder / "shard-00001.safetensors", folder / "shard-00000.safetensors"
     whole = shard.read_bytes()
@@ -202,7 +202,7 @@ def test_what_is_seen_when_it_is_opened(as_shards):
         {"unknown": 1},
     ],
 )
-def test_an_index_that_cannot_be(as_shards, change):
+def test_impossible_index_is_rejected(as_shards, change):
     folder = as_shards(random_graphs(20, 6, 2)).folder
     told = json.loads((folder / INDEX).read_text())
     told["shards"][1] |= change
@@ -210,7 +210,7 @@ def test_an_index_that_cannot_be(as_shards, change):
     assert_told(refusal(folder), str(folder / INDEX))
 
 
-def test_a_changed_byte_is_found_by_the_check(as_shards):
+def test_check_finds_a_changed_byte(as_shards):
     shards = as_shards(random_graphs(20, 6, 2))
     shard = shards.folder / "shard-00001.safetensors"
     offsets, last = shards.folder / OFFSETS, "shard-00002.safetensors"
@@ -224,7 +224,7 @@ def test_a_changed_byte_is_found_by_the_check(as_shards):
     Shards(shards.folder).check()
 
 
-def test_hostile_bytes_lead_nowhere_outside(as_shards):
+def test_damaged_shards_give_valid_graphs_or_a_one_line_error(as_shards):
     """Whatever stands in shards and offsets, graphs that come are graphs, and everything else is told in a line."""
     random = np.random.default_rng(0)
     told, came = set(), 0
@@ -253,7 +253,7 @@ def test_hostile_bytes_lead_nowhere_outside(as_shards):
     assert came > 20
 
 
-def test_nothing_is_read_to_take_a_graph(as_shards, monkeypatch):
+def test_selecting_graphs_does_not_read_whole_shards(as_shards, monkeypatch):
     shards = as_shards(random_graphs(40, 6, 2))
 
     def read_packed(path):
@@ -266,7 +266,7 @@ def test_nothing_is_read_to_take_a_graph(as_shards, monkeypatch):
         again.whole()
 
 
-def test_what_is_expected_is_where_the_graphs_are(as_shards, monkeypatch):
+def test_prefetched_bytes_are_those_of_the_graphs(as_shards, monkeypatch):
     """Oracle: the bytes that are asked for ahead, read from the files, are those of the graphs."""
     dataset = random_graphs(20, 6, 2, num_attributes=2, num_edge_attributes=1)
     shards = as_shards(dataset)  # of seven graphs each

@@ -57,7 +57,7 @@ def expected(sources, tmp_path):
 
 
 @pytest.mark.parametrize("after", [1, 5, 6, 7])
-def test_it_goes_on_where_it_was(sources, tmp_path, expected, after):
+def test_interrupted_packing_resumes(sources, tmp_path, expected, after):
     folder = tmp_path / "store"
     interrupted(sources, folder, after)
     with refused(str(folder), "joao pack"):
@@ -70,7 +70,7 @@ def test_it_goes_on_where_it_was(sources, tmp_path, expected, after):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_a_shard_that_is_not_whole_is_written_anew_and_those_behind_it(sources, tmp_path, expected):
+def test_incomplete_shard_and_later_ones_are_rewritten(sources, tmp_path, expected):
     folder = tmp_path / "store"
     damages = (
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
@@ -88,7 +88,7 @@ def test_a_shard_that_is_not_whole_is_written_anew_and_those_behind_it(sources, 
         shutil.rmtree(folder)
 
 
-def test_a_shard_that_the_index_does_not_know_yet_is_written_anew(sources, tmp_path, expected):
+def test_shard_missing_in_the_index_is_rewritten(sources, tmp_path, expected):
     folder = tmp_path / "store"
     interrupted(sources, folder, 2)
     told = (folder / INDEX).read_text()
@@ -99,7 +99,7 @@ def test_a_shard_that_the_index_does_not_know_yet_is_written_anew(sources, tmp_p
     assert contents(folder) == expected
 
 
-def test_only_the_same_packing_goes_on(sources, tmp_path):
+def test_packing_with_other_options_is_not_resumed(sources, tmp_path):
     folder = tmp_path / "store"
     interrupted(sources, folder, 2)
     begun = contents(folder)
@@ -127,18 +127,18 @@ def test_nothing_is_overwritten(sources, tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "text"
 
 
-def test_graphs_that_differ_are_told(sources, tmp_path):
+def test_different_graphs_are_rejected(sources, tmp_path):
     sources[1].write_text('{"edges": [[0, 1]], "num_nodes": 2}\n')
     with refused("both", "node labels", 20, 1):
         packed(sources, tmp_path / "store")
 
 
-def test_a_store_of_nothing(tmp_path):
+def test_empty_store_is_rejected(tmp_path):
     with refused("some"):
         ShardWriter(tmp_path / "store", "some", "").finish()
 
 
-def test_a_store_can_be_packed_again(sources, tmp_path):
+def test_store_can_be_packed_again(sources, tmp_path):
     first = packed(sources, tmp_path / "first")
     again = packed([tmp_path / "first"], tmp_path / "again", shard_graphs=3)
     assert [each.graphs for each in again.index.shards] == [3, 1] * 6 + [1]
