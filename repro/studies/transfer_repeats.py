@@ -116,31 +116,33 @@ class Options:
 
     Attributes:
         data_root: folder that :func:`prepare` wrote.
-        out: folder of encoders and records.
+        out: folder of the records.
+        encoders: folder of the pre-trainings.
         device, precision: for training.
         stop_at: time at which pre-trainings save their state and stop.
     """
 
     data_root: str
     out: Path
+    encoders: Path
     device: str
     precision: str
     stop_at: float = float("inf")
 
 
-def encoder_folder(task: tuple[str, int], out: Path) -> Path:
+def encoder_folder(task: tuple[str, int], encoders: Path) -> Path:
     """The run of a pre-training."""
-    return out / "encoders" / f"{task[0]}-{task[1]}"
+    return encoders / f"{task[0]}-{task[1]}"
 
 
-def is_pretrained(task: tuple[str, int], out: Path) -> bool:
+def is_pretrained(task: tuple[str, int], encoders: Path) -> bool:
     """Whether a pre-training is finished."""
-    return (encoder_folder(task, out) / "weights.safetensors").exists()
+    return (encoder_folder(task, encoders) / "weights.safetensors").exists()
 
 
 def pretrain_one(options: Options, task: tuple[str, int]) -> None:
     """Pre-train, or resume."""
-    folder = encoder_folder(task, options.out)
+    folder = encoder_folder(task, options.encoders)
     pretrain(
         repeat_recipe(*task),
         read_whole(CORPUS, options.data_root),
@@ -156,7 +158,7 @@ def pretrain_one(options: Options, task: tuple[str, int]) -> None:
 def finetune_one(options: Options, name: str) -> None:
     """Fine-tune on a data set from all pre-trainings of all methods, and write a record for each method."""
     tasks = [(method, seed) for method in settings()["methods"] for seed in settings()["pretrainings"]]
-    encoders = {task: load_run(encoder_folder(task, options.out), device=options.device) for task in tasks}
+    encoders = {task: load_run(encoder_folder(task, options.encoders), device=options.device) for task in tasks}
     found = compute(name, read_whole(name, options.data_root), encoders, options.device, options.precision)
     record_file(options.out).write(*found)
 
@@ -239,8 +241,8 @@ def run(options: Options, *, jobs: int, finetune_jobs: int) -> bool:
     """Do what is missing; return whether everything is there."""
     started = time.monotonic()
     tasks = [(method, seed) for seed in settings()["pretrainings"] for method in settings()["methods"]]
-    todo = [task for task in tasks if not is_pretrained(task, options.out)]
-    make_folder(options.out / "encoders")
+    todo = [task for task in tasks if not is_pretrained(task, options.encoders)]
+    make_folder(options.encoders)
     try:
         for task in run_tasks(partial(pretrain_one, options), todo, min(jobs, max(len(todo), 1))):
             print(f"{time.monotonic() - started:6.1f} s  pre-trained {task[0]} {task[1]}", flush=True)
@@ -262,6 +264,7 @@ def main() -> None:
     running = commands.add_parser("run", help="pre-train and fine-tune what is missing")
     running.add_argument("data")
     running.add_argument("--out", type=Path, required=True)
+    running.add_argument("--encoders", type=Path, help="folder of the pre-trainings; default OUT/encoders")
     running.add_argument("--minutes", type=float, default=float("inf"))
     running.add_argument("--jobs", type=int, default=1, help="pre-trainings at the same time")
     running.add_argument("--finetune-jobs", type=int, default=1, help="data sets at the same time")
@@ -273,7 +276,8 @@ def main() -> None:
     if given.command == "overlap":
         return write_overlap(given.record, None)
     stop_at = time.time() + 60 * given.minutes
-    options = Options(given.data, given.out, given.device, given.precision, stop_at)
+    encoders = given.encoders or given.out / "encoders"
+    options = Options(given.data, given.out, encoders, given.device, given.precision, stop_at)
     if given.minutes < float("inf"):
         # Fine-tuning has no checkpoints: a fit that is not finished in time is lost. Workers end with this process.
         watchdog = threading.Timer(60 * given.minutes + 10, os._exit, args=(3,))

@@ -2,6 +2,7 @@
 
 import copy
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def prepared(tmp_path, monkeypatch):
 
 
 def options(folder, stop_at=float("inf")):
-    return repeats.Options(str(folder / "data"), folder / "out", "cpu", "32-true", stop_at)
+    return repeats.Options(str(folder / "data"), folder / "out", folder / "encoders", "cpu", "32-true", stop_at)
 
 
 def test_the_corpus_is_drawn_without_test_molecules(prepared):
@@ -71,7 +72,7 @@ def test_everything_is_computed_from_packed_files_and_only_once(prepared):
         assert {facts["molecules"] for facts in record["corpus"]} == {30}
     # One fit by the protocol of the table, from the same pre-training.
     raw = read_whole("bace", str(prepared / "raw"))
-    trained = load_run(repeats.encoder_folder(("joao", 1), prepared / "out"), device="cpu")
+    trained = load_run(repeats.encoder_folder(("joao", 1), prepared / "encoders"), device="cpu")
     transfer.grid()["seeds"] = [0, 1]
     one = transfer.compute(transfer.Cell("bace", "joao"), raw, trained, device="cpu")
     assert one["split_hash"] == found["joao"]["split_hash"]
@@ -89,3 +90,25 @@ def test_a_run_that_was_stopped_resumes(prepared):
     assert repeats.missing_datasets(prepared / "out") == ["bace"]
     assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
     assert repeats.missing_datasets(prepared / "out") == []
+
+
+def test_fits_side_by_side_are_those_one_after_another(prepared, monkeypatch):
+    transfer.grid()["finetuning"]["dropout"] = 0.0  # which is drawn for all fits together
+    repeats.settings()["datasets"] = []
+    repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    dataset = read_whole("bace", str(prepared / "data"))
+
+    def records():
+        tasks = [(method, seed) for method in METHODS for seed in (0, 1)]
+        folder = prepared / "encoders"
+        encoders = {task: load_run(repeats.encoder_folder(task, folder), device="cpu") for task in tasks}
+        return repeats.compute("bace", dataset, encoders, "cpu", "32-true")
+
+    plain = records()
+    monkeypatch.setattr(repeats, "Finetuning", partial(repeats.Finetuning, fast=True))
+    stacked = records()
+    for one, other in zip(plain, stacked, strict=True):
+        assert (one["fine-tuned"], other["fine-tuned"]) == ("one after another", "8 fits side by side")
+        for name in ("validation", "test", "last_test"):
+            assert np.allclose(one["scores"][name], other["scores"][name], atol=1e-3)
+        assert one["scores"]["epoch"] == other["scores"]["epoch"]
