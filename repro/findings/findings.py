@@ -152,7 +152,7 @@ def _parts(evidence: Evidence) -> Finding:
 KINDS = {
     "graph kernels": ("gl", "wl", "dgk"),
     "embeddings of nodes and graphs": ("node2vec", "sub2vec", "graph2vec"),
-    "other self-supervised learning": ("mvgrl", "infograph"),
+    "other self-supervised learning": ("infograph",),
 }
 PRETEXTS = ("gae", "infomax", "context_pred")
 
