@@ -102,7 +102,7 @@ def diverge_in(step, monkeypatch):
         (16, 10, ["nan", "step 16", "epoch 4"], 12),
     ],
 )
-def test_the_last_finite_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, step, minutes, values, kept):
+def test_last_finite_state_is_kept(tmp_path, monkeypatch, undisturbed, fast, step, minutes, values, kept):
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         diverge_in(step, patch)
@@ -135,7 +135,7 @@ def test_out_of_memory_suggests_smaller_batches(tmp_path, monkeypatch, error, af
         assert (value in str(raised.value)) == (after > 0)
 
 
-def test_the_suggested_batch_size_is_half(monkeypatch):
+def test_suggested_batch_size_is_half(monkeypatch):
     def full(training, progress):
         raise MemoryError
 
@@ -258,7 +258,7 @@ def in_a_fork(function, *arguments):
     return told
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, undisturbed):
+def test_full_disk_leaves_the_last_checkpoint(tmp_path, undisturbed):
     """Optimiser states come with the first step, so the first checkpoint is smaller than the others."""
     with pytest.raises(Interrupted):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "young", device="cpu", should_stop=Countdown(1))
@@ -273,7 +273,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, undisturbed):
     assert same(resumed.weights, undisturbed.weights)
 
 
-def test_a_disk_full_from_the_start_leaves_nothing(tmp_path):
+def test_disk_full_from_the_start_leaves_nothing(tmp_path):
     assert_mentions(in_a_fork(limited, tmp_path / "run", 10), tmp_path / "run", os.strerror(errno.EFBIG))
     assert list(tmp_path.iterdir()) == []
 
@@ -308,7 +308,7 @@ def test_two_processes_cannot_write_the_same_folder(tmp_path, undisturbed, resum
         assert same(Run.open(folder).weights(), undisturbed.weights)
 
 
-def test_a_run_that_is_being_written_is_not_resumed(tmp_path):
+def test_run_in_use_is_not_resumed(tmp_path):
     folder, refusals = tmp_path / "run", []
 
     def meddle(metrics):

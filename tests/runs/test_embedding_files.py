@@ -37,7 +37,7 @@ def test_npz_without_classes():
         assert list(file) == ["embeddings"]
 
 
-def test_csv_is_read_back_exactly():
+def test_csv_round_trips_exactly():
     names = ('say "a, b"', "two\nlines")
     header, *lines = csv.reader(text_of(EMBEDDINGS, dataclasses.replace(GRAPHS, class_names=names)))
     assert header == ["graph", "class", "e0", "e1", "e2"]
@@ -54,7 +54,7 @@ def test_csv_without_classes():
 
 
 @pytest.mark.parametrize("name", ["plain", " spaces ", "ümlaut", "", "=1+1", "a;b", "'"])
-def test_class_names_survive(name):
+def test_class_names_are_kept(name):
     dataset = dataclasses.replace(GRAPHS, class_names=(name, "other"))
     lines = list(csv.reader(text_of(EMBEDDINGS, dataset)))[1:]
     assert {line[1] for line in lines} == {name, "other"}
@@ -68,7 +68,7 @@ def test_named_graphs_keep_their_names():
         assert tuple(file["graph_names"]) == named.graph_names
 
 
-def test_csv_is_made_a_few_rows_at_a_time(monkeypatch):
+def test_csv_is_written_in_chunks(monkeypatch):
     """The text of a million molecules does not fit into memory."""
     failures = tuple(Failure(row, "x", "why", name) for row, name in [(0, "first"), (3, "fourth"), (8, "last")])
     names, rows = tuple("abcdef"), np.array([1, 2, 4, 5, 6, 7])

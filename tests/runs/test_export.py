@@ -64,7 +64,7 @@ def metadata(path):
         return opened.metadata()
 
 
-def test_a_file_is_the_run_without_heads(run, file):
+def test_exported_file_is_the_run_without_heads(run, file):
     before, after = load_run(run, device="cpu"), load_run(file, device="cpu")
     assert before.info == after.info
     assert after.recipe == dataclasses.replace(before.recipe, data="graphs.jsonl")
@@ -76,7 +76,7 @@ def test_a_file_is_the_run_without_heads(run, file):
     assert torch.equal(after.embed(UNSEEN), before.embed(UNSEEN))
 
 
-def test_the_same_run_gives_the_same_bytes(run, file, tmp_path):
+def test_export_is_deterministic(run, file, tmp_path):
     (tmp_path / "again").mkdir()
     for _ in range(3):
         again = export(run, tmp_path / "again" / "model.safetensors").file
@@ -85,12 +85,12 @@ def test_the_same_run_gives_the_same_bytes(run, file, tmp_path):
         again.with_suffix(".md").unlink()
 
 
-def test_nobody_learns_where_the_data_lay(file):
+def test_export_does_not_contain_data_paths(file):
     for path in (file, file.with_suffix(".md")):
         assert b"secret" not in path.read_bytes()
 
 
-def test_half_precision_is_of_matrices_alone(run, tmp_path):
+def test_only_matrices_are_stored_in_half_precision(run, tmp_path):
     exported = export(run, tmp_path / "half.safetensors", half=True)
     expected = load_run(run, device="cpu")
     stored = load_file(exported.file)
@@ -110,7 +110,7 @@ def test_half_precision_is_of_matrices_alone(run, tmp_path):
     assert_mentions(exported.card.read_text(), f"{exported.half_change:.2g}")
 
 
-def test_a_matrix_too_large_for_half_precision_stays_as_it_is(run, tmp_path):
+def test_matrix_too_large_for_half_precision_is_unchanged(run, tmp_path):
     folder = tmp_path / "large"
     shutil.copytree(run, folder)
     weights = load_file(run / "weights.safetensors")
@@ -122,7 +122,7 @@ def test_a_matrix_too_large_for_half_precision_stays_as_it_is(run, tmp_path):
 
 
 @pytest.mark.parametrize("where", [np.s_[:], np.s_[3], np.s_[:, 3]])
-def test_a_matrix_too_small_for_half_precision_stays_as_it_is(where, run, tmp_path):
+def test_matrix_too_small_for_half_precision_is_unchanged(where, run, tmp_path):
     folder = tmp_path / "small"
     shutil.copytree(run, folder)
     weights = load_file(run / "weights.safetensors")
@@ -137,7 +137,7 @@ def test_a_matrix_too_small_for_half_precision_stays_as_it_is(where, run, tmp_pa
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_half_precision_is_not_forgotten(half, run, tmp_path):
+def test_half_precision_survives_another_export(half, run, tmp_path):
     first = export(run, tmp_path / "first.safetensors", half=True)
     second = export(first.file, tmp_path / "second.safetensors", half=half)
     third = export(second.file, tmp_path / "third.safetensors")
@@ -150,14 +150,14 @@ def test_half_precision_is_not_forgotten(half, run, tmp_path):
         assert torch.equal(value, after[name])
 
 
-def test_a_damaged_half_change_is_refused_in_one_line(run, tmp_path):
+def test_damaged_half_precision_record_is_rejected(run, tmp_path):
     file = export(run, tmp_path / "half.safetensors", half=True).file
     changed(file, "half_change", lambda text: "much")
     with refused(file, "half_change", "'much'"):
         export(file, tmp_path / "again.safetensors")
 
 
-def test_an_exported_file_can_be_exported_again(file, tmp_path):
+def test_exported_file_can_be_exported_again(file, tmp_path):
     again = export(file, tmp_path / "again.safetensors").file
     before, after = metadata(file), metadata(again)
     assert before.pop("card.md").replace("model.safetensors", "again.safetensors") == after.pop("card.md")
@@ -165,7 +165,7 @@ def test_an_exported_file_can_be_exported_again(file, tmp_path):
     assert load_file(file).keys() == load_file(again).keys()
 
 
-def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
+def test_fine_tuned_export_keeps_the_classifier(tuned, tmp_path):
     file = export(tuned, tmp_path / "tuned.safetensors").file
     before, after = load_finetuned(tuned, device="cpu"), load_finetuned(file, device="cpu")
     assert torch.equal(before.predict_logits(UNSEEN), after.predict_logits(UNSEEN))
@@ -178,7 +178,7 @@ def test_a_fine_tuned_run_keeps_what_predicts(tuned, tmp_path):
     assert "model.predict(" in card
 
 
-def test_numbers_are_predicted_by_a_regressor(run, tmp_path):
+def test_exported_regressor_predicts_numbers(run, tmp_path):
     sizes = np.diff(GRAPHS.first_node).astype(np.float32)
     joao.JOAORegressor(run, epochs=2, device="cpu").fit(GRAPHS, sizes).save(tmp_path / "sizes")
     file = export(tmp_path / "sizes", tmp_path / "sizes.safetensors").file
@@ -188,7 +188,7 @@ def test_numbers_are_predicted_by_a_regressor(run, tmp_path):
     assert "numbers (0)" in file.with_suffix(".md").read_text()
 
 
-def test_numbers_of_a_small_unit_outlive_half_precision(run, tmp_path):
+def test_small_targets_survive_half_precision(run, tmp_path):
     sizes = np.diff(GRAPHS.first_node).astype(np.float32) * 1e-9
     joao.JOAORegressor(run, epochs=5, device="cpu").fit(GRAPHS, sizes).save(tmp_path / "small")
     exported = export(tmp_path / "small", tmp_path / "small.safetensors", half=True)
@@ -228,14 +228,14 @@ def test_weights_are_read_once(name, run, tuned, tmp_path, monkeypatch):
         (lambda text: json.dumps({**json.loads(text), "format": 99}), ["finetune.json", "format 99"]),
     ],
 )
-def test_a_changed_record_of_fine_tuning_is_refused_in_one_line(change, values, tuned, tmp_path):
+def test_changed_fine_tuning_record_is_rejected(change, values, tuned, tmp_path):
     file = export(tuned, tmp_path / "tuned.safetensors").file
     changed(file, "finetune.json", change)
     with refused(file, *values):
         joao.load(file, device="cpu")
 
 
-def test_an_encoder_has_no_classifier(file):
+def test_exported_encoder_has_no_classifier(file):
     with refused(file, "joao finetune"):
         load_finetuned(file)
     assert isinstance(joao.load(file, device="cpu"), joao.JOAO)
@@ -254,7 +254,7 @@ def test_another_process_computes_the_same_embeddings(run, file, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "made.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_card_says_what_is_so(run, file):
+def test_model_card_matches_the_run(run, file):
     card = file.with_suffix(".md").read_text()
     assert metadata(file)["card.md"] == card
     trained = load_run(run, device="cpu")
@@ -268,7 +268,7 @@ def test_the_card_says_what_is_so(run, file):
     assert "Licence" in card
 
 
-def test_the_lines_of_python_of_the_card_run(file, monkeypatch, tmp_path):
+def test_python_example_of_the_model_card_runs(file, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     graph = {"edges": [[0, 1], [1, 2]], "node_labels": [0, 1, 2], "edge_attributes": [[1, 0], [0, 1]]}
     (tmp_path / "graphs.jsonl").write_text(json.dumps(graph))
@@ -297,7 +297,7 @@ def molecule_run(tmp_path_factory):
     return folder
 
 
-def test_molecules_are_embedded_from_a_file_of_half_the_size(molecule_run, tmp_path):
+def test_half_precision_file_embeds_molecules(molecule_run, tmp_path):
     whole = export(molecule_run, tmp_path / "whole.safetensors")
     exported = export(molecule_run, tmp_path / "half.safetensors", half=True)
     assert exported.num_bytes < whole.num_bytes
@@ -310,7 +310,7 @@ def test_molecules_are_embedded_from_a_file_of_half_the_size(molecule_run, tmp_p
     assert 0 < change.max() < 30 * exported.half_change
 
 
-def test_molecules_may_have_features_like_other_graphs(tmp_path):
+def test_molecules_with_other_features(tmp_path):
     pytest.importorskip("rdkit")
     table = {"features": "labels", "encoder": {"name": "gin", "width": 8}, "training": {"epochs": 1, "batch_size": 4}}
     pretrain(make_recipe(table), molecules(SMILES), folder=tmp_path / "run", device="cpu")
@@ -318,7 +318,7 @@ def test_molecules_may_have_features_like_other_graphs(tmp_path):
     assert joao.load(file, device="cpu").transform(molecules(SMILES)).shape == (8, 24)
 
 
-def test_other_codes_of_atoms_are_refused(molecule_run, tmp_path):
+def test_other_atom_codes_are_rejected(molecule_run, tmp_path):
     file = export(molecule_run, tmp_path / "model.safetensors").file
     changed(file, "run.json", lambda text: json.dumps({**json.loads(text), "codes": FEATURISER + 1}))
     with refused(file, f"version {FEATURISER + 1}", f"version {FEATURISER}."):
@@ -361,13 +361,13 @@ def with_field(key, value):
         ("metrics.jsonl", lambda text: None, ["metrics.jsonl", "2 epochs"]),
     ],
 )
-def test_a_changed_file_is_refused_in_one_line(name, change, values, file):
+def test_changed_file_is_rejected(name, change, values, file):
     changed(file, name, change)
     with refused(file, *values):
         load_run(file, device="cpu")
 
 
-def test_flipped_bytes_of_weights_are_noticed(run, file, tuned, tmp_path):
+def test_flipped_bytes_in_weights_are_detected(run, file, tuned, tmp_path):
     for path in (
         file,
         export(run, tmp_path / "half.safetensors", half=True).file,
@@ -383,7 +383,7 @@ def test_flipped_bytes_of_weights_are_noticed(run, file, tuned, tmp_path):
         joao.load(path, device="cpu")
 
 
-def test_a_cut_or_foreign_file_is_refused_in_one_line(file, tmp_path):
+def test_truncated_or_foreign_file_is_rejected(file, tmp_path):
     whole = file.read_bytes()
     foreign = {
         "cut": whole[: len(whole) - 100],
@@ -401,7 +401,7 @@ def test_a_cut_or_foreign_file_is_refused_in_one_line(file, tmp_path):
             joao.load(tmp_path / name)
 
 
-def test_export_writes_over_nothing(run, tmp_path):
+def test_export_does_not_overwrite_files(run, tmp_path):
     (tmp_path / "model.md").write_text("mine")
     for name, values in (("model.safetensors", ["model.md"]), ("model.pt", ["model.pt", ".safetensors"])):
         with refused(*values):
@@ -409,14 +409,14 @@ def test_export_writes_over_nothing(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.md"]
 
 
-def test_an_unfinished_run_is_not_exported(tmp_path):
+def test_unfinished_run_is_not_exported(tmp_path):
     info = dataclasses.replace(pretrain(RECIPE, GRAPHS, device="cpu").info, finished=False)
     Run.create(tmp_path / "run", RECIPE, info)
     with refused(f"joao pretrain --resume {tmp_path / 'run'}"):
         export(tmp_path / "run", tmp_path / "model.safetensors")
 
 
-def test_models_of_the_package(file, run, tmp_path, monkeypatch):
+def test_bundled_models_are_listed(file, run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path / "none")
     with refused("'model'", "joao export"):
         bundled_model_path("model")
@@ -429,12 +429,12 @@ def test_models_of_the_package(file, run, tmp_path, monkeypatch):
     np.testing.assert_array_equal(embeddings, load_run(run, device="cpu").embed(UNSEEN).numpy())
 
 
-def test_every_model_of_the_package_loads():
+def test_bundled_models_load():
     for name in bundled_models():
         assert joao.load(name, device="cpu").history_
 
 
-def test_molecules_are_embedded_by_the_model_of_the_package():
+def test_bundled_model_embeds_molecules():
     """Oracle: chemistry. Homologues lie nearer to each other than to an aromatic amine."""
     pytest.importorskip("rdkit")
     model = joao.load("molecules", device="cpu")

@@ -78,7 +78,7 @@ def test_probabilities_are_a_softmax_of_standardised_embeddings(finetuned, folde
     assert finetuned.predict_logits(UNSEEN).shape == (9, 3)
 
 
-def test_embeddings_are_standardised_over_the_graphs_that_are_learned_from(trained, finetuned):
+def test_embeddings_are_standardised_over_the_training_graphs(trained, finetuned):
     learn, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(0, "validation"))
     encoder, store = copy.deepcopy(trained.encoder), trained.store(GRAPHS)
     draws = torch_generator(0, "fine-tuning calibration")
@@ -88,7 +88,7 @@ def test_embeddings_are_standardised_over_the_graphs_that_are_learned_from(train
     assert (finetuned.info.num_train, finetuned.info.num_validation) == (len(learn), len(choose)) == (29, 7)
 
 
-def test_the_validation_of_the_kept_epoch_is_that_of_the_held_out_graphs(trained):
+def test_validation_score_of_the_selected_epoch_is_reproduced(trained):
     for seed in (0, 1):
         found = tuned(trained, how=dataclasses.replace(HOW, balanced=False), seed=seed)
         _, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(seed, "validation"))
@@ -101,7 +101,7 @@ def test_the_validation_of_the_kept_epoch_is_that_of_the_held_out_graphs(trained
         assert found.fit.epochs[found.fit.chosen - 1] is found.chosen_epoch
 
 
-def test_the_pre_trained_encoder_is_left_as_it_is(trained):
+def test_pre_trained_encoder_is_unchanged(trained):
     before, embeddings = copied(trained.encoder), trained.embed(GRAPHS)
     found = tuned(trained)
     assert same(copied(trained.encoder), before)
@@ -110,7 +110,7 @@ def test_the_pre_trained_encoder_is_left_as_it_is(trained):
     assert (trained.info.finetuned_on, found.trained.info.finetuned_on) == ((), (GRAPHS.fingerprint,))
 
 
-def test_a_frozen_encoder_stays_bit_for_bit_and_the_layer_behind_it_learns(trained):
+def test_frozen_encoder_is_unchanged_and_the_linear_layer_learns(trained):
     found, longer = (tuned(trained, how=dataclasses.replace(HOW, frozen=True, epochs=n)) for n in (1, 3))
     assert same(copied(found.trained.encoder), copied(trained.encoder))
     assert same(copied(longer.trained.encoder), copied(trained.encoder))
@@ -119,7 +119,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_and_the_layer_behind_it_learns(train
     assert losses[1][2] < losses[1][0]  # a convex problem
 
 
-def test_from_scratch_knows_nothing_of_the_runs_weights(trained):
+def test_training_from_scratch_ignores_the_run_weights(trained):
     blank = dataclasses.replace(trained, encoder=make_untrained(RECIPE, GRAPHS, device="cpu").encoder)
     with torch.no_grad():
         for value in blank.encoder.parameters():
@@ -147,14 +147,14 @@ def test_from_scratch_is_recorded(trained, tmp_path):
     assert tuned(tuned(trained).trained, UNSEEN).trained.info.finetuned_on == (GRAPHS.fingerprint, UNSEEN.fingerprint)
 
 
-def test_the_seed_decides(trained, finetuned):
+def test_result_depends_on_the_seed(trained, finetuned):
     again, other = tuned(trained), tuned(trained, seed=1)
     assert same(copied(again.classifier), copied(finetuned.classifier))
     assert again.fit == finetuned.fit
     assert not same(copied(other.classifier), copied(finetuned.classifier))
 
 
-def test_it_stops_when_patience_is_over(trained):
+def test_training_stops_after_patience(trained):
     # Steps too small to change a single validation score: the first epoch is never bettered.
     told = []
     how = Finetune(epochs=50, batch_size=10, learning_rate=1e-12, patience=3, frozen=True, standardise=True)
@@ -179,7 +179,7 @@ def rare(num_graphs, seed, apart=0.6):
     )
 
 
-def test_a_balanced_fit_finds_the_rare_class():
+def test_class_weights_help_the_rare_class():
     learn, test = rare(400, seed=0), rare(600, seed=1)
     start = make_untrained(RECIPE, learn, device="cpu")
     found = {}
@@ -209,7 +209,7 @@ def test_save_and_load(finetuned, folder):
     assert kinds == {"encoder", "classifier"}
 
 
-def test_the_folder_is_a_run_of_the_fine_tuned_encoder(trained, finetuned, folder):
+def test_folder_is_a_run_of_the_fine_tuned_encoder(trained, finetuned, folder):
     run = load_run(folder, device="cpu")
     assert torch.equal(run.embed(UNSEEN), finetuned.trained.embed(UNSEEN))
     assert not torch.allclose(run.embed(UNSEEN), trained.embed(UNSEEN))
@@ -218,7 +218,7 @@ def test_the_folder_is_a_run_of_the_fine_tuned_encoder(trained, finetuned, folde
     np.testing.assert_array_equal(run.policy.values, trained.policy.values)
 
 
-def test_the_record_says_what_was_done(trained):
+def test_record_describes_the_fine_tuning(trained):
     share = 0.5
     found = tuned(trained, GRAPHS.subset(np.arange(20)), validation_share=share, seed=4)
     info = found.info
@@ -230,7 +230,7 @@ def test_the_record_says_what_was_done(trained):
     assert {"joao", "torch"} <= info.versions.keys()
 
 
-def test_only_classes_that_are_there_are_learned(trained):
+def test_only_present_classes_are_learned(trained):
     two = GRAPHS.subset(np.flatnonzero(GRAPHS.classes != 1))
     found = tuned(trained, two)
     assert found.classes == (0, 2)
@@ -242,14 +242,14 @@ def test_only_classes_that_are_there_are_learned(trained):
     ("names", "classes"),
     [(("-1", "0", "7"), (-1, 0, 7)), (("a", "b", "c"), ("a", "b", "c")), (("0", "01", "2"), ("0", "01", "2"))],
 )
-def test_classes_are_numbers_where_all_names_are(trained, names, classes, tmp_path):
+def test_classes_are_numeric_if_all_names_are(trained, names, classes, tmp_path):
     found = tuned(trained, dataclasses.replace(GRAPHS, class_names=names))
     assert found.classes == classes
     found.save(tmp_path / "tuned")
     assert load_finetuned(tmp_path / "tuned", device="cpu").classes == classes
 
 
-def test_accuracy_counts_names(finetuned):
+def test_accuracy_compares_class_names(finetuned):
     probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.3, 0.3, 0.4], [0.9, 0.0, 0.1]])
     four = GRAPHS.subset(np.arange(4))  # of classes 0, 1, 2, 0
     assert finetuned.accuracy(probabilities, four) == 1
@@ -263,7 +263,7 @@ def test_accuracy_counts_names(finetuned):
     assert finetuned.accuracy(probabilities, dataclasses.replace(four, classes=None, class_names=())) is None
 
 
-def test_an_encoder_of_ones_own(tmp_path):
+def test_custom_encoder_is_fine_tuned(tmp_path):
     own = CustomParts(encoder=NodeSum())
     trained = pretrain(RECIPE, GRAPHS, custom=own, device="cpu")
     found = tuned(trained)
@@ -276,7 +276,7 @@ def test_an_encoder_of_ones_own(tmp_path):
         tuned(trained, from_scratch=True)
 
 
-def test_the_fast_path_is_taken_where_it_is_asked_for(trained):
+def test_fast_path_is_used_on_request(trained):
     assert tuned(trained, how=dataclasses.replace(HOW, epochs=1), fast=True).info.fast
 
 
@@ -304,7 +304,7 @@ def test_wrong_number_of_edge_attributes_is_rejected():
         tuned(trained)
 
 
-def test_a_run_has_no_classifier(trained, tmp_path):
+def test_pre_training_run_has_no_classifier(trained, tmp_path):
     trained.save(tmp_path / "run")
     with refused(f"joao finetune {tmp_path / 'run'}"):
         load_finetuned(tmp_path / "run", device="cpu")
@@ -353,7 +353,7 @@ def test_damaged_weights_are_rejected(folder):
         load_finetuned(folder, device="cpu")
 
 
-def test_a_folder_that_is_taken_is_not_touched(finetuned, tmp_path):
+def test_existing_folder_is_left_unchanged(finetuned, tmp_path):
     (tmp_path / "mine").write_text("precious")
     with refused(tmp_path):
         finetuned.save(tmp_path)

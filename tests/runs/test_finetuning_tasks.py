@@ -71,7 +71,7 @@ def test_predictions_are_probabilities_or_numbers_in_their_units(found):
     assert (found.tasks, found.classes) == (TASKS[found.kind], ())
 
 
-def test_scores_are_those_of_the_held_out_graphs(found):
+def test_scores_are_computed_on_held_out_graphs(found):
     graphs, labels, split = by_hand(GRAPHS, found.kind)
     for name, part in (("validation", split.validation), ("test", split.test)):
         predicted, truth = found.predict(graphs.subset(part)).numpy(), labels[part]
@@ -91,7 +91,7 @@ def test_scores_are_those_of_the_held_out_graphs(found):
     assert (info.split, info.validation_share, info.test_share) == ("random", 0.2, 0.2)
 
 
-def test_the_kept_epoch_has_the_score_that_chose_it(found):
+def test_selected_epoch_has_the_best_validation_score(found):
     scores = [epoch.validation_score for epoch in found.fit.epochs]
     assert found.fit.chosen == len(scores) - scores[::-1].index(max(scores))
     if found.kind == "binary":
@@ -103,7 +103,7 @@ def test_the_kept_epoch_has_the_score_that_chose_it(found):
         assert found.chosen_epoch.validation_score == pytest.approx(-np.mean(errors / deviation), rel=1e-4)
 
 
-def test_outputs_are_scored_before_they_are_rounded_to_probabilities(trained):
+def test_scores_use_outputs_before_rounding(trained):
     """Of outputs so large that most probabilities above one half are 1."""
     how = Finetune(epochs=3, batch_size=20, learning_rate=30.0, frozen=True, standardise=True)
     found = tuned(trained, how=how)
@@ -127,7 +127,7 @@ def test_labels_are_counted(found):
     assert found.info.graphs_per_class == {}
 
 
-def test_numbers_are_learned_in_their_units(trained):
+def test_regression_is_in_the_units_of_the_labels(trained):
     """A linear function of the embeddings, which a linear layer can learn."""
     embeddings = trained.embed(GRAPHS).numpy()
     values = 5000 + 100 * embeddings @ np.cos(np.arange(embeddings.shape[1]))[:, None] / embeddings.std()
@@ -139,7 +139,7 @@ def test_numbers_are_learned_in_their_units(trained):
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_labels_of_test_graphs_decide_nothing_but_their_score(trained, kind):
+def test_test_labels_affect_only_the_test_score(trained, kind):
     _, _, split = by_hand(GRAPHS, kind)
     labelled = np.flatnonzero(~np.isnan(GRAPHS.targets[:, [GRAPHS.target_names.index(n) for n in TASKS[kind]]]).all(1))
     values = GRAPHS.targets.copy()
@@ -152,7 +152,7 @@ def test_labels_of_test_graphs_decide_nothing_but_their_score(trained, kind):
     assert first.scores["test"] != second.scores["test"]
 
 
-def test_from_scratch_knows_nothing_of_test_graphs(trained):
+def test_training_from_scratch_does_not_see_test_graphs(trained):
     """Nor of what they look like: the normalisation is calibrated on the others."""
     _, _, split = by_hand(GRAPHS, "binary")
     labelled = np.flatnonzero(~np.isnan(GRAPHS.targets[:, :2]).all(axis=1))
@@ -174,7 +174,7 @@ def test_save_and_load(found, tmp_path):
     assert loaded.score(loaded.predict(UNSEEN), UNSEEN) == found.score(found.predict(UNSEEN), UNSEEN)
 
 
-def test_data_with_other_tasks_or_none_are_scored_by_what_they_share(trained):
+def test_other_data_are_scored_on_shared_tasks(trained):
     found = tuned(trained)
     predicted = found.predict(UNSEEN)
     whole = found.score(predicted, UNSEEN)
@@ -188,7 +188,7 @@ def test_data_with_other_tasks_or_none_are_scored_by_what_they_share(trained):
         assert found.score(predicted, dataclasses.replace(UNSEEN, **other)) is None
 
 
-def test_classes_may_have_a_test_part_too(trained):
+def test_classes_can_have_a_test_part(trained):
     dataset = random_graphs(60, mean_nodes=6, num_classes=3, seed=1)
     found = finetune(trained, dataset, HOW, test_share=0.3, device="cpu")
     split = split_graphs(dataset, "random", 0.2, 0.3, seed=0)
@@ -197,13 +197,13 @@ def test_classes_may_have_a_test_part_too(trained):
     assert (found.kind, found.info.num_test, set(found.scores)) == ("classes", 18, {"validation", "test"})
 
 
-def test_with_classes_and_tasks_the_tasks_are_taken_where_they_are_named(trained):
+def test_named_tasks_take_precedence_over_classes(trained):
     both = dataclasses.replace(GRAPHS, classes=np.arange(80) % 2, class_names=("a", "b"))
     assert finetune(trained, both, HOW, device="cpu").kind == "classes"
     assert finetune(trained, both, HOW, tasks=["odd"], device="cpu").tasks == ("odd",)
 
 
-def test_a_folder_of_an_earlier_version_is_read(trained, tmp_path):
+def test_folder_of_an_earlier_version_loads(trained, tmp_path):
     """It says neither kind nor tasks nor split, and calls the score of classes accuracy."""
     dataset = random_graphs(40, mean_nodes=6, num_classes=2, seed=1)
     found = finetune(trained, dataset, HOW, device="cpu")

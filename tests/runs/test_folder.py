@@ -93,12 +93,12 @@ def test_open_returns_what_create_wrote(tmp_path):
     assert sorted(contents(opened.folder)) == ["metrics.jsonl", "recipe.toml", "run.json"]
 
 
-def test_an_empty_folder_is_taken(tmp_path):
+def test_empty_folder_is_accepted(tmp_path):
     (tmp_path / "run").mkdir()
     assert Run.create(tmp_path / "run", RECIPE, INFO).folder == tmp_path / "run"
 
 
-def test_finishing_writes_weights_bit_for_bit_and_drops_the_checkpoint(finished):
+def test_finishing_writes_exact_weights_and_removes_the_checkpoint(finished):
     assert sorted(contents(finished.folder)) == ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"]
     opened = Run.open(finished.folder)
     assert opened.info == finished.info == dataclasses.replace(INFO, finished=True)
@@ -110,17 +110,17 @@ def test_finishing_writes_weights_bit_for_bit_and_drops_the_checkpoint(finished)
         assert weights[name].numpy().tobytes() == value.numpy().tobytes()
 
 
-def test_a_line_an_epoch_with_all_it_showed(finished):
+def test_one_line_per_epoch_with_all_metrics(finished):
     lines = (finished.folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [dataclasses.asdict(epoch(number)) for number in (1, 2, 3)]
 
 
-def test_an_unfinished_run_has_no_weights(unfinished):
+def test_unfinished_run_has_no_weights(unfinished):
     with refused(f"joao pretrain --resume {unfinished.folder}"):
         Run.open(unfinished.folder).weights()
 
 
-def test_the_checkpoint_is_read_back_and_later_epochs_are_cut_off(unfinished):
+def test_checkpoint_round_trips_and_later_epochs_are_truncated(unfinished):
     unfinished.append(epoch(3))
     with (unfinished.folder / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 4, "lo')  # the process ended here
@@ -135,7 +135,7 @@ def state(epoch, step):
     return {"position": torch.tensor([epoch, step]), "policy": torch.full((2,), float(step))}
 
 
-def test_the_newest_checkpoints_are_kept(unfinished):
+def test_newest_checkpoints_are_kept(unfinished):
     for step in (21, 9999, 10000):
         unfinished.write_checkpoint(state(2, step))
     assert [int(path.stem.split("-")[1]) for path in unfinished.checkpoints()] == [10000, 9999]
@@ -157,7 +157,7 @@ def forget_checksum(path):
 
 
 @pytest.mark.parametrize("damage", [flip_last_byte, cut, forget_checksum])
-def test_an_older_checkpoint_stands_in_for_a_damaged_one(unfinished, damage):
+def test_older_checkpoint_replaces_a_damaged_one(unfinished, damage):
     unfinished.write_checkpoint(state(2, 30))
     newest, older = unfinished.checkpoints()
     damage(newest)
@@ -168,13 +168,13 @@ def test_an_older_checkpoint_stands_in_for_a_damaged_one(unfinished, damage):
     assert [path.name for path in unfinished.folder.glob("*checkpoint*")] == [older.name]
 
 
-def test_a_checkpoint_that_counts_epochs_which_are_not_there_is_passed_over(unfinished):
+def test_checkpoint_with_missing_epochs_is_skipped(unfinished):
     unfinished.write_checkpoint(state(3, 30))
     with notice("metrics.jsonl", "3 epochs", "checkpoint-000000000020.safetensors"):
         assert unfinished.read_checkpoint()["position"].tolist() == [2, 20]
 
 
-def test_weights_are_those_that_were_written(finished):
+def test_changed_weights_are_rejected(finished):
     flip_last_byte(finished.folder / "weights.safetensors")
     with refused(finished.folder / "weights.safetensors"):
         finished.weights()
@@ -192,7 +192,7 @@ def test_only_an_unfinished_run_is_discarded(unfinished, finished):
     assert sorted(contents(finished.folder)) == ["mine.txt", "weights.safetensors"]
 
 
-def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+def test_failed_creation_leaves_nothing(tmp_path, monkeypatch):
     def full(run, tensors):
         raise WriteError("cannot be written (No space left on device).")
 
@@ -202,12 +202,12 @@ def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
     assert contents(tmp_path) == {}
 
 
-def test_a_finished_run_is_not_resumed(finished):
+def test_finished_run_is_not_resumed(finished):
     with refused(finished.folder):
         finished.read_checkpoint()
 
 
-def test_without_checkpoint_there_is_nothing_to_resume(tmp_path):
+def test_run_without_checkpoint_is_not_resumed(tmp_path):
     run = Run.create(tmp_path / "run", RECIPE, INFO)
     with refused(run.folder, "checkpoint"):
         run.read_checkpoint()
@@ -226,7 +226,7 @@ def test_truncated_tensors(name, left, unfinished, request):
 
 
 @pytest.mark.parametrize("position", [[], [math.nan, 3.0], None])
-def test_a_checkpoint_without_its_place_is_damaged(unfinished, position):
+def test_checkpoint_without_position_is_rejected(unfinished, position):
     tensors = state(2, 20)
     del tensors["position"]
     write_tensors(
@@ -245,13 +245,13 @@ def test_truncated_run_json(left, finished):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "3", '{"format": 1}', '{"format": "one"}', '{"format": null}'])
-def test_a_run_json_of_something_else(content, finished):
+def test_foreign_run_json_is_rejected(content, finished):
     (finished.folder / "run.json").write_text(content)
     with refused(finished.folder / "run.json"):
         Run.open(finished.folder)
 
 
-def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finished):
+def test_newer_format_is_rejected_and_unknown_fields_are_ignored(finished):
     path = finished.folder / "run.json"
     fields = json.loads(path.read_text())
     path.write_text(json.dumps({**fields, "added later": 1}))
@@ -261,7 +261,7 @@ def test_a_newer_format_is_refused_and_unknown_fields_of_this_one_are_not(finish
         Run.open(finished.folder)
 
 
-def test_features_are_as_many_as_the_encoder_was_made_for(finished):
+def test_number_of_features_must_match_the_encoder(finished):
     path = finished.folder / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_features": 4}))
     with refused(path, "3 columns", 4):
@@ -278,14 +278,14 @@ def test_open_rejects_missing_folders_and_other_files(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.toml", "run.json", "weights.safetensors"])
-def test_every_file_is_missed(name, finished):
+def test_missing_files_are_named(name, finished):
     (finished.folder / name).unlink()
     with refused(finished.folder, name):
         read_everything(finished.folder)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", "3", '{"epoch": 1}', "\x00"])
-def test_a_damaged_line_of_metrics(damage, finished):
+def test_damaged_line_of_metrics_is_rejected(damage, finished):
     path = finished.folder / "metrics.jsonl"
     first, _, third = path.read_text().splitlines()
     path.write_text("\n".join([first, damage, third]))
@@ -294,7 +294,7 @@ def test_a_damaged_line_of_metrics(damage, finished):
 
 
 @pytest.mark.parametrize("kept", [[], [0], [0, 1], [0, 2], [1, 0, 2]])
-def test_metrics_that_lack_an_epoch(kept, finished):
+def test_metrics_without_an_epoch_are_rejected(kept, finished):
     path = finished.folder / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[number] for number in kept))
@@ -302,7 +302,7 @@ def test_metrics_that_lack_an_epoch(kept, finished):
         finished.metrics()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+def test_folder_with_other_files_is_left_unchanged(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("precious")
     with refused(tmp_path / "run"):
@@ -310,18 +310,18 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     assert contents(tmp_path / "run") == {"mine.txt": b"precious"}
 
 
-def test_an_unfinished_run_in_the_way_can_be_gone_on_with(unfinished):
+def test_error_for_an_unfinished_run_suggests_resuming(unfinished):
     with refused(f"{unfinished.folder}: ", f"joao pretrain --resume {unfinished.folder}"):
         check_new_folder(unfinished.folder)
 
 
-def test_a_finished_run_in_the_way_cannot(finished):
+def test_error_for_a_finished_run_does_not_suggest_resuming(finished):
     with refused(finished.folder) as told:
         check_new_folder(finished.folder)
     assert "--resume" not in str(told.value)
 
 
-def test_a_run_is_not_overwritten(finished):
+def test_run_is_not_overwritten(finished):
     before = contents(finished.folder)
     with refused(finished.folder):
         Run.create(finished.folder, RECIPE, INFO)
@@ -329,14 +329,14 @@ def test_a_run_is_not_overwritten(finished):
 
 
 @pytest.mark.parametrize("place", ["file", "file/run", "file/deep/run"])
-def test_a_file_in_the_place_of_the_folder(place, tmp_path):
+def test_file_instead_of_a_folder_is_rejected(place, tmp_path):
     (tmp_path / "file").write_text("precious")
     with refused(tmp_path / place):
         Run.create(tmp_path / place, RECIPE, INFO)
     assert contents(tmp_path) == {"file": b"precious"}
 
 
-def test_a_place_that_cannot_be_written_to(tmp_path, monkeypatch):
+def test_unwritable_folder_is_rejected(tmp_path, monkeypatch):
     # Whoever runs the tests may be allowed to write everywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with refused(tmp_path / "new" / "run", f" {tmp_path}"):
@@ -344,7 +344,7 @@ def test_a_place_that_cannot_be_written_to(tmp_path, monkeypatch):
     assert contents(tmp_path) == {}
 
 
-def test_an_epoch_that_cannot_be_written(unfinished):
+def test_unwritable_epoch_is_reported(unfinished):
     (unfinished.folder / "metrics.jsonl").unlink()
     (unfinished.folder / "metrics.jsonl").mkdir()
     with refused(unfinished.folder / "metrics.jsonl", os.strerror(errno.EISDIR)):

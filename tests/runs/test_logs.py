@@ -113,14 +113,14 @@ def test_custom_logger_gets_metrics_and_is_finalised(tmp_path):
     assert logger.ended == ["failed"]
 
 
-def test_the_estimator_takes_loggers_of_fabric(tmp_path):
+def test_estimator_accepts_fabric_loggers(tmp_path):
     model = joao.JOAO(epochs=2, augmentations=["node_drop", "identity"], loggers=[CSVLogger(tmp_path, "", "csv")])
     model.fit(GRAPHS)
     model.save(tmp_path / "run")
     assert read_table(tmp_path) == expected(tmp_path / "run")
 
 
-def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_log(tmp_path, monkeypatch):
+def test_failure_before_the_first_checkpoint_leaves_no_log(tmp_path, monkeypatch):
     whole = Pretraining._train_epoch
 
     def fail_in_the_second(self, *arguments):
@@ -137,7 +137,7 @@ def test_a_training_that_fails_before_its_first_checkpoint_leaves_no_log(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["own", "torchrun"])
-def test_of_several_processes_the_first_writes(tmp_path, launcher):
+def test_only_the_first_of_several_processes_writes(tmp_path, launcher):
     folder = tmp_path / "run"
     words = [
         "-m",
@@ -163,7 +163,7 @@ def test_of_several_processes_the_first_writes(tmp_path, launcher):
     assert read_table(folder) == expected(folder)
 
 
-def test_names_are_such_that_tensorboard_takes_them():
+def test_names_are_valid_in_tensorboard():
     epoch = EpochMetrics(1, 2.0, [[0.5, 0.0], [0.25, 0.25]], None, [[1, 1], [1, 1]], 1.0, 3.0)
     found = scalars(epoch, ["node_drop(strength=0.1)", "identity"])
     assert found == {
@@ -176,7 +176,7 @@ def test_names_are_such_that_tensorboard_takes_them():
     }
 
 
-def test_a_method_without_pairs_has_loss_and_rate_alone():
+def test_method_without_pairs_logs_only_loss_and_rate():
     epoch = EpochMetrics(1, 2.0, [[1.0]], None, [[4]], 1.0, 3.0)
     assert scalars(epoch, ["identity"]) == {"loss": 2.0, "graphs_per_second": 3.0}
 

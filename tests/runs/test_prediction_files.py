@@ -33,7 +33,7 @@ def test_csv():
     np.testing.assert_array_equal(numbers, PROBABILITIES)  # bit for bit
 
 
-def test_names_and_no_labels():
+def test_csv_with_names_and_without_labels():
     named = dataclasses.replace(GRAPHS, graph_names=("a", 'b "c"', "d\ne"), classes=None, class_names=())
     assert [row[:2] for row in table(named)] == [
         ["graph", "predicted"],
@@ -69,7 +69,7 @@ def molecules():
     )
 
 
-def test_rows_that_gave_no_graph_are_blank():
+def test_rows_without_a_graph_are_blank():
     header, *rows = csv.reader(text(tasks_csv(PROBABILITIES, ("x", "y, too", "z"), molecules())))
     assert header == ["graph", "x", "y, too", "z"]
     assert [row[0] for row in rows] == ["a", "b", "c", "d", "e, too"]
@@ -81,7 +81,7 @@ def test_rows_that_gave_no_graph_are_blank():
     assert [row[0] for row in rows] == ["graph", "0", "1", "2", "3", "4"]  # the rows of the table
 
 
-def test_arrays_have_nan_where_there_is_no_graph():
+def test_arrays_have_nan_for_rows_without_a_graph():
     with np.load(io.BytesIO(tasks_npz(PROBABILITIES, ("x", "y", "z"), molecules())), allow_pickle=False) as file:
         assert set(file) == {"predicted", "columns", "graph_names", "row"}
         np.testing.assert_array_equal(file["predicted"][file["row"]], PROBABILITIES)

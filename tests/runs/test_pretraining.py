@@ -93,7 +93,7 @@ def interrupt_after(number, folder, recipe=RECIPE, **options):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_seed_gives_the_same_run_again(method):
+def test_equal_seeds_give_equal_runs(method):
     graphs = MOLECULES if method == "attr_masking" else GRAPHS
     options = {"encoder": {"name": "molecule_gin", "width": 8}} if graphs is MOLECULES else {}
     first, again = (pretrain(small(method, options), graphs, device="cpu") for _ in range(2))
@@ -129,7 +129,7 @@ def test_every_pair_objective_works_with_joao_and_uniform(objective):
 
 
 @pytest.mark.parametrize("started_fast", [True, False])
-def test_a_resumed_run_stays_on_its_path(tmp_path, started_fast):
+def test_resumed_run_keeps_its_training_path(tmp_path, started_fast):
     undisturbed = pretrain(RECIPE, GRAPHS, device="cpu", fast=started_fast)
     interrupt_after(2, tmp_path / "cut", checkpoint_every=1, fast=started_fast)
     with refused(tmp_path / "cut", "fast" if started_fast else "plain", "32-true"):
@@ -180,7 +180,7 @@ def test_writing_a_run_does_not_change_the_result(tmp_path):
 
 @pytest.mark.parametrize("parts", [METHODS["joao"], METHODS["joaov2"], {"objective": "bootstrap"}], ids=str)
 @pytest.mark.parametrize(("interrupted_after", "checkpoint_every"), [(1, 1), (3, 1), (3, 2)])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, parts, interrupted_after, checkpoint_every):
+def test_resumed_run_equals_an_uninterrupted_one(tmp_path, parts, interrupted_after, checkpoint_every):
     recipe = make_recipe({**RECIPE.table(), **parts})
     undisturbed = pretrain(recipe, GRAPHS, folder=tmp_path / "whole", device="cpu")
     interrupt_after(interrupted_after, tmp_path / "cut", recipe, checkpoint_every=checkpoint_every)
@@ -191,7 +191,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, parts, interrupted_
     assert not list((tmp_path / "cut").glob("*checkpoint*"))
 
 
-def test_a_run_may_be_interrupted_twice(tmp_path):
+def test_run_can_be_interrupted_twice(tmp_path):
     undisturbed = pretrain(RECIPE, GRAPHS, device="cpu")
     interrupt_after(1, tmp_path / "cut", checkpoint_every=1)
     interrupt_after(3, tmp_path / "cut", checkpoint_every=1, resume=True)
@@ -238,7 +238,7 @@ def test_invalid_options_are_rejected(options, values):
         pretrain(RECIPE, GRAPHS, device="cpu", **options)
 
 
-def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
+def test_finished_runs_and_runs_without_checkpoint_are_not_resumed(tmp_path):
     pretrain(small(), GRAPHS, folder=tmp_path / "done", device="cpu")
     with refused(tmp_path / "done"):
         pretrain(small(), GRAPHS, folder=tmp_path / "done", resume=True, device="cpu")
@@ -249,7 +249,7 @@ def test_a_finished_run_and_one_without_checkpoint_are_not_resumed(tmp_path):
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "killed", resume=True, device="cpu")
 
 
-def test_a_failed_run_leaves_nothing_and_an_interrupted_one_resumes(tmp_path):
+def test_failed_run_leaves_nothing_and_interrupted_run_resumes(tmp_path):
     diverging = make_recipe({"training": {"epochs": 2, "batch_size": 5, "learning_rate": 1e30}})
     with refused("nan", "step 2", "epoch 1", "learning rate", "1e+30"):
         pretrain(diverging, GRAPHS, folder=tmp_path / "lost", device="cpu")
@@ -280,7 +280,7 @@ def test_training_uses_one_thread_by_default(monkeypatch):
         torch.set_num_threads(before)
 
 
-def test_a_run_is_never_overwritten(tmp_path):
+def test_existing_run_is_never_overwritten(tmp_path):
     pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with refused(tmp_path / "run"):
@@ -305,7 +305,7 @@ def test_stores_have_no_field_for_labels(kind):
     assert names <= {"x", "source", "target", "edge_attr", "first_node", "first_edge", "graph_of_node", "num_graphs"}
 
 
-def test_a_loaded_run_gives_the_same_embeddings(tmp_path):
+def test_loaded_run_gives_the_same_embeddings(tmp_path):
     trained = pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu")
     loaded = load_run(tmp_path / "run", device="cpu")
     unseen = random_graphs(5, mean_nodes=6, seed=9)
@@ -342,7 +342,7 @@ def test_one_graph_can_be_embedded():
 
 
 @pytest.mark.parametrize("columns", [0, 2])
-def test_other_edge_attributes_are_refused(columns):
+def test_other_edge_attributes_are_rejected(columns):
     encoder = {"name": "convolutions", "convolution": "GATv2Conv", "width": 4, "layers": 1}
     recipe = make_recipe({"encoder": encoder, "training": {"epochs": 1}})
     trained = pretrain(recipe, random_graphs(8, mean_nodes=6, num_edge_attributes=1), device="cpu")
@@ -381,7 +381,7 @@ def test_weights_that_do_not_match_the_recipe_are_rejected(tmp_path):
         load_run(tmp_path / "run", device="cpu")
 
 
-def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
+def test_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
     features = Features.from_dataset(GRAPHS)
     store = make_store(GRAPHS, features)
     recipe = make_recipe({"training": {"batch_size": 100}})
@@ -412,7 +412,7 @@ def test_the_untrained_encoder_has_initial_weights_and_calibrated_normalisation(
     assert not torch.equal(make_untrained(in_small_batches, GRAPHS, features, device="cpu").embed(GRAPHS), calibrated)
 
 
-def test_the_encoder_alone_has_the_weights_it_has_in_the_method():
+def test_encoder_alone_has_the_same_initial_weights_as_in_the_method():
     store = make_store(GRAPHS, Features.from_dataset(GRAPHS))
     for method in METHODS:
         recipe = small(method)
@@ -539,7 +539,7 @@ def test_molecules_train_with_atoms_and_bonds(fast, dtype):
         (GRAPHS, {"method": "attr_masking"}, ["AttributeMasking", "molecule_gin"]),
     ],
 )
-def test_codes_and_measurements_are_not_mixed(graphs, table, values):
+def test_category_codes_and_numeric_features_are_not_mixed(graphs, table, values):
     with refused(*values):
         pretrain(make_recipe({**table, "training": {"epochs": 1}}), graphs, device="cpu")
 
@@ -562,7 +562,7 @@ def in_windows(monkeypatch):
     monkeypatch.setattr(training_module, "BatchSampler", partial(BatchSampler, window=8))
 
 
-def test_a_store_of_several_windows_resumes_exactly(as_shards, in_windows, tmp_path):
+def test_store_with_several_windows_resumes_exactly(as_shards, in_windows, tmp_path):
     shards = as_shards(GRAPHS, rows=4)
     whole = pretrain(RECIPE, shards, folder=tmp_path / "whole", device="cpu")
     assert untimed(whole.metrics) != untimed(pretrain(RECIPE, GRAPHS, device="cpu").metrics)

@@ -62,7 +62,7 @@ def test_record_contains_the_protocol(record):
     assert "transductive" in record["protocol"]["pre-training"]
 
 
-def test_all_are_scored_on_the_shared_folds(record):
+def test_all_methods_are_scored_on_the_same_folds(record):
     expected = [fold_hash(folds(GRAPHS.classes, partition, 3)) for partition in (0, 3)]
     for name in ("run", *REFERENCES):
         parts = record[name]["partitions"]
@@ -70,7 +70,7 @@ def test_all_are_scored_on_the_shared_folds(record):
         assert [part["partition"] for part in parts] == [0, 3]
 
 
-def test_each_score_is_that_of_its_own_vectors(trained, record):
+def test_each_score_comes_from_its_own_embeddings(trained, record):
     vectors = {
         "run": trained.embed(GRAPHS).numpy(),
         "untrained": make_untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
@@ -107,12 +107,12 @@ def test_record_states_other_graphs_and_unscaled_features(trained):
     assert not any(record[name]["standardise"] for name in ("run", *REFERENCES))
 
 
-def test_unlabelled_graphs_are_refused(trained):
+def test_unlabelled_graphs_are_rejected(trained):
     with refused("synthetic", "labels", "joao embed"):
         evaluate(trained, random_graphs(24, mean_nodes=6, num_classes=0), device="cpu")
 
 
-def test_an_encoder_of_ones_own_has_no_known_untrained_form():
+def test_custom_encoder_has_no_untrained_form():
     class Sum(nn.Module):
         def forward(self, x, batch, batch_size):
             return x.new_zeros(batch_size, x.shape[1]).index_add(0, batch, x)
