@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from joao.core.files import already_exists
 from joao.runs.folder import FORMAT
 from tests.cli.conftest import assert_refused
 from tests.messages import assert_mentions
@@ -27,11 +28,11 @@ GRAPHS = {
     "wrong path": ("nowhere.jsonl", None, ["joao: nowhere.jsonl: "]),
     "not a data set": ("MUTAGS", None, ["joao: MUTAGS: ", "ROOT/MUTAGS.zip", "--data-root"]),
     "almost a data set": ("mutag", None, ["joao: mutag: ", "'MUTAG'"]),
-    "empty jsonl": ("empty.jsonl", "", ["joao: empty: "]),
+    "empty jsonl": ("empty.jsonl", "", ["joao: empty.jsonl: "]),
     "empty csv": ("empty.csv", "", ["joao: empty.csv:1: ", "'smiles'"]),
     "empty graphml": ("empty.graphml", "", ["empty.graphml"]),
     "empty zip": ("empty.zip", "", ["empty.zip"]),
-    "zero graphs": ("zero.csv", "graph,source,target\n", ["joao: zero: "]),
+    "zero graphs": ("zero.csv", "graph,source,target\n", ["joao: zero.csv: "]),
     "nodes that do not exist": (
         "edges.jsonl",
         GRAPH + '{"edges": [[0, 9]], "num_nodes": 2}\n',
@@ -40,7 +41,7 @@ GRAPHS = {
     "NaN features": (
         "nan.jsonl",
         '{"edges": [], "node_attributes": [[NaN]]}\n' * 2,
-        ["joao: nan: ", "0", "nan"],
+        ["joao: nan.jsonl: ", "0", "nan"],
     ),
     "NaN weights": (
         "nan.csv",
@@ -67,7 +68,9 @@ def test_invalid_graphs(joao, tmp_path, kind):
     if content is not None:
         (tmp_path / name).write_text(content)
     before = tree(tmp_path)
-    refused(joao("pretrain", name, "--out", "runs/new", "--epochs", 1), values, tmp_path, before)
+    outcome = joao("pretrain", name, "--out", "runs/new", "--epochs", 1)
+    refused(outcome, values, tmp_path, before)
+    assert outcome.out == ""
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,8 @@ def test_invalid_graphs(joao, tmp_path, kind):
         (["--set", "features=colour"], ["features", "'colour'"]),
         (["--set", "max_degree=0"], ["max_degree", "1", "0"]),
         (["--method", "simclr"], ["method", "'simclr'", "joao"]),
+        (["--objective", "nt_cent"], ["--objective nt_cent: ", "'nt_xent'"]),
+        (["--set", "encoder.width=0"], ["Gin: ", "width", "0"]),
         (["--recipe", "nowhere.toml"], ["nowhere.toml: "]),
         (["--recipe", "key.toml"], ["key.toml: ", "'polcy'", "'policy'"]),
         (["--recipe", "broken.toml"], ["broken.toml: ", "TOML"]),
@@ -98,7 +103,15 @@ def test_invalid_options_of_pretrain(joao, labelled, tmp_path, arguments, values
     (tmp_path / "broken.toml").write_text("[training\n")
     data = "UNKNOWN" if "--data-root" in arguments else labelled
     before = tree(tmp_path)
-    refused(joao("pretrain", data, "--out", "runs/new", *arguments), values, tmp_path, before)
+    outcome = joao("pretrain", data, "--out", "runs/new", *arguments)
+    refused(outcome, values, tmp_path, before)
+    assert outcome.out == ""
+
+
+def test_unknown_objectives_list_those_that_compare_views(joao, labelled, tmp_path):
+    outcome = joao("pretrain", labelled, "--out", "new", "--objective", "foo")
+    refused(outcome, ["foo", "nt_xent", "barlow_twins"], tmp_path, tree(tmp_path))
+    assert "info_graph" not in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -216,7 +229,7 @@ def wider(run):
 
 
 DAMAGES = {
-    "nowhere": (shutil.rmtree, ["joao: run: ", "joao pretrain"]),
+    "nowhere": (shutil.rmtree, ["joao: run: "]),
     "foreign": (lambda run: [path.unlink() for path in run.iterdir()], ["joao: run: ", "run.json"]),
     "truncated run.json": (truncate("run.json"), ["joao: run/run.json: "]),
     "truncated weights": (truncate("weights.safetensors"), ["joao: run/weights.safetensors: "]),
@@ -280,9 +293,9 @@ def test_evaluate_needs_enough_graphs_per_class(joao, tmp_path, content, values)
 @pytest.mark.parametrize(
     ("content", "values"),
     [
-        (class_sizes(12), ["joao: few: ", "12"]),
+        (class_sizes(12), ["joao: few.jsonl: ", "12"]),
         (class_sizes(1, 1, 1), ["labels", "3"]),
-        (GRAPH * 12, ["joao: few: ", "y."]),
+        (GRAPH * 12, ["joao: few.jsonl: ", "y."]),
         (None, ["joao: few.jsonl: "]),
     ],
 )
@@ -296,7 +309,7 @@ def test_finetune_needs_enough_labels(joao, labelled, tmp_path, content, values)
 
 def test_finetune_needs_labels(joao, mutag_run, tmp_path):
     (tmp_path / "none.jsonl").write_text('{"edges": [], "node_labels": [1]}\n' * 2)
-    refused(joao("finetune", mutag_run, "none.jsonl", "--out", "new"), ["joao: none: "], tmp_path, tree(tmp_path))
+    refused(joao("finetune", mutag_run, "none.jsonl", "--out", "new"), ["joao: none.jsonl: "], tmp_path, tree(tmp_path))
 
 
 def test_evaluate_needs_all_labels(joao, mutag_run, tmp_path):
@@ -306,7 +319,13 @@ def test_evaluate_needs_all_labels(joao, mutag_run, tmp_path):
     assert outcome.code == 2
     note, error = outcome.err.splitlines()
     assert_mentions(note, "joao: note: some: ", "1 of 2")
-    assert_mentions(error, "joao: some: ", "1 of 2", "joao finetune")
+    assert_mentions(error, "joao: some.jsonl: ", "1 of 2", "joao finetune")
+
+
+def test_predict_without_a_model(joao, tmp_path):
+    outcome = joao("predict", "nowhere", "MUTAG", "--out", "new.csv")
+    refused(outcome, ["joao: nowhere: ", "joao finetune"], tmp_path, {})
+    assert "pretrain" not in outcome.err
 
 
 def test_predict_needs_a_fine_tuned_run(joao, mutag_run, tmp_path):
@@ -332,9 +351,9 @@ def test_damaged_classifiers(joao, mutag_tuned, tmp_path, damage, values):
 @pytest.mark.parametrize(
     ("content", "values"),
     [
-        ('{"edges": [], "node_labels": [[1, 2]]}', ["joao: other: ", "2", " 1"]),
-        ('{"edges": [], "node_labels": ["C"]}', ["joao: other: ", "'C'"]),
-        ('{"edges": [], "num_nodes": 1}', ["joao: other: ", "0", " 1"]),
+        ('{"edges": [], "node_labels": [[1, 2]]}', ["joao: other.jsonl: ", "2", " 1"]),
+        ('{"edges": [], "node_labels": ["C"]}', ["joao: other.jsonl: ", "'C'"]),
+        ('{"edges": [], "num_nodes": 1}', ["joao: other.jsonl: ", "0", " 1"]),
     ],
 )
 def test_graphs_of_another_kind(joao, mutag_run, mutag_tuned, tmp_path, content, values):
@@ -347,10 +366,31 @@ def test_graphs_of_another_kind(joao, mutag_run, mutag_tuned, tmp_path, content,
 @pytest.mark.parametrize("options", [[], ["--from-scratch"]])
 def test_labelled_graphs_of_another_kind(joao, mutag_run, labelled, tmp_path, options):
     before = tree(tmp_path)
-    values = ["joao: labelled: ", "0", " 1"]
+    values = [f"joao: {labelled}: ", "0", " 1"]
     refused(joao("finetune", mutag_run, labelled, "--out", "new", *options), values, tmp_path, before)
 
 
-@pytest.mark.parametrize("arguments", [["data", "nowhere.zip"], ["data", "NOSET"], ["data", "."]])
+@pytest.mark.parametrize(
+    "arguments", [["data", "nowhere.zip"], ["data", "NOSET"], ["data", "."], ["data", "/dev/null"]]
+)
 def test_data_sets_that_do_not_exist(joao, tmp_path, arguments):
-    refused(joao(*arguments), arguments[1:], tmp_path, tree(tmp_path))
+    outcome = joao(*arguments)
+    refused(outcome, arguments[1:], tmp_path, tree(tmp_path))
+    assert os.strerror(errno.ENOTDIR) not in outcome.err
+
+
+@pytest.mark.parametrize("command", [["report", "x"], ["pack", "MUTAG"]])
+def test_outputs_of_another_type(joao, tmp_path, command):
+    refused(joao(*command, "--out", "new.txt"), ["joao: new.txt: ", "'.txt'"], tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "command", [["pretrain", "MUTAG"], ["embed", "x", "y"], ["finetune", "x", "y"], ["pack", "MUTAG"], ["export", "x"]]
+)
+def test_every_command_has_the_same_words_for_an_output_that_exists(joao, tmp_path, command):
+    suffix = {"embed": ".csv", "pack": ".safetensors", "export": ".safetensors"}.get(command[0], "")
+    out = tmp_path / f"there{suffix}"
+    out.write_text("precious")
+    expected = f"joao: {already_exists(out)}\n"
+    assert joao(*command, "--out", out).err == expected
+    assert out.read_text() == "precious"

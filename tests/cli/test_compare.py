@@ -75,7 +75,7 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
         (["labelled.jsonl", "--out", "labelled.jsonl"], ["joao: labelled.jsonl: ", "joao compare"]),
         (["labelled.jsonl", "--device", "tpu"], ["device: ", "auto", "cpu", "cuda", "'tpu'"]),
         (["labelled.jsonl", "--partitions", "0"], ["'--partitions'"]),
-        (["unlabelled.jsonl"], ["joao: unlabelled: ", "joao embed"]),
+        (["unlabelled.jsonl"], ["joao: unlabelled.jsonl: ", "joao embed"]),
         (["one.jsonl"], ["folds: ", "1", "4"]),
     ],
 )
@@ -91,4 +91,4 @@ def test_molecules_with_tasks_are_refused(joao, tmp_path, monkeypatch):
     pytest.importorskip("rdkit")
     monkeypatch.setattr(inputs, "all_cores", lambda: 1)
     (tmp_path / "assays.csv").write_text("smiles,toxic\nCCO,1\nCCN,0\n")
-    assert_refused(joao("compare", "assays.csv"), "joao: assays: ", "joao finetune --frozen")
+    assert_refused(joao("compare", "assays.csv"), "joao: assays.csv: ", "joao finetune --frozen")

@@ -163,7 +163,7 @@ def test_tasks_of_a_packed_file(joao, run):
     assert table.tasks == packed.tasks == ("third", "odd")
     assert table.scores == packed.scores
     outcome = joao("finetune", run, "mine.safetensors", "--tasks", "add", "--out", "tuned")
-    assert_refused(outcome, "joao: mine: ", "'add'", "'odd'", "odd, size, third")
+    assert_refused(outcome, "joao: mine.safetensors: ", "'add'", "'odd'", "odd, size, third")
 
 
 def test_a_task_with_a_comma_in_its_name(joao, run):
@@ -213,14 +213,14 @@ def test_a_run_on_other_graphs_is_refused(joao, mutag_run):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("finetune", mutag_run, "mine.csv", "--out", "tuned")
     assert outcome.out == ""
-    assert_refused(outcome, "joao: mine: ", "2", " 1")
+    assert_refused(outcome, "joao: mine.csv: ", "2", " 1")
 
 
 def test_tasks_cannot_be_evaluated(joao, run, mutag_tuned):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("evaluate", run, "mine.csv")
     assert outcome.out == ""
-    assert_refused(outcome, "joao: mine: ", "joao finetune --frozen")
+    assert_refused(outcome, "joao: mine.csv: ", "joao finetune --frozen")
     assert_refused(joao("evaluate", mutag_tuned, "nowhere.csv"), "joao: evaluate: ", "fine-tuned")
 
 
@@ -248,15 +248,15 @@ def test_a_test_set_of_one_class_has_no_score(joao, run):
 @pytest.mark.parametrize(
     ("columns", "options", "values"),
     [
-        ({}, [], ["joao: mine: "]),
+        ({}, [], ["joao: mine.csv: "]),
         ({"odd": labels(2), "size": SIZES}, [], ["odd", "size", "--tasks"]),
         ({"odd": labels(2)}, ["--tasks", "add"], ["joao: mine.csv:1: ", "'add'", "'odd'"]),
         ({"odd": ["yes", "no"] * 30}, ["--tasks", "odd"], ["joao: mine.csv:2: ", "'odd'", "'yes'"]),
-        ({"odd": ["yes", "no"] * 30}, [], ["joao: mine: "]),
-        ({"odd": [""] * 60}, ["--tasks", "odd"], ["joao: mine: ", " odd"]),
-        ({"odd": ["1"] * 60}, [], ["joao: mine: ", " 45 ", "0 and 1", "odd"]),
-        ({"odd": ["2.5"] * 60}, [], ["joao: mine: ", " 45 ", "odd"]),
-        ({"odd": ["1", "0"] + [""] * 58}, [], ["joao: mine: ", " 2"]),
+        ({"odd": ["yes", "no"] * 30}, [], ["joao: mine.csv: "]),
+        ({"odd": [""] * 60}, ["--tasks", "odd"], ["joao: mine.csv: ", " odd"]),
+        ({"odd": ["1"] * 60}, [], ["joao: mine.csv: ", " 45 ", "0 and 1", "odd"]),
+        ({"odd": ["2.5"] * 60}, [], ["joao: mine.csv: ", " 45 ", "odd"]),
+        ({"odd": ["1", "0"] + [""] * 58}, [], ["joao: mine.csv: ", " 2"]),
         ({"odd": labels(2)}, ["--split", "skeleton"], ["split: ", "'skeleton'"]),
         ({"odd": labels(2)}, ["--test-share", 0.95], ["test", "0.95", "0.1"]),
     ],

@@ -75,7 +75,7 @@ def test_the_same_objective_keeps_its_options(joao, labelled, tmp_path):
 @pytest.mark.parametrize(
     ("options", "values"),
     [
-        (["--objective", "barlow"], ["'barlow'", "'barlow_twins'"]),
+        (["--objective", "barlow"], ["--objective barlow: ", "'barlow_twins'"]),
         (["--method", "infomax", "--objective", "barlow_twins"], ["BarlowTwins: "]),
         (["--objective", "bootstrap", "--fast"], ["Bootstrap", "fast"]),
         (["--objective", "bootstrap", "--set", "objective.momentum=2"], ["momentum", "[0, 1]", "2.0"]),

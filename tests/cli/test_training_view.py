@@ -80,7 +80,7 @@ def test_pairs_are_shown_only_if_the_policy_learns(clock):
 
 
 def test_lines_without_a_terminal(clock, capsys):
-    with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as on_epoch:
+    with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as (_, on_epoch):
         for number in range(1, 6):
             clock[0] += 6
             on_epoch(epoch(number, 6.0))
@@ -93,7 +93,7 @@ def test_lines_without_a_terminal(clock, capsys):
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(quiet=False, as_json=True)])
 def test_quiet_and_json_print_no_lines(clock, capsys, output):
-    with show_live(output, TrainingView(5, "graphs", POOL)) as on_epoch:
+    with show_live(output, TrainingView(5, "graphs", POOL)) as (_, on_epoch):
         clock[0] += 60
         on_epoch(epoch(1))
     assert capsys.readouterr().err == ""

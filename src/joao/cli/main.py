@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -67,7 +69,8 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
             raise KeyboardInterrupt
         sys.exit(code)
     except UserError as error:
-        _exit(name, _with_option_names(str(error)) if _is_first_process() else "", 2)
+        message = _with_option_names(_with_file_name(str(error), sys.argv[1:]))
+        _exit(name, message if _is_first_process() else "", 2)
     except USAGE_ERROR as error:
         message = error.format_message().strip()  # empty if there were no arguments and the help was shown
         _exit(name, f"{message.removesuffix('.')}. Try --help." if message else "", 2)
@@ -86,6 +89,15 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
             raise
         fix = "Use fewer or smaller graphs or a narrower encoder, or pack the graphs into shards (docs/scaling.md)."
         _exit(name, f"out of memory. {fix}", 2)
+
+
+def _with_file_name(message: str, arguments: Sequence[str]) -> str:
+    """Replace the name of a data set at the start by the file or folder in ``arguments`` that it was read from."""
+    for word in arguments:
+        name = Path(word).name.partition(".")[0]
+        if name and name not in arguments and message.startswith(f"{name}: ") and os.path.exists(word):
+            return word + message.removeprefix(name)
+    return message
 
 
 def _with_option_names(message: str) -> str:

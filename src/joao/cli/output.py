@@ -138,12 +138,17 @@ def free_path(path: Path) -> Path:
     return next(each for each in chain([path], numbered) if not each.exists())
 
 
+def check_suffix(path: Path, *known: str) -> None:
+    """Raise an error if the name of an output does not end as its type demands."""
+    if not path.name.endswith(known):
+        raise UserError(f"{path}: unknown file type '{path.suffix}'. Use {' or '.join(known)}.")
+
+
 def check_row_file(path: Path) -> Path:
     """Check the path of a new .npz or .csv file with one row per graph; returns the path for its failed rows."""
     from joao.core.files import check_new_file
 
-    if path.suffix not in (".npz", ".csv"):
-        raise UserError(f"{path}: unknown file type '{path.suffix}'. Use .npz or .csv.")
+    check_suffix(path, ".npz", ".csv")
     check_new_file(path)
     failures = path.with_name(f"{path.name}.failures.csv")
     check_new_file(failures)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, quantity, shell_quote
+from joao.cli.output import Output, check_suffix, quantity, shell_quote
 from joao.core.errors import Interrupted, UserError
 from joao.data.formats import PACKED_SUFFIXES
 
@@ -50,10 +50,7 @@ def pack(
         pieces = [PackSource(source, data_root, chosen, ReadOptions(inputs.all_cores())) for source in sources]
         _pack_shards(pieces, out, name or out.stem, shard_graphs, not no_smiles, output)
         return
-    if not out.name.endswith(PACKED_SUFFIXES):
-        raise UserError(
-            f"{out}: unknown file type '{out.suffix}'. Use .safetensors, .safetensors.xz, or .joao for a folder."
-        )
+    check_suffix(out, *PACKED_SUFFIXES, ".joao")
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs needs a folder of shards, and this is one file. Use .joao.")
     from joao.core.files import check_new_file

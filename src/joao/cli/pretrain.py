@@ -13,7 +13,7 @@ from joao.cli.evaluate import score
 from joao.cli.output import Output, free_path, shell_quote
 from joao.cli.training import summary, train
 from joao.config.methods import method_names, pair_objective_names
-from joao.core.errors import UserError
+from joao.core.errors import UserError, suggest
 from joao.training.distributed.launch import ProcessLayout, find_process_layout
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ def pretrain(
         table |= {key: value for key, value in given.items() if value}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
-        all_settings += [f"objective.name={objective}"] if objective is not None else []
+        if objective is not None:
+            _check_objective(objective)
+            all_settings.append(f"objective.name={objective}")
         all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
         table, place = apply_overrides(table, all_settings), str(recipe) if recipe else "recipe"
         made = _check_recipe(table, place)
@@ -137,6 +139,14 @@ def pretrain(
 def _make_output(process: ProcessLayout, quiet: bool, as_json: bool) -> Output:
     """Only the first of several processes prints."""
     return Output(quiet, as_json) if process.rank == 0 else Output(quiet=True)
+
+
+def _check_objective(name: str) -> None:
+    """Raise an error for an unknown name; it suggests objectives that compare two views, as ``--objective`` does."""
+    from joao.objectives import OBJECTIVES
+
+    if name not in OBJECTIVES:
+        raise UserError(f"--objective {name}: unknown. {suggest(name, pair_objective_names())}")
 
 
 def _check_recipe(table: Mapping[str, Any], place: str) -> Recipe:

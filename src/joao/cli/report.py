@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output
+from joao.cli.output import Output, check_suffix
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -34,6 +34,7 @@ def report(
     from joao.report.reported_run import check_map_kind, display_names, open_reported_run
 
     check_map_kind(kind)
+    check_suffix(out, ".html", ".htm")
     check_replaceable(out)
 
     def read(run: Run) -> Dataset:

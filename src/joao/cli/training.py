@@ -8,7 +8,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -136,8 +136,13 @@ class TrainingView:
 
 
 @contextmanager
-def show_live(output: Output, view: TrainingView) -> Iterator[Callable[[EpochMetrics], None]]:
-    """Show ``view`` live in a terminal, or a line every ten seconds; yields the function to call after each epoch."""
+def show_live(
+    output: Output, view: TrainingView, intro: str = ""
+) -> Iterator[tuple[Callable[[], None], Callable[[EpochMetrics], None]]]:
+    """Show ``intro``, then ``view`` live in a terminal, or a line every ten seconds.
+
+    Yields the functions to call at the start, so that nothing is shown before an error, and after each epoch.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -151,8 +156,14 @@ def show_live(output: Output, view: TrainingView) -> Iterator[Callable[[EpochMet
             output.log(view.line())
             printed_at = time.monotonic()
 
-    with nullcontext() if output.quiet or not console.is_terminal else Live(view, console=console, transient=True):
-        yield on_epoch
+    with ExitStack() as stack:
+
+        def on_start() -> None:
+            output.say(intro)
+            if not output.quiet and console.is_terminal:
+                stack.enter_context(Live(view, console=console, transient=True))
+
+        yield on_start, on_epoch
 
 
 def train(
@@ -169,9 +180,9 @@ def train(
     several = f" in {process.world_size} processes" if process.world_size > 1 else ""
     epochs = recipe.training.epochs
     amount = f"{quantity(len(dataset), dataset.kind)}, {quantity(epochs, 'epochs')}"
-    output.say(f"Pre-training on {dataset.name}{several}: {amount}, without labels.")
+    intro = f"Pre-training on {dataset.name}{several}: {amount}, without labels."
     view = TrainingView(epochs, dataset.kind, [pool_name(part, recipe.augmentations) for part in recipe.augmentations])
-    with show_live(output, view) as on_epoch, _notices_and_signals(process, output) as stop:
+    with show_live(output, view, intro) as (on_start, on_epoch), _notices_and_signals(process, output) as stop:
         try:
             trained = pretraining.pretrain(
                 recipe,
@@ -179,6 +190,7 @@ def train(
                 folder=folder,
                 devices=process.devices,
                 num_nodes=process.num_nodes,
+                on_start=on_start,
                 on_epoch=on_epoch,
                 should_stop=lambda: bool(stop),
                 **options,

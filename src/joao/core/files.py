@@ -180,8 +180,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def check_new_file(path: Path) -> None:
     """Raise an error if an output exists or cannot be written, before any work is done."""
     if path.exists():
-        raise UserError(f"{path}: exists already. Choose another name, or remove it first.")
+        raise already_exists(path)
     check_writable(path)
+
+
+def already_exists(path: Path, hint: str = "") -> UserError:
+    """The error about an output that exists."""
+    return UserError(f"{path}: already exists. Choose another name or remove it first.{hint}")
 
 
 def check_writable(path: Path) -> None:
@@ -189,9 +194,10 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path}: is a folder. Give the name of a file.")
     if not path.parent.is_dir():
-        raise UserError(f"{path}: its folder {path.parent} does not exist.")
+        problem = "is not a folder" if path.parent.exists() else "does not exist"
+        raise UserError(f"{path}: {path.parent} {problem}. Choose another path or create the folder first.")
     if not os.access(path.parent, os.W_OK):
-        raise UserError(f"{path}: its folder {path.parent} is not writable.")
+        raise UserError(f"{path}: no write permission for the folder {path.parent}.")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -133,6 +133,8 @@ def _no_format_message(path: Path) -> str:
         return f"{path}: is one file of a TU data set. Give its folder: {path.parent}"
     if path.is_file():
         return f"{path}: unknown file type. Known: {', '.join(SUFFIXES)}, and folders."
+    if not path.is_dir():
+        return f"{path}: expected a file or folder, got a device, pipe or socket."
     message = f"{path}: the folder contains no data set (no NAME_A.txt or .graphml files)."
     folders = sorted(str(entry) for entry in path.iterdir() if entry.is_dir() and is_tu(entry))
     if folders:
@@ -162,8 +164,8 @@ def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
             raise UserError(_not_a_graph_message(f"{name}[{index}]", each, graphs[index]))
         if each != classes[0]:
             raise UserError(
-                f"{name}[{index}] is a {type(graphs[index]).__name__}, but {name}[0] is a "
-                f"{type(graphs[0]).__name__}. All graphs must have the same type."
+                f"{name}[{index}] has the type {type(graphs[index]).__name__}, but {name}[0] has "
+                f"the type {type(graphs[0]).__name__}. All graphs must have the same type."
             )
     if classes[0] == "Graph":
         from joao.data.formats.graphml import from_networkx
@@ -182,7 +184,7 @@ def _items(source: Any) -> list[Any]:
     """The items of any sequence. They are taken one by one, because numpy would convert graphs to arrays."""
     is_sequence = callable(getattr(source, "__len__", None)) and callable(getattr(source, "__getitem__", None))
     if not is_sequence or isinstance(source, dict | bytes):
-        raise UserError(f"cannot read graphs from a {type(source).__name__}. Give {_EXPECTED}.")
+        raise UserError(f"cannot read graphs from {short_repr(source)}. Give {_EXPECTED}.")
     if _is_instance(source, "pandas", "Series"):
         return list(source)
     return [source[index] for index in range(len(source))]
@@ -212,7 +214,7 @@ def _not_a_graph_message(place: str, class_name: str | None, value: object = Non
         return f"{place} is a Batch of several graphs. Use batch.to_data_list()."
     if isinstance(value, str):
         return f"{place} is text ({short_repr(value)}). Do not mix SMILES with other graphs in one list."
-    return f"{place} is a {type(value).__name__}, not a graph. Give {_EXPECTED}."
+    return f"{place} is not a graph: {short_repr(value)}. Give {_EXPECTED}."
 
 
 def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:

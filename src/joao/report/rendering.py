@@ -69,9 +69,11 @@ def check_replaceable(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(1000)
     except OSError as error:
-        raise UserError(f"{path}: exists already and cannot be read ({error.strerror}).") from error
+        raise UserError(f"{path}: already exists and cannot be read ({error.strerror}).") from error
     if _MARK not in start:
-        raise UserError(f"{path}: exists and is not a report of 'joao report'. Remove it or choose another name.")
+        raise UserError(
+            f"{path}: already exists and is not a report of 'joao report'. Choose another name or remove it first."
+        )
 
 
 def json_for_script(value: Any) -> Markup:

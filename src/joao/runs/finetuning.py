@@ -353,6 +353,8 @@ def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, fi
 
 def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> FinetunedModel:
     """Load a fine-tuned model from its folder or exported file."""
+    if not folder.exists():
+        raise UserError(f"{folder}: no such file or folder. Create a fine-tuned model with 'joao finetune'.")
     trained = load_run(folder, device=device, encoder=encoder)
     path, (kind, fields) = folder / FILE, _read_finetune_json(folder)
     with user_error_on_failure(_DAMAGED.format(path)):

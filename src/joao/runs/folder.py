@@ -38,7 +38,7 @@ from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
-from joao.core.files import make_folder, parse_json, write_file, write_json
+from joao.core.files import already_exists, make_folder, parse_json, write_file, write_json
 from joao.core.registry import make_record
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
@@ -309,7 +309,7 @@ def read_text(run: Path, name: str) -> str | None:
     if run.is_file():
         return _read_metadata(run).get(name)
     if not run.is_dir():
-        raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain'.")
+        raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain', or correct the path.")
     path = run / name
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else None
@@ -326,10 +326,12 @@ def check_new_folder(folder: Path) -> None:
         with suppress(UserError):  # the folder is not a run
             run = Run.open(folder)
             hint = "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
-        raise UserError(f"{folder}: already exists. Choose another folder or remove it first.{hint}")
+        raise already_exists(folder, hint)
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise UserError(f"{folder}: cannot be created: no write permission for {parent}.")
+    if not parent.is_dir():
+        raise UserError(f"{folder}: cannot be created: {parent} is not a folder.")
+    if not os.access(parent, os.W_OK):
+        raise UserError(f"{folder}: cannot be created: no write permission for the folder {parent}.")
 
 
 def _check_info(info: RunInfo) -> None:

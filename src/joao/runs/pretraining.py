@@ -150,6 +150,7 @@ def pretrain(
     custom: CustomParts | None = None,
     devices: int | None = None,
     num_nodes: int | None = None,
+    on_start: Callable[[], None] = lambda: None,
     on_epoch: OnEpoch = lambda metrics: None,
     loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
@@ -171,6 +172,7 @@ def pretrain(
             or one. If neither torchrun nor SLURM has started several, they are started here, and a script must guard
             its code with ``if __name__ == "__main__"``. See docs/scaling.md.
         num_nodes: number of machines, in the same way.
+        on_start: called in the first process when everything is checked and training begins.
         on_epoch: called with the metrics of each epoch, in the first process.
         loggers: loggers of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``. A resumed run
             continues the logs in its folder.
@@ -207,6 +209,7 @@ def pretrain(
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
         pool = list(custom.augmentations or build_pool(recipe))
         with log_epochs(on_epoch, loggers, pool, folder) as report:
+            on_start()
             return _pretrain_in_workers(layout, recipe, dataset, report, options)
     is_first = layout.rank == 0
     fabric = make_fabric(device, precision, layout)
@@ -231,6 +234,8 @@ def pretrain(
         checkpointer = Checkpointer(
             training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop
         )
+        if is_first:
+            on_start()
         with log_epochs(on_epoch, loggers, info.pool, folder) if loggers else nullcontext(on_epoch) as report:
             for epoch in checkpointer.train():
                 metrics.append(epoch)

@@ -63,7 +63,7 @@ GOOD = '{"edges": [[0, 1]], "node_labels": [1, 2]}'
     ("line", "values"),
     [
         ("{", (2, "JSON")),
-        ("[1, 2]", (2, "list", "'edges'")),
+        ("[1, 2]", (2, "[1, 2]", "'edges'")),
         ('{"num_nodes": 3}', (2, "'edges'", "[]")),
         ('{"edges": []}', (2, "'num_nodes'")),
         ('{"edges": [], "num_node": 3}', (2, "'num_node'", "'num_nodes'")),

@@ -71,7 +71,7 @@ def _parse(text: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: not valid JSON ({error}).") from error
     if not isinstance(value, dict):
-        raise UserError(f"{place}: expected an object with 'edges', got a {type(value).__name__}.")
+        raise UserError(f"{place}: expected an object with 'edges', got {short_repr(value)}.")
     return value
 
 

@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.core.files import make_folder, user_error_on_os_error, write_file, write_json
+from joao.core.files import already_exists, make_folder, user_error_on_os_error, write_file, write_json
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats import detect_format, known_suffix, packed
 from joao.data.formats.smiles import Columns, no_molecules_message
@@ -109,12 +109,12 @@ class ShardWriter:
         if is_shard_store(folder):
             earlier = Index.read(folder)
             if earlier.complete:
-                raise UserError(f"{folder}: exists already. Choose another name or remove it first.")
+                raise already_exists(folder)
             if earlier.origin != origin:
                 raise UserError(f"{folder}: was started with other sources or options. Remove it first.")
             self._keep_complete(earlier)
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"{folder}: exists already. Choose another name or remove it first.")
+            raise already_exists(folder)
         make_folder(folder)
         for left in folder.glob(".*"):  # partial files of a killed process
             with suppress(OSError):
