@@ -25,7 +25,7 @@ def test_generated_pages_and_blocks_are_up_to_date():
     assert [str(path.relative_to(ROOT)) for path in generate.outdated()] == [], "run: python -m repro docs"
 
 
-def test_every_link_leads_somewhere():
+def test_links_resolve():
     missing = []
     for document in DOCUMENTS:
         prose = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -53,7 +53,7 @@ def test_python_names_in_documents_exist(page):
         pkgutil.resolve_name(name)
 
 
-def test_the_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+def test_python_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
     exec(compile(code, "README.md", "exec"), {})
@@ -76,7 +76,7 @@ def test_no_record_or_page_is_empty():
     assert [path.name for path in files if not path.stat().st_size] == []
 
 
-def test_an_outdated_block_is_found_and_an_unknown_one_refused(monkeypatch, tmp_path):
+def test_outdated_block_is_found_and_unknown_block_is_rejected(monkeypatch, tmp_path):
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setitem(generate.BLOCKS, "answer", lambda: "42")
     page = tmp_path / "page.md"

@@ -25,14 +25,14 @@ def file(tmp_path):
     return RecordFile(tmp_path / "new" / "table.jsonl", key)
 
 
-def test_no_file_is_an_empty_table(file):
+def test_missing_file_is_an_empty_table(file):
     assert file.read() == []
     assert file.get("A/0") is None
     with refused(file.path, "A/0"):
         file["A/0"]
 
 
-def test_records_are_sorted_whatever_the_order_of_writing(file):
+def test_records_are_sorted(file):
     wanted = [record("A", 0), record("A", 1), record("B-2", 0), record("B", 0)]  # by folder, then name
     wanted.sort(key=lambda each: key(each).split("/"))
     for each in reversed(wanted):
@@ -42,7 +42,7 @@ def test_records_are_sorted_whatever_the_order_of_writing(file):
     assert file["B/0"] == record("B", 0)
 
 
-def test_a_record_replaces_that_of_its_key_and_leaves_other_lines_as_they_are(file):
+def test_record_replaces_its_key_and_keeps_other_lines(file):
     file.write(record("A", 0), record("B", 0))
     lines = file.path.read_text().splitlines()
     lines[0] = '{"seed": 0,   "data": "A"}'  # another layout
@@ -51,7 +51,7 @@ def test_a_record_replaces_that_of_its_key_and_leaves_other_lines_as_they_are(fi
     assert file.path.read_text().splitlines() == [lines[0], json.dumps(record("B", 0, score=0.75))]
 
 
-def test_a_changed_file_is_read_again(file):
+def test_changed_file_is_read_again(file):
     file.write(record("A", 0))
     assert file["A/0"]["score"] == 0.5
     file.write(record("A", 0, score=0.25))
@@ -59,7 +59,7 @@ def test_a_changed_file_is_read_again(file):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}", '{"data": "A"}', "\n"])
-def test_a_damaged_line_is_named(file, content):
+def test_damaged_line_is_named(file, content):
     file.write(record("A", 0))
     with file.path.open("a") as opened:
         opened.write(content + "\n")
@@ -67,14 +67,14 @@ def test_a_damaged_line_is_named(file, content):
         file.read()
 
 
-def test_two_records_of_one_key_are_an_error(file):
+def test_duplicate_key_is_rejected(file):
     file.write(record("A", 0))
     file.path.write_text(2 * file.path.read_text())
     with refused("line 2", "A/0"):
         file.read()
 
 
-def test_a_record_of_other_settings_is_an_error(file):
+def test_record_of_other_settings_is_rejected(file):
     assert not file.is_current("A/0", {"score": 0.5}, "JOAO on A")
     file.write(record("A", 0))
     assert file.is_current("A/0", {"score": 0.5, "seed": 0}, "JOAO on A")
@@ -87,7 +87,7 @@ def write_many(path, data, count):
         RecordFile(path, key).write(record(data, seed))
 
 
-def test_several_processes_lose_nothing(file):
+def test_concurrent_writes_lose_nothing(file):
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=write_many, args=(file.path, data, 20)) for data in "ABC"]
     for process in processes:
@@ -97,7 +97,7 @@ def test_several_processes_lose_nothing(file):
     assert {key(each) for each in file.read()} == {f"{data}/{seed}" for data in "ABC" for seed in range(20)}
 
 
-def test_a_killed_process_leaves_a_complete_file(file):
+def test_killed_process_leaves_a_complete_file(file):
     process = multiprocessing.get_context("fork").Process(target=write_many, args=(file.path, "A", 10_000))
     process.start()
     while len(file.read()) < 5:

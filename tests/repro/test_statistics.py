@@ -35,7 +35,7 @@ def test_gain_over_seeds_is_the_interval_of_a_paired_t_test(level):
         ([[0.1, 0.2], [0.3, 0.4]], [[0.1, 0.2], [0.3, 0.4]]),
     ],
 )
-def test_scores_that_are_not_one_a_seed_are_an_error(a, b):
+def test_scores_must_be_one_per_seed(a, b):
     with refused("gain", "seeds", np.shape(a), np.shape(b)):
         gain_over_seeds(a, b)
 
@@ -51,7 +51,7 @@ def test_table_correlation_is_spearmans(ties):
     assert table_correlation(np.exp(first), -second).value == pytest.approx(-found.value)
 
 
-def test_p_is_the_share_of_relabellings_that_do_as_well():
+def test_p_value_is_the_share_of_permutations_at_least_as_good():
     first, second = np.random.default_rng(8).normal(size=(2, 3, 3))
     values = []
     for way in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
@@ -96,19 +96,19 @@ def test_gain_over_one_set_is_that_over_its_seeds():
     assert gain_over_sets([scores - baseline], level=0.9) == gain_over_seeds(scores, baseline, level=0.9)
 
 
-def test_gain_of_a_set_less_another_is_welchs():
+def test_difference_of_gains_is_welchs():
     one, other = [1.0, 2.0, 4.0, 4.5], [0.5, 0.0, 3.0]
     gain = gain_over_sets([one, other], [1, -1])
     expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert (gain.low, gain.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_sets_on_which_nothing_varies_have_no_width():
+def test_constant_scores_have_an_interval_without_width():
     gain = gain_over_sets([[1.0, 1.0], [2.0, 2.0]])
     assert (gain.mean, gain.low, gain.high) == (1.5, 1.5, 1.5)
 
 
 @pytest.mark.parametrize("differences", [[], [[1.0, 2.0], [1.0]], [[[1.0, 2.0]]]])
-def test_a_set_of_one_seed_is_refused(differences):
+def test_data_set_with_one_seed_is_rejected(differences):
     with refused("gain", "sets", [np.size(each) for each in differences]):
         gain_over_sets(differences)

@@ -11,7 +11,7 @@ TINY = ("bench", "molecules", "--quick", "--repeats", 1, "--width", 2, "--layers
 
 
 @pytest.mark.slow
-def test_a_record_and_a_table(repro, tmp_path):
+def test_bench_writes_a_record_and_a_table(repro, tmp_path):
     outcome = repro(*TINY, "--scaling", "--out", "bench.json")
     assert (outcome.code, outcome.err) == (0, "")
     record = json.loads((tmp_path / "bench.json").read_text())
@@ -32,7 +32,7 @@ def test_a_record_and_a_table(repro, tmp_path):
 
 
 @pytest.mark.slow
-def test_json_is_the_record_alone(repro, tmp_path):
+def test_json_output_is_the_record(repro, tmp_path):
     outcome = repro(*TINY, "--no-rivals", "--json")
     assert outcome.code == 0
     rows = json.loads(outcome.out)["settings"][0]["workloads"][0]["rows"]
@@ -41,7 +41,7 @@ def test_json_is_the_record_alone(repro, tmp_path):
     assert repro(*TINY, "--no-rivals", "--quiet").out == ""
 
 
-def test_a_record_is_not_overwritten(repro, tmp_path):
+def test_record_is_not_overwritten(repro, tmp_path):
     (tmp_path / "bench.json").write_text("precious")
     outcome = repro(*TINY, "--out", "bench.json")
     assert_refused(outcome, "repro: bench.json: ")
@@ -66,7 +66,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
-def test_nonsense_is_told_in_one_line(repro, tmp_path, kind, monkeypatch):
+def test_invalid_options_get_a_one_line_error(repro, tmp_path, kind, monkeypatch):
     arguments, values = NONSENSE[kind]
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert_refused(repro("bench", *arguments), *values)

@@ -24,7 +24,7 @@ def test_figure_3_from_records(repro, tmp_path):
 
 
 @pytest.mark.slow
-def test_figure_2_computes_what_is_missing(repro, made_data, tmp_path, monkeypatch):
+def test_figure_2_computes_missing_cells(repro, made_data, tmp_path, monkeypatch):
     root = made_data("PROTEINS", num_graphs=12)
     monkeypatch.setattr(gamma, "GAMMAS", (0.1, 1.0))
     monkeypatch.setattr(gamma, "SEEDS", (0,))

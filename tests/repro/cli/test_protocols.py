@@ -45,7 +45,7 @@ def cells(outcome):
 
 
 @pytest.mark.slow
-def test_records_and_table_go_on_where_they_were(repro, short, tmp_path):
+def test_unsupervised_resumes(repro, short, tmp_path):
     arguments = ["unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records"]
     first = repro(*arguments)
     names = [*reproduce.REFERENCES, "uniform"]
@@ -76,7 +76,7 @@ def test_records_and_table_go_on_where_they_were(repro, short, tmp_path):
 
 
 @pytest.mark.slow
-def test_variants_have_records_and_a_page_of_their_own(repro, short, tmp_path, monkeypatch):
+def test_variants_have_separate_records_and_pages(repro, short, tmp_path, monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (1.0,))
     arguments = ["unsupervised", "--only", "MUTAG", "--methods", "wl", "--out", "records"]
     assert repro(*arguments).code == 0
@@ -97,14 +97,14 @@ def test_variants_have_records_and_a_page_of_their_own(repro, short, tmp_path, m
         (["--only", "NCI1", "--data-root", "nowhere"], ["nowhere"]),
     ],
 )
-def test_wrong_words(repro, short, tmp_path, arguments, values):
+def test_invalid_options_of_unsupervised(repro, short, tmp_path, arguments, values):
     (tmp_path / "file").write_text("precious")
     assert_refused(repro("unsupervised", *arguments), *values)
     assert (tmp_path / "file").read_text() == "precious"
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
-def test_a_damaged_record_is_not_shown_as_a_result(repro, short, tmp_path):
+def test_damaged_record_is_rejected(repro, short, tmp_path):
     (tmp_path / "records").mkdir()
     (tmp_path / "records/unsupervised.jsonl").write_text('{"cell": ')
     outcome = repro("unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records")
@@ -132,7 +132,7 @@ def made_root(made_data):
     return str(made_data("NCI1", "PROTEINS", num_graphs=30))
 
 
-def test_few_labels_go_on_where_they_were(repro, short_few_labels, made_root, tmp_path):
+def test_semi_supervised_resumes(repro, short_few_labels, made_root, tmp_path):
     arguments = ["semi-supervised", "--methods", "joao,augmentations", "--data-root", made_root]
     arguments += ["--out", "records"]
     first = repro(*arguments)
@@ -212,7 +212,7 @@ def test_strength_and_prior_share_the_cells_of_the_table(repro, short_few_labels
 
 
 @pytest.mark.slow
-def test_pairs_are_drawn(repro, short_few_labels, made_root, tmp_path):
+def test_pairs_have_a_figure(repro, short_few_labels, made_root, tmp_path):
     short_few_labels["tables"]["pairs"]["columns"] = {"10": ["PROTEINS"]}
     short_few_labels["datasets"]["PROTEINS"]["max_degree"] = 5
     outcome = repro("pairs", "--data-root", made_root, "--out", "records", "--quiet")
@@ -244,14 +244,14 @@ def test_pairs_are_drawn(repro, short_few_labels, made_root, tmp_path):
         ("semi-supervised", ["--only", "github_stargazers"], ["github_stargazers.zip", "--data-root"]),
     ],
 )
-def test_wrong_words_about_few_labels(repro, tmp_path, command, arguments, values):
+def test_invalid_options_of_semi_supervised(repro, tmp_path, command, arguments, values):
     (tmp_path / "file").write_text("precious")
     assert_refused(repro(command, *arguments), *values)
     assert (tmp_path / "file").read_text() == "precious"
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
-def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(repro, tmp_path):
+def test_damaged_semi_supervised_record_is_rejected(repro, tmp_path):
     (tmp_path / "records").mkdir()
     (tmp_path / "records/semi-supervised.jsonl").write_text('{"cell": ')
     outcome = repro("prior", "--out", "records")
@@ -259,7 +259,7 @@ def test_a_damaged_record_of_few_labels_is_not_shown_as_a_result(repro, tmp_path
 
 
 @pytest.mark.slow
-def test_objectives_without_and_with_joao(repro, short):
+def test_objectives_with_and_without_joao(repro, short):
     arguments = ["objectives", "--only", "MUTAG", "--methods", "uniform,joao", "--out", "records"]
     outcome = repro(*arguments, "--json")
     (row,) = json.loads(outcome.out)["rows"]
@@ -267,7 +267,7 @@ def test_objectives_without_and_with_joao(repro, short):
     assert_refused(repro("objectives", "--methods", "wl"), "'wl'", "uniform, joao")
 
 
-def test_ogb_is_pretrained_finetuned_and_told(repro, tmp_path, monkeypatch, ogb_tables, write_ogb):
+def test_ogb_is_pretrained_finetuned_and_printed(repro, tmp_path, monkeypatch, ogb_tables, write_ogb):
     from repro.protocols.ogb import run as ogb
 
     grid = copy.deepcopy(ogb.grid())
@@ -291,7 +291,7 @@ def test_ogb_is_pretrained_finetuned_and_told(repro, tmp_path, monkeypatch, ogb_
     assert_refused(wrong, "ogbg-ppa: ", "ogbg_ppa.zip", "ROOT/ogb", "--data-root")
 
 
-def test_check_tells_what_differs_by_its_exit_code(repro, made_data, tmp_path):
+def test_check_reports_differences_by_its_exit_code(repro, made_data, tmp_path):
     root = made_data("MUTAG", num_graphs=40)
     cell = Cell("MUTAG", "histogram", 0)
     list(compute_missing([cell], RunOptions(tmp_path, data_root=str(root), device="cpu")))
@@ -308,7 +308,7 @@ def test_check_tells_what_differs_by_its_exit_code(repro, made_data, tmp_path):
     assert [each["what"] for each in told["findings"] if not each["holds"]] == ["graphs"]
 
 
-def test_all_does_every_part_from_cheap_to_dear_and_tells_what_it_could_not(repro, monkeypatch):
+def test_all_runs_every_part_and_reports_failures(repro, monkeypatch):
     """The commands are stand-ins that take what the real ones take."""
     done = []
 
@@ -340,7 +340,7 @@ def test_all_does_every_part_from_cheap_to_dear_and_tells_what_it_could_not(repr
     assert_refused(repro("all", "--parts", "tranfer"), "--parts tranfer: ", "'transfer'")
 
 
-def test_results_are_made_again_from_records_alone(repro, tmp_path):
+def test_tables_are_rebuilt_from_records(repro, tmp_path):
     record = transfer.record_file(RECORDS)["bbbp/joao"]
     transfer.record_file(tmp_path / "records").write(record)
     page = tmp_path / "all.tex"

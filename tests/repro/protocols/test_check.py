@@ -25,7 +25,7 @@ def with_change(change):
     return {each.what: each for each in compared(RECORD, again)}
 
 
-def test_the_same_holds():
+def test_identical_record_passes():
     findings = with_change(lambda again: None)
     assert list(findings) == [
         "recipe",
@@ -53,11 +53,11 @@ def test_the_same_holds():
         (lambda again: again["scores"].update(mean=0.961), "mean accuracy"),
     ],
 )
-def test_one_thing_that_differs_is_told(change, what):
+def test_single_difference_is_reported(change, what):
     assert [name for name, each in with_change(change).items() if not each.holds] == [what]
 
 
-def test_what_is_allowed_by_hand():
+def test_tolerance_matches_a_hand_computation():
     # Two standard errors of 0.9 on 100 graphs: 2 * sqrt(0.09 / 100) = 0.06; losses are shares of the largest, 2.
     findings = with_change(
         lambda again: again["scores"].update(mean=0.841) or again.update(losses=[2.000019, -1.19, 0.5])
@@ -67,7 +67,7 @@ def test_what_is_allowed_by_hand():
     assert findings["loss, epoch 2 (worst)"].difference == pytest.approx(0.095)
 
 
-def test_a_fresh_record_holds_bit_for_bit_and_a_forged_one_does_not(made_data, tmp_path):
+def test_fresh_record_passes_exactly_and_forged_record_fails(made_data, tmp_path):
     root, cell = str(made_data("MUTAG", num_graphs=40)), Cell("MUTAG", "histogram", 0)
     list(compute_missing([cell], RunOptions(tmp_path, data_root=root, device="cpu")))
     assert all(each.difference == 0 for each in check_record(tmp_path, cell.key, data_root=root, device="cpu"))
@@ -78,7 +78,7 @@ def test_a_fresh_record_holds_bit_for_bit_and_a_forged_one_does_not(made_data, t
     assert finding.what == "mean accuracy"
 
 
-def test_a_gpu_draws_other_numbers_so_its_first_loss_may_differ_as_later_ones_do():
+def test_first_loss_of_a_gpu_record_may_differ():
     def on(device, losses):
         return {**RECORD, "losses": losses, "machine": {"device": device}}
 
@@ -88,12 +88,12 @@ def test_a_gpu_draws_other_numbers_so_its_first_loss_may_differ_as_later_ones_do
 
 
 @pytest.mark.parametrize(("name", "device"), [("uniform-0", "cuda"), ("infograph-0", "cpu")])
-def test_a_record_of_the_repository_holds(name, device):
+def test_project_record_passes(name, device):
     assert record_file(RECORDS)[f"MUTAG/{name}"]["machine"]["device"] == device
     findings = check_record(RECORDS, f"MUTAG/{name}", data_root=None, device="cpu")
     assert all(each.holds for each in findings), [each for each in findings if not each.holds]
 
 
-def test_a_missing_record(tmp_path):
+def test_missing_record_is_rejected(tmp_path):
     with refused(tmp_path, "MUTAG/joao-0"):
         check_record(tmp_path, "MUTAG/joao-0", data_root=None)

@@ -20,28 +20,28 @@ def by_loop(text):
     return counts
 
 
-def test_counts_are_those_of_the_folded_sparse_fingerprint():
+def test_counts_match_the_folded_sparse_fingerprint():
     found = fingerprints(SMILES)
     assert (found.shape, found.dtype) == ((8, 2048), np.uint8)
     for row, text in enumerate(SMILES):
         assert found[row].tolist() == by_loop(text).tolist(), text
 
 
-def test_neighbourhoods_by_hand():
+def test_neighbourhoods_match_a_hand_computation():
     # Benzene: 6 atoms, each alike at radius 0, 1 and 2.
     assert sorted(fingerprints(["c1ccccc1"])[0][fingerprints(["c1ccccc1"])[0] > 0].tolist()) == [6, 6, 6]
     # Methane has a single neighbourhood; a salt that of each ion.
     assert fingerprints(["C", "[Na+].[Cl-]"]).sum(axis=1).tolist() == [1, 2]
 
 
-def test_mirror_images_and_repeats_are_alike():
+def test_mirror_images_and_repeats_have_equal_fingerprints():
     found = fingerprints(SMILES)
     assert (found[5] == found[6]).all()
     assert (found[0] == found[7]).all()
     assert (found[0] != found[1]).any()
 
 
-def test_large_counts_stay_at_255():
+def test_counts_are_capped_at_255():
     assert fingerprints(["C" * 300]).max() == 255
     assert by_loop("C" * 300).max() > 255
 
@@ -51,7 +51,7 @@ def test_no_molecules():
 
 
 @pytest.mark.parametrize("text", ["C(", "", "c1cccc1"])
-def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
+def test_unparsable_molecule_is_named(text, capfd):
     with refused("fingerprints", 1, f"'{text}'", "RDKit"):
         fingerprints(["CCO", text])
     assert capfd.readouterr() == ("", "")

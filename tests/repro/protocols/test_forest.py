@@ -22,7 +22,7 @@ def given():
 
 
 @pytest.mark.slow
-def test_the_mean_over_tasks_of_forests_grown_one_by_one(given):
+def test_score_is_the_mean_over_separate_forests(given):
     columns, labels = given
     scores = []
     for task in (0, 1):
@@ -34,7 +34,7 @@ def test_the_mean_over_tasks_of_forests_grown_one_by_one(given):
     assert forest_score(columns, labels, SPLIT, seed=3) == pytest.approx((sum(scores) + 0.5) / 3)
 
 
-def test_validation_graphs_have_no_say(given):
+def test_validation_graphs_have_no_effect(given):
     columns, labels = given
     before = forest_score(columns, labels, SPLIT, seed=0)
     columns[60:70], labels[60:70] = 9, 1

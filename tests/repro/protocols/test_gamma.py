@@ -12,7 +12,7 @@ from repro.record_files import RECORDS
 from tests.messages import refused
 
 
-def test_the_grid_and_what_a_cell_changes():
+def test_grid_and_recipe_of_a_cell():
     assert len(cells()) == 2 * 4 * 3
     joao = unsupervised.cell_recipe(unsupervised.Cell("NCI1", "joao", 1))
     own = cell_recipe(Cell("NCI1", 10.0, 1))
@@ -23,7 +23,7 @@ def test_the_grid_and_what_a_cell_changes():
         cells(["NCI"])
 
 
-def test_a_record_holds_every_epoch_and_is_known_again(tmp_path):
+def test_record_has_every_epoch_and_is_recognised(tmp_path):
     cell = Cell("MUTAG", 0.1, 0)
     record = compute(cell, random_graphs(20), device="cpu")
     assert len(record["losses"]) == len(record["probabilities"]) == 20
@@ -43,5 +43,5 @@ def test_a_record_holds_every_epoch_and_is_known_again(tmp_path):
         is_done(cell, tmp_path)
 
 
-def test_the_records_of_the_project():
+def test_project_records_are_complete():
     assert all(is_done(cell, RECORDS) for cell in cells())

@@ -23,7 +23,7 @@ def loss_by_hand(nodes, graphs, graph_of_node, temperature):
 
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0])
-def test_matches_loops(mutag, generator, temperature):
+def test_loss_matches_plain_loops(mutag, generator, temperature):
     encoder = Gin(mutag.num_features, width=8)
     objective = MultiViewNtXent(alpha=0.3, temperature=temperature)
     parts, batch = objective.parts(encoder, encoder.num_node_dimensions), mutag.batch(torch.arange(5))
@@ -49,7 +49,7 @@ def test_parts_are_those_of_the_jensen_shannon_row(mutag):
         assert torch.equal(value, other.state_dict()[name])
 
 
-def test_rows_differ_in_the_loss_alone():
+def test_rows_differ_only_in_the_loss():
     one, other = (cell_recipe(Cell("MUTAG", method, 1)).table() for method in ("mvgrl", "mvgrl_nt_xent"))
     assert one == other
     assert custom_parts("mvgrl") is None

@@ -59,7 +59,7 @@ def short(monkeypatch):
     return grid
 
 
-def test_the_table_has_every_row_of_the_paper():
+def test_table_has_every_row_of_the_paper():
     wanted = cells(["ogbg-ppa", "ogbg-code2"])
     assert len(wanted) == len(set(wanted)) == 2 * 4 * 2
     assert cells(["ogbg-molbace"], ["joao"], [1]) == [
@@ -80,7 +80,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("dataset", PUBLISHED)
-def test_the_two_large_sets_have_the_published_settings(dataset):
+def test_two_large_data_sets_have_the_published_settings(dataset):
     pool, of_graphcl, epochs, finetuned, batch_size, dropout = PUBLISHED[dataset]
     recipes = {method: cell_recipe(dataset, method) for method in GRID["methods"]}
     for recipe in recipes.values():
@@ -109,7 +109,7 @@ def test_the_two_large_sets_have_the_published_settings(dataset):
 
 
 @pytest.mark.parametrize("dataset", SMALL)
-def test_the_whole_protocol_and_that_it_goes_on(dataset, short, root, tmp_path):
+def test_whole_protocol_resumes(dataset, short, root, tmp_path):
     records, encoders = tmp_path / "records", tmp_path / "encoders"
     wanted = cells([dataset])
     where = {"data_root": root, "device": "cpu"}
@@ -143,7 +143,7 @@ def test_the_whole_protocol_and_that_it_goes_on(dataset, short, root, tmp_path):
     assert np.array(facts["policy"]["probabilities"]).shape == (size, size)
 
 
-def test_pre_training_sees_neither_labels_nor_other_parts(short, root, tmp_path):
+def test_pre_training_sees_only_unlabelled_training_graphs(short, root, tmp_path):
     """The weights are the same whatever the labels, and whatever the graphs of validation and test are."""
     benchmark = benchmark_of("ogbg-molbbbp", root)
     draw = np.random.default_rng(0)
@@ -160,7 +160,7 @@ def test_pre_training_sees_neither_labels_nor_other_parts(short, root, tmp_path)
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_a_score_step_by_step(short, root, tmp_path):
+def test_score_matches_a_step_by_step_computation(short, root, tmp_path):
     """The recorded score of a seed, by the same steps done by hand and scikit-learn's ROC-AUC."""
     benchmark = benchmark_of("ogbg-molbbbp", root)
     where = RunOptions(tmp_path, device="cpu", encoders=tmp_path)
@@ -181,7 +181,7 @@ def test_a_score_step_by_step(short, root, tmp_path):
     assert record["scores"]["epoch"][1] == fit.chosen
 
 
-def test_words_that_can_be_predicted_are_those_of_labelled_graphs(short, root):
+def test_vocabulary_comes_from_labelled_graphs(short, root):
     benchmark = benchmark_of("ogbg-code2", root)
     split = benchmark.labelled(0.1, 0)
     targets = benchmark.targets(split, {"length": 5, "most": 5000})
@@ -189,7 +189,7 @@ def test_words_that_can_be_predicted_are_those_of_labelled_graphs(short, root):
     assert targets.num_classes == len(seen) + 2
 
 
-def test_a_record_or_run_of_another_recipe_is_told(short, root, tmp_path):
+def test_record_or_run_of_another_recipe_is_rejected(short, root, tmp_path):
     cell = Cell("ogbg-molbbbp", "joao", 50)
     list(compute_missing([cell], RunOptions(tmp_path / "r", encoders=tmp_path / "e", data_root=root, device="cpu")))
     short["families"]["molecules"]["finetuning"]["epochs"] = 3
@@ -207,7 +207,7 @@ def test_a_record_or_run_of_another_recipe_is_told(short, root, tmp_path):
         is_done(cell, tmp_path / "r")
 
 
-def test_sets_that_are_not_there_are_left_out_or_told(root, tmp_path):
+def test_missing_data_sets_are_skipped_or_rejected_if_named(root, tmp_path):
     there, absent = split_available(cells(), root, named=False)
     assert {cell.dataset for cell in there} == set(SMALL)
     assert "ogbg-molhiv" in absent
@@ -217,7 +217,7 @@ def test_sets_that_are_not_there_are_left_out_or_told(root, tmp_path):
         split_available(cells(), str(tmp_path), named=False)
 
 
-def test_only_files_of_ogb_will_do(tmp_path, monkeypatch):
+def test_only_ogb_files_are_accepted(tmp_path, monkeypatch):
     monkeypatch.setattr(ogb_benchmark, "ogb_path", lambda name, root: None)
     with refused("mine", "OGB"):
         benchmark_of("mine", str(tmp_path))

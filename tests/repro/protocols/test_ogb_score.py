@@ -12,7 +12,7 @@ SPLIT = OfficialSplit("scaffold", np.arange(100, 300), np.arange(50), np.arange(
 CLASSES = np.arange(300) % 4 // 3  # three of 0 for each 1
 
 
-def test_labelled_graphs_are_of_the_training_part_every_class_with_its_share():
+def test_labelled_graphs_are_a_stratified_part_of_the_training_set():
     part = labelled_part(SPLIT, 0.1, 0, CLASSES)
     assert len(part.train) == 20
     assert set(part.train) <= set(SPLIT.train)
@@ -24,12 +24,12 @@ def test_labelled_graphs_are_of_the_training_part_every_class_with_its_share():
 
 
 @pytest.mark.parametrize("classes", [None, CLASSES])
-def test_labelled_graphs_are_a_function_of_seed_and_rate(classes):
+def test_labelled_graphs_depend_only_on_seed_and_rate(classes):
     first, again, other = (labelled_part(SPLIT, 0.1, seed, classes).train.tolist() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_all_graphs_may_be_drawn():
+def test_every_training_graph_can_be_labelled():
     drawn = np.concatenate([labelled_part(SPLIT, 0.1, seed, None).train for seed in range(200)])
     counts = np.bincount(drawn, minlength=300)[100:]
     assert counts.min() > 0
@@ -44,12 +44,12 @@ def test_all_graphs_may_be_drawn():
         (0.005, ["0.5 %", 200, 1, 2]),
     ],
 )
-def test_too_few_labels_are_told(rate, values):
+def test_too_few_labels_are_rejected(rate, values):
     with refused("labels", *values):
         labelled_part(SPLIT, rate, 0, CLASSES)
 
 
-def test_classes_to_draw_by_are_those_of_one_task_without_gaps():
+def test_sampling_is_stratified_by_one_complete_task():
     assert strata_of(np.array([[0], [1], [1]], dtype=np.float32)).tolist() == [0, 1, 1]
     assert strata_of(np.array([[0], [np.nan]], dtype=np.float32)) is None
     assert strata_of(np.array([[0, 1]], dtype=np.float32)) is None
@@ -70,7 +70,7 @@ class Watched:
         return 0.6
 
 
-def test_validation_chooses_and_the_test_part_is_looked_at_once():
+def test_validation_selects_and_the_test_part_is_evaluated_once():
     watched, part = Watched(), labelled_part(SPLIT, 0.1, 3, CLASSES)
     score = score_seed(watched, part, 3)
     assert (score.seed, score.epoch, score.validation, score.test) == (3, 2, 0.8, 0.6)

@@ -26,7 +26,7 @@ def record(method, test, dataset="ogbg-ppa", rate=10, split_hash="same"):
 RECORDS = [record("none", [0.50, 0.60]), record("joao", [0.70, 0.64])]
 
 
-def test_a_row_by_hand():
+def test_row_matches_a_hand_computation():
     none, joao = rows(RECORDS)
     assert (none.mean, none.gain, none.pretraining) == (pytest.approx(55), None, "")
     assert joao.gain == gain_over_seeds([70, 64], [50, 60])
@@ -37,19 +37,19 @@ def test_a_row_by_hand():
     assert_mentions(line[10], "78,200", "100 epochs")
 
 
-def test_scores_with_other_labels_are_not_compared():
+def test_scores_with_different_labels_are_not_compared():
     assert rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other")])[1].gain is None
     assert rows([RECORDS[0], record("joao", [0.7])])[1].gain is None
     assert rows([RECORDS[0], record("joao", [0.7, 0.8], rate=1)])[1].gain is None
 
 
-def test_the_newer_code_set_stands_beside_the_figures_of_the_older():
+def test_ogbg_code2_is_compared_with_the_figures_of_ogbg_code():
     assert ogb("none", "ogbg-code2", 1).mean == 6.06
     assert ogb("joao", "ogbg-molbbbp", 1) is None
     assert ogb("joao", "ogbg-ppa", 5) is None
 
 
-def test_the_overview_has_the_papers_columns_also_where_ours_lack():
+def test_overview_has_all_columns_of_the_paper():
     shown = overview(rows(RECORDS), [("ogbg-code2", 1)], ["none", "joao", "joaov2"])
     assert shown.header()[1:] == ["ogbg-code2, 1 %", "ogbg-ppa, 10 %"]
     assert shown.cells() == [
@@ -59,7 +59,7 @@ def test_the_overview_has_the_papers_columns_also_where_ours_lack():
     ]
 
 
-def test_documents_are_made_of_all_records(tmp_path):
+def test_documents_include_all_records(tmp_path):
     record_file(tmp_path).write(*RECORDS, record("joao", [0.9, 0.8], "ogbg-molbbbp", 1))
     pages = ogb_pages(tmp_path).texts
     lines = [line for line in pages["table.md"].splitlines() if line.startswith("| ogbg")]

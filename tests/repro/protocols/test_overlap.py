@@ -54,7 +54,7 @@ def test_molecules_are_found_with_and_without_stereochemistry():
     assert mask.tolist() == [True, True, True, False, True, True]
 
 
-def test_counts_by_hand():
+def test_counts_match_a_hand_computation():
     corpus = ["NC(C)C(O)=O", "CCO", "CCC"]
     sets = {"one": ["C[C@H](N)C(=O)O", "OCC", "CCCC"], "other": ["CCO", "C(O)C"], "none": ["CCCCC"]}
     assert count(corpus, sets) == {
@@ -68,7 +68,7 @@ def test_counts_by_hand():
     }
 
 
-def test_the_corpus_of_the_table_has_no_test_molecule(tmp_path, monkeypatch):
+def test_corpus_of_the_table_has_no_test_molecules(tmp_path, monkeypatch):
     folder = tmp_path / "molecules"
     folder.mkdir()
     rings = [f"C1{'C' * size}{atom}1" for size in range(1, 6) for atom in "CNS"]
@@ -85,7 +85,7 @@ def test_the_corpus_of_the_table_has_no_test_molecule(tmp_path, monkeypatch):
     assert run.corpus("bace", str(tmp_path)).smiles == tuple(each for each in labelled if each not in tests)
 
 
-def test_a_corpus_without_smiles_is_refused():
+def test_corpus_without_smiles_is_rejected():
     bare = drop_texts(read_whole(["CCO", "CCC"]))
     with refused(bare.name, "SMILES"):
         find_test_molecules(bare, [], None)

@@ -38,7 +38,7 @@ def records(gains, seeds=(0, 1), dataset="NCI1"):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_gains_that_follow_the_shares(sign):
+def test_gains_in_the_order_of_the_shares(sign):
     found = agreements(records(sign * DRAWN / 10))["NCI1"]
     assert found.correlation.value == pytest.approx(sign)
     np.testing.assert_allclose(found.gains.values, sign * DRAWN / 10, atol=1e-9)
@@ -47,7 +47,7 @@ def test_gains_that_follow_the_shares(sign):
     assert found.num_seeds == 2
 
 
-def test_by_name():
+def test_pairs_are_matched_by_name():
     gains = np.zeros((5, 5))
     gains[POOL.index("subgraph"), POOL.index("identity")] = 3
     found = agreements(records(gains))["NCI1"]
@@ -56,7 +56,7 @@ def test_by_name():
     assert found.shares["subgraph", "identity"] == pytest.approx(9 / 300)
 
 
-def test_shares_are_told_apart_by_their_names_not_their_places():
+def test_shares_are_matched_by_name_not_position():
     turned = [each for each in records(DRAWN / 10, seeds=[0]) if each["cell"]["method"] != "joao"]
     found = agreements([*turned, joao(0, DRAWN[::-1, ::-1], POOL[::-1])])["NCI1"]
     np.testing.assert_allclose(found.shares.values, DRAWN / 300)
@@ -64,13 +64,13 @@ def test_shares_are_told_apart_by_their_names_not_their_places():
 
 
 @pytest.mark.parametrize("missing", ["identity+identity", "none", "joao"])
-def test_where_one_is_missing_there_is_no_agreement(missing):
+def test_missing_pair_gives_no_correlation(missing):
     left = [each for each in records(DRAWN, dataset="PROTEINS") if each["cell"]["method"] != missing]
     assert agreements(left) == {}
     assert list(agreements([*left, *records(DRAWN)])) == ["NCI1"]
 
 
-def test_only_seeds_that_all_have_are_compared():
+def test_only_common_seeds_are_compared():
     complete = records(DRAWN / 10)
     # Of seed 2, on which all is easy, only some pairs are there yet; and JOAO drew otherwise.
     more = [record("none", 2, 0.9), joao(2, DRAWN.T), *(record(pair, 2, 0.95) for pair in list(PAIRS)[:7])]
@@ -80,18 +80,18 @@ def test_only_seeds_that_all_have_are_compared():
     np.testing.assert_array_equal(found.shares.values, expected.shares.values)
 
 
-def test_other_label_rates_are_passed_over():
+def test_other_label_rates_are_ignored():
     other = [{**each, "cell": {**each["cell"], "label_rate": 1}} for each in records(DRAWN)]
     assert agreements(other) == {}
 
 
-def test_records_with_different_labels_are_told():
+def test_records_with_different_labels_are_rejected():
     first, *rest = records(DRAWN)
     with refused("records", "seed 0"):
         agreements([{**first, "split_hash": "other"}, *rest])
 
 
-def test_markdown_by_hand():
+def test_markdown_matches_a_hand_computation():
     text = pairs_markdown(agreements(records(-1 - DRAWN / 10)))
     lines = text.splitlines()
     assert lines[2].startswith("| NCI1 | -1.00 (p = 0.02) | 2 | ")
@@ -110,7 +110,7 @@ def agreement(gains=DRAWN - 12.0, shares=DRAWN / 300):
     return Agreement(*tables, num_seeds=5, correlation=TableCorrelation(0.5, 0.04))
 
 
-def test_the_picture_shows_gains_and_shares_side_by_side(tmp_path):
+def test_figure_has_panels_for_gains_and_shares(tmp_path):
     panels = []
     for each in (agreement(), agreement(gains=12.0 - DRAWN), agreement(shares=DRAWN.T / 300)):
         draw_agreement("NCI1", each, tmp_path / "picture.png")

@@ -86,7 +86,7 @@ def compute_all(missing, records, root, **options):
 # The grid.
 
 
-def test_the_published_table():
+def test_grid_matches_the_published_table():
     everything = cells("semi_supervised")
     assert len(everything) == len(set(everything))
     # 3 columns at 1 %, 7 at 10 %; no pre-training and 8 methods; 5 seeds
@@ -97,7 +97,7 @@ def test_the_published_table():
     assert {cell.method for cell in cells("prior")} == {"none", "joao", "joao_without_prior"}
 
 
-def test_the_grid_of_pairs_has_every_ordered_pair_of_the_paper():
+def test_grid_of_pairs_has_all_ordered_pairs():
     assert len(PAIRS) == 25
     assert PAIRS["identity+node_drop"] == ("identity", "node_drop")
     assert {*methods_of("pairs")} == {"none", "joao", *PAIRS}
@@ -105,7 +105,7 @@ def test_the_grid_of_pairs_has_every_ordered_pair_of_the_paper():
 
 
 @pytest.mark.parametrize("table", GRID["tables"])
-def test_a_table_of_one_seed_is_complete_before_the_next_begins(table):
+def test_cells_are_ordered_by_seed(table):
     everything = cells(table)
     seeds = [cell.seed for cell in everything]
     assert seeds == sorted(seeds)
@@ -116,7 +116,7 @@ def test_a_table_of_one_seed_is_complete_before_the_next_begins(table):
     assert pretrainings == sorted(pretrainings)
 
 
-def test_named_ones_come_with_no_pretraining():
+def test_named_methods_include_no_pretraining():
     some = cells("semi_supervised", ["NCI1", "DD"], ["joao"], [10])
     assert {cell.dataset for cell in some} == {"NCI1", "DD"}
     assert {cell.method for cell in some} == {"none", "joao"}
@@ -128,7 +128,7 @@ def test_named_ones_come_with_no_pretraining():
     }
 
 
-def test_a_name_given_twice_is_one():
+def test_repeated_names_count_once():
     once = cells("semi_supervised", ["NCI1"], ["joao"], [10])
     assert cells("semi_supervised", ["NCI1", "NCI1"], ["joao", "joao", "none"], [10, 10]) == once
 
@@ -146,12 +146,12 @@ def test_a_name_given_twice_is_one():
         ("semi_supervised", {"datasets": ["PROTEINS"], "label_rates": [1]}, ["PROTEINS", "1 %"]),
     ],
 )
-def test_unknown_names(table, given, values):
+def test_unknown_names_are_rejected(table, given, values):
     with refused(*values):
         cells(table, **given)
 
 
-def test_a_pair_may_be_named_where_the_table_has_them():
+def test_pairs_can_be_named_in_their_table():
     assert {cell.method for cell in cells("pairs", methods=["node_drop+subgraph"])} == {"none", "node_drop+subgraph"}
 
 
@@ -177,7 +177,7 @@ def test_one_pretraining_serves_all_label_rates():
     assert works([Cell("NCI1", "joao", 0, 10)]) == [Work("NCI1", "joao", 0, (10,))]
 
 
-def test_what_is_not_supplied_is_left_out_unless_it_is_named(root):
+def test_missing_data_set_is_skipped_unless_named(root):
     wanted = cells("semi_supervised")
     there, absent = split_available(wanted, root, named=False)
     assert absent == ["github_stargazers"]
@@ -186,7 +186,7 @@ def test_what_is_not_supplied_is_left_out_unless_it_is_named(root):
         split_available(wanted, root, named=True)
 
 
-def test_what_is_supplied_is_not_left_out(made_data):
+def test_supplied_data_set_is_included(made_data):
     root = made_data("github_stargazers", num_graphs=3)
     assert "github_stargazers" in list_datasets(root)
     wanted = cells("semi_supervised")
@@ -236,12 +236,12 @@ def test_every_cell_has_a_recipe(method, dataset):
         *((pair, "graphcl", {"policy"}) for pair in PAIRS),
     ],
 )
-def test_methods_differ_only_where_they_must(method, other, expected):
+def test_methods_share_all_other_settings(method, other, expected):
     assert differences(recipe(method), recipe(other)) == expected
 
 
 @pytest.mark.parametrize("method", ["gae", "infomax", "context_pred"])
-def test_objectives_of_nodes_see_graphs_as_they_are(method):
+def test_node_objectives_see_unaugmented_graphs(method):
     made = recipe(method)
     assert differences(made, recipe("joao")) == {"augmentations", "heads", "objective", "policy"}
     assert [each["name"] for each in made["augmentations"]] == ["identity"]
@@ -249,7 +249,7 @@ def test_objectives_of_nodes_see_graphs_as_they_are(method):
     assert made["heads"]["name"] == "no_head"
 
 
-def test_how_they_differ():
+def test_differences_between_methods():
     assert recipe("joao")["policy"] == {"name": "min_max", "gamma": 0.1, "step": 1.0, "prior": None}
     assert recipe("joao_without_prior")["policy"]["gamma"] == 0
     epochs = {method: recipe(method)["training"]["epochs"] for method in (*LEARNED, "graphcl")}
@@ -265,7 +265,7 @@ def test_how_they_differ():
     assert {name for name, pool in pools.items() if pool == "molecules"} == {"NCI1", "PROTEINS", "DD"}
 
 
-def test_a_pair_is_drawn_always_and_from_the_same_pool(nci1, short):
+def test_fixed_pair_is_always_drawn_from_the_same_pool(nci1, short):
     for pair, names in PAIRS.items():
         assert recipe(pair)["policy"] == {"name": "fixed", "pair": list(names)}
     _, _, facts = start_of(Work("NCI1", "subgraph+identity", 0, (50,)), nci1, device="cpu")
@@ -277,7 +277,7 @@ def test_a_pair_is_drawn_always_and_from_the_same_pool(nci1, short):
 
 @pytest.mark.parametrize(("dataset", "columns"), [("NCI1", 101), ("DD", 11)])
 @pytest.mark.parametrize("labels", [4, 0])
-def test_features_are_labels_or_one_degree_and_its_columns(dataset, columns, labels, short):
+def test_features_are_labels_or_a_constant_with_degrees(dataset, columns, labels, short):
     graphs = random_graphs(12, 6, seed=1, num_node_labels=labels)
     encoder, features, _ = start_of(Work(dataset, "none", 0, (10,)), graphs)
     width = (labels or 1) + 1 + columns
@@ -298,7 +298,7 @@ def by_hand(method, dataset, seed, label_rate, encoder, features_of, pool=()):
     return score_splits(fitting, dataset.classes, splits, seed).to_json(), splits
 
 
-def test_a_record_by_hand(nci1, short):
+def test_record_matches_a_hand_computation(nci1, short):
     few, many = compute(Work("NCI1", "joao", 1, (20, 50)), nci1, device="cpu")
     trained = pretrain(cell_recipe("NCI1", "joao", 1), nci1, device="cpu")
     for record, rate in ((few, 20), (many, 50)):
@@ -321,7 +321,7 @@ AUGMENTED = {"augmentations": ["node_drop", "subgraph"], "augmentations_all": Tr
 
 
 @pytest.mark.parametrize("method", ["none", *AUGMENTED])
-def test_without_pretraining_the_same_encoder_starts_with_its_first_weights(nci1, short, method):
+def test_no_pretraining_starts_from_the_same_initial_weights(nci1, short, method):
     (record,) = compute(Work("NCI1", method, 1, (50,)), nci1, device="cpu")
     joao = cell_recipe("NCI1", "joao", 1)
     trained = pretrain(joao, nci1, device="cpu")  # for its features
@@ -337,7 +337,7 @@ def test_without_pretraining_the_same_encoder_starts_with_its_first_weights(nci1
     assert "losses" not in record
 
 
-def test_the_pool_is_shown_in_finetuning_with_augmentations_alone(nci1, short, monkeypatch):
+def test_augmentations_only_augments_finetuning_batches(nci1, short, monkeypatch):
     seen = {}
 
     def spied(store, targets, encoder, how, fabric, pool, seed):
@@ -361,7 +361,7 @@ def test_augmentations_only_are_those_of_graphcl():
 
 
 @pytest.mark.parametrize("method", [*GRID["methods"], "node_drop+subgraph"])
-def test_records_say_all_that_is_needed_to_make_them_again(nci1, short, method):
+def test_records_contain_all_settings(nci1, short, method):
     (record,) = compute(Work("NCI1", method, 1, (50,)), nci1, device="cpu")
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["cell"] == asdict(Cell("NCI1", method, 1, 50))
@@ -383,14 +383,14 @@ def test_records_say_all_that_is_needed_to_make_them_again(nci1, short, method):
     assert ("policy" in record, "losses" in record, "fast" in record) == (is_trained,) * 3
 
 
-def test_seeds_and_label_rates_have_labels_of_their_own(nci1, short):
+def test_labels_differ_between_seeds_and_label_rates(nci1, short):
     records = [
         record for seed in (0, 1) for record in compute(Work("NCI1", "none", seed, (20, 50)), nci1, device="cpu")
     ]
     assert len({record["split_hash"] for record in records}) == 4
 
 
-def test_one_pretraining_is_fine_tuned_at_every_rate_as_if_it_were_the_only_one(nci1, short, monkeypatch):
+def test_label_rates_do_not_influence_each_other(nci1, short, monkeypatch):
     trained = []
 
     def spied(recipe, *given, **options):
@@ -407,7 +407,7 @@ def test_one_pretraining_is_fine_tuned_at_every_rate_as_if_it_were_the_only_one(
 # How it goes on.
 
 
-def test_an_interrupted_computation_goes_on(root, short, tmp_path):
+def test_interrupted_computation_resumes(root, short, tmp_path):
     wanted, records = cells("semi_supervised", ["NCI1"], ["joao"]), tmp_path / "new" / "records"
     pretrainings = works(wanted)
     assert [work.label_rates for work in pretrainings] == [(20, 50)] * 4
@@ -431,7 +431,7 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
     assert len(set(complete) & set(record_file(records).path.read_text().splitlines())) == len(complete) - 1
 
 
-def test_a_record_of_another_recipe_is_not_taken_for_done(root, short, tmp_path):
+def test_record_of_another_recipe_is_not_accepted(root, short, tmp_path):
     cell = Cell("NCI1", "none", 0, 50)
     assert not is_done(cell, tmp_path)
     assert compute_all([cell], tmp_path, root) == [Work("NCI1", "none", 0, (50,))]
@@ -461,14 +461,14 @@ def test_a_record_of_another_recipe_is_not_taken_for_done(root, short, tmp_path)
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_record_is_told_in_one_line(content, tmp_path):
+def test_damaged_record_is_rejected(content, tmp_path):
     path = record_file(tmp_path).path
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with refused(path):
         is_done(Cell("NCI1", "none", 0, 50), tmp_path)
 
 
-def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, monkeypatch):
+def test_unwritable_folder_is_rejected_before_any_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
     with refused(tmp_path / "file"):
@@ -477,7 +477,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
 
 
 @pytest.mark.slow
-def test_processes_do_not_change_the_result(root, short, tmp_path):
+def test_number_of_processes_does_not_change_the_result(root, short, tmp_path):
     cell = Cell("PROTEINS", "joao", 0, 50)
     for jobs in (1, 2):
         code = (  # another process has a table of its own, so it is given the short one
@@ -494,7 +494,7 @@ def test_processes_do_not_change_the_result(root, short, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_recipe_in_two_processes(root, tmp_path):
+def test_whole_recipe_in_two_processes(root, tmp_path):
     cell = Cell("PROTEINS", "none", 0, 50)
     for jobs in (1, 2):
         assert compute_all([cell], tmp_path / str(jobs), root, jobs=jobs) == works([cell])

@@ -41,7 +41,7 @@ def share_right(fit_power_law, graphs, classes=CLASSES):
     return right / len(graphs)
 
 
-def test_scores_are_those_of_a_fit_by_hand():
+def test_scores_match_a_fit_by_hand():
     scores = score_splits(finetuning(), CLASSES, SPLITS, seed=7)
     assert len(scores.folds) == 3
     for number, (split, score) in enumerate(zip(SPLITS, scores.folds, strict=True)):
@@ -57,7 +57,7 @@ def test_scores_are_those_of_a_fit_by_hand():
     assert len({score.accuracy for score in scores.folds}) > 1
 
 
-def test_every_fold_is_fitted_and_then_tested_once(monkeypatch):
+def test_every_fold_is_fitted_and_tested_once(monkeypatch):
     fitting, asked = finetuning(), []
 
     def fit(train, validation, seed, start):
@@ -85,7 +85,7 @@ def test_every_fold_is_fitted_and_then_tested_once(monkeypatch):
         assert score == FewLabelsScore(ones / len(split.test), epoch=2, validation_accuracy=0.75)
 
 
-def test_no_fold_knows_of_those_before_it():
+def test_folds_do_not_influence_each_other():
     fitting = finetuning()
     all_three = score_splits(fitting, CLASSES, SPLITS, seed=7)
     assert score_splits(fitting, CLASSES, SPLITS[:1], seed=7).folds == all_three.folds[:1]
@@ -100,12 +100,12 @@ def after_relabelling(split, fast=False):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_the_classes_of_the_test_graphs_decide_nothing_but_the_accuracy(fast):
+def test_test_classes_affect_only_the_accuracy(fast):
     score, other = after_relabelling(SPLITS[0], fast)
     assert replace(other, accuracy=score.accuracy) == score
 
 
-def test_the_test_graphs_are_scored_by_the_classes_given():
+def test_test_graphs_are_scored_with_the_given_classes():
     score, other = after_relabelling(SPLITS[0])
     fitting = finetuning()
     fitting.fit(*(torch.from_numpy(part) for part in (SPLITS[0].train, SPLITS[0].validation)), derive_seed(7, "fold 0"))
@@ -115,7 +115,7 @@ def test_the_test_graphs_are_scored_by_the_classes_given():
 
 
 @pytest.mark.parametrize("part", ["train", "validation"])
-def test_a_label_that_leaks_would_show(part):
+def test_leaked_labels_would_be_visible(part):
     """The same comparison sees a split that has test graphs among those to learn from or to choose with."""
     split = SPLITS[0]
     leaking = split._replace(**{part: np.union1d(getattr(split, part), split.test)})

@@ -29,7 +29,7 @@ RECORDS = [
 ]
 
 
-def test_a_row_by_hand():
+def test_row_matches_a_hand_computation():
     none, joao = rows(RECORDS)
     # JOAO: seeds 85 and 70, mean 77.5, deviation 15 / sqrt(2); no pre-training: 75 and 65.
     assert (joao.dataset, joao.label_rate, joao.method, joao.num_seeds) == ("NCI1", 10, "joao", 2)
@@ -45,7 +45,7 @@ def test_a_row_by_hand():
     assert none.paper == Published(73.72, 0.24)
 
 
-def test_a_row_as_text():
+def test_row_as_text():
     joao = rows(RECORDS)[1]
     assert cells_of(joao) == [
         *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-24.27 to +39.27)", "74.48 ± 0.27", "+3.02", "tf32"),
@@ -53,7 +53,7 @@ def test_a_row_as_text():
     assert len(HEADER) == len(cells_of(joao))
 
 
-def test_label_rates_and_data_sets_are_kept_apart():
+def test_label_rates_and_data_sets_are_separate():
     more = [
         record("joao", 0, [0.5], label_rate=1),
         record("none", 0, [0.4], "COLLAB"),
@@ -68,7 +68,7 @@ def test_label_rates_and_data_sets_are_kept_apart():
     assert found["COLLAB", 10, "joao"].paper == Published(75.30, 0.32)
 
 
-def test_only_seeds_of_both_are_paired():
+def test_only_common_seeds_are_paired():
     more = [record("joao", 2, [1.0]), record("none", 3, [0.1])]
     joao = next(row for row in rows([*more, *RECORDS]) if row.method == "joao")
     assert joao.num_seeds == 3
@@ -76,7 +76,7 @@ def test_only_seeds_of_both_are_paired():
     assert astuple(joao.gain) == pytest.approx(astuple(gain_over_seeds([85, 70], [75, 65])))
 
 
-def test_of_one_seed_there_is_neither_deviation_nor_gain():
+def test_one_seed_has_neither_deviation_nor_gain():
     none, joao = rows([RECORDS[0], RECORDS[2]])
     assert (joao.std, joao.gain) == (None, None)
     assert cells_of(joao)[3:6] == ["85.00", "1", ""]
@@ -91,7 +91,7 @@ def test_scores_on_different_labels_are_not_paired(seeds):
         rows(records)
 
 
-def test_the_ablation_of_strength_stands_beside_its_own_figures():
+def test_strength_ablation_is_compared_with_its_own_figures():
     methods = ["none", "joao", "joao_stronger", "joaov2", "joaov2_stronger"]
     records = [record(method, 0, [0.6], "NCI1", 1) for method in methods]
     records += [record(method, 0, [0.6], "PROTEINS") for method in methods]
@@ -113,13 +113,13 @@ def test_the_ablation_of_strength_stands_beside_its_own_figures():
     assert table["NCI1", "joao_stronger"] is None
 
 
-def test_what_the_paper_has_not_has_no_difference():
+def test_rows_missing_in_the_paper_have_no_difference():
     (row,) = rows([record("node_drop+subgraph", 0, [0.6])])
     assert row.name == "node_drop+subgraph"
     assert cells_of(row)[6:] == ["", "", "tf32"]
 
 
-def test_overview_by_hand():
+def test_overview_matches_a_hand_computation():
     records = [*RECORDS, record("none", 0, [0.625], label_rate=1), record("infomax", 0, [0.5], "DD")]
     shown = overview(rows(records))
     assert shown.header() == ["accuracy %", "NCI1, 10 %", "NCI1, 1 %", "DD, 10 %"]

@@ -30,14 +30,14 @@ def f1_by_sets(name, predicted):
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def test_the_vocabulary_has_the_most_frequent_words_the_first_of_equals():
+def test_vocabulary_has_the_most_frequent_words_in_stable_order():
     assert Vocabulary.of(NAMES, 3).words == ("get", "name", "set")
     few = Vocabulary.of(NAMES[:3], 10)
     assert few.words == ("name", "get", "set")  # a name has a word twice, and counts twice
     assert (few.unknown, few.end) == (3, 4)
 
 
-def test_what_is_learned_by_hand():
+def test_encoded_targets_match_a_hand_computation():
     targets = Vocabulary(("get", "name")).targets(NAMES, 3)
     assert (targets.num_classes, targets.num_outputs) == (4, 12)
     # unknown is 2, the end 3; words that cannot be predicted have other numbers from 4 on
@@ -46,7 +46,7 @@ def test_what_is_learned_by_hand():
     assert [int((row >= 0).sum()) for row in targets.values[:, 3:]] == [2, 2, 1, 6, 1, 0]
 
 
-def test_f1_by_hand():
+def test_f1_matches_a_hand_computation():
     targets = Vocabulary(("get", "name")).targets(NAMES, 3)
     predicted = [[0, 1, 3], [1, 3, 0], [0, 1, 1], [0, 0, 3], [2, 3, 3], [0, 3, 3]]
     # {get, name}: 1. {set, name} by {name}: 2/3. {get} by {get, name}: 2/3. six words by {get}: 2/7. unknown: 0. {}: 0
@@ -59,7 +59,7 @@ def test_f1_by_hand():
     assert together.tolist() == pytest.approx([np.mean(expected)])
 
 
-def test_f1_is_that_of_sets_of_words():
+def test_f1_compares_sets_of_words():
     draw = np.random.default_rng(0)
     words = [f"w{number}" for number in range(12)]
     names = [list(draw.choice(words, draw.integers(0, 8))) for _ in range(200)]
@@ -80,7 +80,7 @@ def test_f1_is_that_of_sets_of_words():
     assert found.tolist() == pytest.approx(expected)
 
 
-def test_the_loss_is_the_mean_over_graphs_and_places():
+def test_loss_is_the_mean_over_graphs_and_positions():
     draw = np.random.default_rng(1)
     vocabulary = Vocabulary(("get", "name"))
     targets = vocabulary.targets(NAMES, 3)
@@ -94,7 +94,7 @@ def test_the_loss_is_the_mean_over_graphs_and_places():
     assert found.item() == pytest.approx(np.mean(total))
 
 
-def test_nobody_has_no_say():
+def test_unlabelled_graphs_are_ignored():
     targets = with_unlabelled_graph(Vocabulary(("get", "name")).targets(NAMES, 3))
     outputs = logits_of([[0, 1, 3], [1, 3, 0], [0, 1, 1]], 4)
     graphs, fewer = torch.tensor([[0, 1, 6]]), torch.tensor([[0, 1]])

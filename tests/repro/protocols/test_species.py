@@ -10,7 +10,7 @@ from tests.messages import refused
 SPECIES = np.array([3702, HUMAN, 6239, HUMAN, 7227, 4932, HUMAN, 10090, 7955, 3702] * 20)
 
 
-def test_parts_are_disjoint_whole_and_of_their_sizes():
+def test_parts_are_disjoint_complete_and_of_the_right_size():
     split = species_split(SPECIES)
     assert sorted(np.concatenate(split).tolist()) == list(range(200))
     assert [len(part) for part in split] == [119, 21, 30, 30]  # 15 % of 140 others, halves of 60
@@ -19,7 +19,7 @@ def test_parts_are_disjoint_whole_and_of_their_sizes():
         assert ((SPECIES[part] == HUMAN) == human).all()
 
 
-def test_the_seed_alone_decides():
+def test_parts_depend_only_on_the_seed():
     first, again, other = species_split(SPECIES, 3), species_split(SPECIES, 3), species_split(SPECIES, 4)
     for name in ("train", "validation", "test_easy", "test_hard"):
         assert np.array_equal(getattr(first, name), getattr(again, name))
@@ -36,23 +36,23 @@ def test_every_graph_is_drawn_equally_often(assert_law):
     )
 
 
-def test_few_graphs_leave_something_in_every_part():
+def test_few_graphs_give_non_empty_parts():
     assert [len(part) for part in species_split(np.array([1, 2, HUMAN, HUMAN, HUMAN]))] == [1, 1, 1, 2]
 
 
 @pytest.mark.parametrize(("species", "numbers"), [([1, 2, 3], (0, 3)), ([HUMAN] * 3 + [1], (3, 1))])
-def test_a_species_that_is_missing(species, numbers):
+def test_missing_species_is_rejected(species, numbers):
     with refused("species", HUMAN, *numbers):
         species_split(np.array(species))
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, float("nan")])
-def test_a_share_that_is_none(share):
+def test_invalid_share_is_rejected(share):
     with refused("species", "validation_share", share):
         species_split(SPECIES, validation_share=share)
 
 
-def test_the_centre_stands_beside_the_mean(make_batch, shapes):
+def test_vector_of_the_centre_is_appended_to_the_mean(make_batch, shapes):
     batch = make_batch([*shapes.values()])
     sizes = batch.nodes_per_graph.tolist()
     centre = torch.tensor([size - 1 for size in sizes])

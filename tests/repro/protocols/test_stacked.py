@@ -75,7 +75,7 @@ def results(finetuning):
 
 @pytest.mark.parametrize(("kind", "residual"), [("classes", True), *((kind, False) for kind in KINDS)])
 @pytest.mark.parametrize("how", [{}, {"choose_by": "loss", "balanced": True}, {"standardise": True}], ids=str)
-def test_every_part_gets_what_it_gets_alone(make, kind, residual, how, monkeypatch):
+def test_stacked_fits_equal_single_fits(make, kind, residual, how, monkeypatch):
     def encoder(num_features):
         return ResGcn(num_features, width=6, layers=2, residual=residual)
 
@@ -106,7 +106,7 @@ class Thin(PaddedAugmentation):
         return (torch.arange(batch.x.shape[0]) - first[batch.graph_of_node]) % 2 == 0
 
 
-def test_every_part_draws_augmentations_of_its_own(make, monkeypatch):
+def test_every_fit_draws_its_own_augmentations(make, monkeypatch):
     pool = [Thin(), Identity(), AttributeMask(0.0)]
     together = make(pool=pool)
     monkeypatch.setattr(together, "fit", None)  # nobody may fall back to it
@@ -122,7 +122,7 @@ def test_every_part_draws_augmentations_of_its_own(make, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [NodeDrop, Subgraph, EdgePerturb, AttributeMask])
-def test_augmentations_draw_from_the_seeds_of_the_parts(make, kind):
+def test_augmentations_depend_on_the_seeds_of_the_fits(make, kind):
     """With a graph without nodes in the last batch of two parts; the draws differ by epoch, seed and augmentation."""
     first, again, plain = (list(fit_all(make(pool=pool), PARTS)) for pool in ([kind(0.5)], [kind(0.5)], []))
     assert first == again
@@ -131,7 +131,7 @@ def test_augmentations_draw_from_the_seeds_of_the_parts(make, kind):
     assert other[0] != first[0]
 
 
-def test_bonds_go_along(dataset):
+def test_edge_attributes_are_stacked(dataset):
     """An encoder of atoms and bonds gets in stacked batches what it gets alone."""
     atoms = np.stack([dataset.node_labels[:, 0] + 5, dataset.node_labels[:, 0] % 3], axis=1).astype(np.uint8)
     bonds = np.stack([(dataset.source + dataset.target) % 4, (dataset.source * dataset.target) % 3], axis=1)
@@ -148,7 +148,7 @@ def test_bonds_go_along(dataset):
     assert not torch.allclose(found[0][0], found[2][0], atol=1e-2)  # bonds matter
 
 
-def test_nothing_passes_from_part_to_part(make):
+def test_fits_do_not_influence_each_other(make):
     first = results(make())[0]
     other = [PARTS[0], Part(NUMBERS[5:27], NUMBERS[27:], 99), PARTS[2]]
     finetuning = make()
@@ -159,7 +159,7 @@ def test_nothing_passes_from_part_to_part(make):
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fit_is_scored_at_the_chosen_epoch_and_at_the_last(make, fast, kind):
+def test_fit_is_scored_at_the_selected_and_last_epoch(make, fast, kind):
     finetuning = make(fast=fast, kind=kind, learning_rate=0.03, epochs=7, balanced=True)
     differ = 0
     for part, fit in zip(PARTS, fit_all(finetuning, PARTS), strict=True):
@@ -174,7 +174,7 @@ def test_a_fit_is_scored_at_the_chosen_epoch_and_at_the_last(make, fast, kind):
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_where_labels_allow_no_score_the_loss_chooses(make, fast):
+def test_loss_selects_the_epoch_if_no_score_is_defined(make, fast):
     finetuning = make(fast=fast, kind="binary", learning_rate=0.03, epochs=7)
     values = finetuning.targets.values
     values[22:30] = torch.where(values[22:30].isnan(), torch.nan, 0)  # all validation graphs of the first part say no
@@ -186,7 +186,7 @@ def test_where_labels_allow_no_score_the_loss_chooses(make, fast):
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_parts_may_start_with_weights_of_their_own(make, fast):
+def test_fits_can_start_from_different_weights(make, fast):
     finetuning = make(fast=fast)
     with temporary_seed(8, "weights"):
         other = ResGcn(finetuning.store.num_features, width=6, layers=2)
@@ -222,7 +222,7 @@ class Dropping(StackableEncoder):
         return F.dropout(ends.diff(dim=1) * self.weight.unsqueeze(-2), 0.5, self.training)
 
 
-def test_dropout_draws_from_the_seed_and_leaves_the_global_generator_alone(make, monkeypatch):
+def test_dropout_depends_on_the_seed_and_not_on_the_global_generator(make, monkeypatch):
     finetuning = make(encoder=Dropping)
     monkeypatch.setattr(finetuning, "fit", None)  # side by side indeed
     before = torch.get_rng_state()
@@ -255,17 +255,17 @@ def test_padding_uses_the_empty_graph(make):
     ],
     ids=["another encoder", "patience", "plain path", "last batch of one"],
 )
-def test_what_cannot_be_stacked_is_done_one_after_another(make, kind, monkeypatch):
+def test_fits_that_cannot_be_stacked_run_sequentially(make, kind, monkeypatch):
     monkeypatch.setattr(stacked_module, "StackedFits", None)
     assert len(results(make(**kind))) == 3
 
 
-def test_a_loss_that_is_no_number_is_told(make):
+def test_non_finite_loss_is_rejected(make):
     with refused("learning rate", "1e+300"):
         results(make(learning_rate=1e300))
 
 
-def test_stacked_weights_are_the_same_several_times():
+def test_stacked_weights_are_repeated():
     module = ResGcn(4, width=3, layers=2)
     copied = stack_parameters(module, 5)
     for name, value in copied.state_dict().items():

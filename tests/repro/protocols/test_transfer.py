@@ -67,7 +67,7 @@ def short(monkeypatch):
     return grid
 
 
-def test_the_table_has_every_row_of_the_paper_and_the_two_of_chemists():
+def test_table_has_every_row_of_the_paper_and_two_fingerprint_rows():
     wanted = cells()
     assert len(wanted) == len(set(wanted)) == 10 * 8
     assert cells(["hiv"], ["joao"]) == [Cell("hiv", "joao")]
@@ -76,7 +76,7 @@ def test_the_table_has_every_row_of_the_paper_and_the_two_of_chemists():
             cells(*given)
 
 
-def test_methods_differ_in_what_makes_them_one_and_share_all_else():
+def test_methods_share_all_settings_but_their_own():
     recipes = {name: cell_recipe(name) for name in GRID["methods"] if encoder_of(name) == name}
     assert len(recipes) == 7
     assert len({json.dumps(recipe.table()["encoder"]) for recipe in recipes.values()}) == 1
@@ -97,7 +97,7 @@ def test_methods_differ_in_what_makes_them_one_and_share_all_else():
     assert encoder_of("joao_ecfp") == "joao"
 
 
-def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
+def test_fine_tuning_is_as_published_except_on_two_large_data_sets():
     published = {"epochs": 100, "batch_size": 32, "learning_rate": 0.001, "dropout": 0.5}
     assert finetuning_of(Cell("bbbp", "none")) == {"seeds": [*range(10)], **published}
     assert finetuning_of(Cell("muv", "joao")) == {"seeds": [0, 1, 2], **published, "epochs": 30, "batch_size": 256}
@@ -106,7 +106,7 @@ def test_fine_tuning_is_as_published_except_on_the_two_large_sets():
     assert finetuning_of(Cell("toxcast", "ecfp")) == {"seeds": [0], **reproduce.FOREST, "n_estimators": 100}
 
 
-def test_cells_are_computed_once_and_go_on(short, root, tmp_path):
+def test_cells_are_computed_once_and_resume(short, root, tmp_path):
     records, encoders = tmp_path / "records", tmp_path / "encoders"
     wanted = cells(["bace"], ["none", "joao", "attr_masking", "ecfp", "joao_ecfp"])
     made = list(
@@ -156,7 +156,7 @@ def by_hand(short, root, start_of):
     return scores
 
 
-def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
+def test_pre_trained_cell_matches_a_hand_computation(short, root, tmp_path):
     list(pretrain_missing(["joao"], None, RunOptions(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     (done,) = compute_missing(
         [Cell("bace", "joao")], RunOptions(tmp_path / "records", encoders=tmp_path, data_root=root, device="cpu")
@@ -172,7 +172,7 @@ def test_a_pre_trained_cell_by_hand(short, root, tmp_path):
     assert record["corpus"]["weights"] == digest.hexdigest()[:16]  # of pre-training, not as fine-tuning left them
 
 
-def test_a_cell_without_pre_training_by_hand(short, root):
+def test_cell_without_pre_training_matches_a_hand_computation(short, root):
     def start_of(seed, known):
         recipe = cell_recipe("none")
         return make_untrained(
@@ -184,7 +184,7 @@ def test_a_cell_without_pre_training_by_hand(short, root):
     assert {name: record["scores"][name] for name in expected} == expected
 
 
-def test_the_forests_by_hand(short, root, tmp_path):
+def test_forests_match_a_hand_computation(short, root, tmp_path):
     list(pretrain_missing(["joao_ecfp"], None, RunOptions(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
     split = split_by_scaffold(scaffolds(dataset.smiles))
@@ -195,7 +195,7 @@ def test_the_forests_by_hand(short, root, tmp_path):
         assert record["scores"]["test"] == [forest_score(columns, dataset.targets, split, seed) for seed in (0, 1)]
 
 
-def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(short, root, tmp_path, monkeypatch):
+def test_encoder_of_another_corpus_is_rejected_and_killed_one_resumes(short, root, tmp_path, monkeypatch):
     def pretrained(source=None):
         return list(
             pretrain_missing(
@@ -219,7 +219,7 @@ def test_an_encoder_of_other_molecules_is_told_and_one_that_was_killed_goes_on(s
     assert not pretrained()
 
 
-def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path):
+def test_record_or_encoder_of_another_recipe_is_rejected(short, root, tmp_path):
     cell = Cell("bbbp", "none")
     list(compute_missing([cell], RunOptions(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     list(
@@ -248,7 +248,7 @@ def test_a_record_or_an_encoder_of_another_recipe_is_told(short, root, tmp_path)
         )
 
 
-def test_labels_of_a_file_are_those_that_are_scored(short, root, tmp_path):
+def test_labels_of_the_file_are_scored(short, root, tmp_path):
     dataset = read("bace", root)
     assert dataset.target_names == ("active", "toxic")
     record = reproduce.compute(Cell("bace", "none"), dataset, None, device="cpu")

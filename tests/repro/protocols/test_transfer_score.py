@@ -45,7 +45,7 @@ def make(molecules):
     return make
 
 
-def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(make, molecules):
+def test_scores_match_fits_stopped_at_the_selected_and_last_epoch(make, molecules):
     finetuning = make(epochs=4, learning_rate=0.01)
     starts = {seed: finetuning.initial_weights(seed) for seed in range(6)}
     found = score_seeds(finetuning, SPLIT, starts)
@@ -65,14 +65,14 @@ def test_scores_are_those_of_fits_stopped_at_the_chosen_and_at_the_last_epoch(ma
         assert 0 <= score.validation <= 1
 
 
-def test_every_seed_has_batches_of_its_own(make):
+def test_every_seed_has_its_own_batches(make):
     finetuning = make(epochs=2, learning_rate=0.01)
     same = finetuning.initial_weights(0)
     first, second = score_seeds(finetuning, SPLIT, {0: same, 1: same})
     assert replace(first, seed=1) != second
 
 
-def test_test_labels_choose_nothing(make, molecules):
+def test_test_labels_do_not_affect_selection(make, molecules):
     finetuning = make(epochs=3, learning_rate=0.01)
     (before,) = score_seeds(finetuning, SPLIT, {0: finetuning.initial_weights(0)})
     finetuning.targets.values[52:] = 1 - finetuning.targets.values[52:]
@@ -81,7 +81,7 @@ def test_test_labels_choose_nothing(make, molecules):
     assert after.test == pytest.approx(1 - before.test)
 
 
-def test_seeds_side_by_side_give_what_they_give_one_after_another(make):
+def test_parallel_seeds_equal_sequential_seeds(make):
     scores = []
     for fast in (True, False):
         finetuning = make(fast=fast, epochs=2, learning_rate=1e-5)  # small steps, as rounding grows with them

@@ -27,7 +27,7 @@ RECORDS = [
 ]
 
 
-def test_a_row_by_hand():
+def test_row_matches_a_hand_computation():
     none, joao, forest = rows(RECORDS)
     assert (joao.mean, joao.last_mean, joao.num_seeds) == (pytest.approx(73), pytest.approx(75), 2)
     assert joao.std == pytest.approx(6 / 2**0.5)
@@ -42,18 +42,18 @@ def test_a_row_by_hand():
     assert cells_of(forest)[3] == ""
 
 
-def test_scores_on_another_split_are_not_compared():
+def test_scores_on_different_splits_are_not_compared():
     _, joao = rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other", corpus=ZINC)])
     assert joao.gain is None
 
 
-def test_encoders_of_different_molecules_are_not_put_into_one_table():
+def test_encoders_of_different_corpora_are_not_combined():
     other = record("infomax", [0.7], corpus={**ZINC, "fingerprint": "b", "data": "mine"})
     with refused("records", "zinc, mine"):
         rows([*RECORDS, other])
 
 
-def test_the_average_is_of_lines_that_have_every_data_set():
+def test_average_needs_every_data_set():
     more = [record("none", [0.5], dataset="bace"), record("joao", [0.8], dataset="bace", corpus=ZINC)]
     lines = overview(rows([*RECORDS, *more])).cells()
     # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34.
@@ -61,7 +61,7 @@ def test_the_average_is_of_lines_that_have_every_data_set():
     assert lines[2][2] == ""
 
 
-def test_every_method_and_data_set_has_a_name_and_the_papers_rows_their_figures():
+def test_every_method_and_data_set_has_a_name_and_paper_figures():
     table = rows(
         [
             record(method, [0.5], dataset=name, corpus=ZINC)

@@ -59,7 +59,7 @@ def untimed(record):
     return {key: value for key, value in record.items() if not re.search("seconds|per second|bytes", key)}
 
 
-def test_the_whole_table():
+def test_grid_has_the_whole_table():
     everything = cells()
     assert len(everything) == len(set(everything))
     columns, rows = list(GRID["datasets"]), [*REFERENCES, *rows_of("unsupervised")]
@@ -72,7 +72,7 @@ def test_the_whole_table():
     assert {"gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "mvgrl", "infograph", "graphcl"} < set(rows)
 
 
-def test_the_table_of_objectives():
+def test_grid_of_objectives():
     rows = rows_of("objectives")
     assert {cell.dataset for cell in cells(table="objectives")} == set(GRID["objectives"]["datasets"])
     assert {*rows, *rows_of("unsupervised")} == set(GRID["methods"])
@@ -83,7 +83,7 @@ def test_the_table_of_objectives():
         cells(["NCI1"], table="objectives")
 
 
-def test_named_rows_and_columns_come_with_the_baselines():
+def test_named_rows_and_columns_include_the_baselines():
     some = cells(["MUTAG", "DD"], ["joao"])
     assert {cell.dataset for cell in some} == {"MUTAG", "DD"}
     assert {cell.method for cell in some} == {*REFERENCES, "joao"}
@@ -91,11 +91,11 @@ def test_named_rows_and_columns_come_with_the_baselines():
     assert cells(["MUTAG"], ["untrained"]) == [cell for cell in cells(["MUTAG"]) if cell.method in REFERENCES]
 
 
-def test_a_name_given_twice_is_one():
+def test_repeated_names_count_once():
     assert cells(["MUTAG", "MUTAG"], ["joao", "joao"]) == cells(["MUTAG"], ["joao"])
 
 
-def test_the_baselines_are_never_inductive():
+def test_baselines_are_never_inductive():
     assert {(cell.method, cell.inductive) for cell in cells(["MUTAG"], ["joao"], inductive=True)} == {
         *((name, False) for name in REFERENCES),
         ("joao", True),
@@ -111,7 +111,7 @@ def test_the_baselines_are_never_inductive():
         (["MUTAG", ""], [], ["''"]),
     ],
 )
-def test_unknown_names(datasets, methods, values):
+def test_unknown_names_are_rejected(datasets, methods, values):
     with refused(*values):
         cells(datasets, methods)
 
@@ -125,7 +125,7 @@ def test_different_cells_have_different_keys():
         assert Cell("MUTAG", "joao", 3, *way).key == f"MUTAG/{name}"
 
 
-def test_recipes_are_those_settled():
+def test_recipes_match_the_documented_settings():
     joao, joaov2 = (cell_recipe(Cell("NCI1", method, 2)) for method in ("joao", "joaov2"))
     assert (joao.policy.options["gamma"], joao.policy.options["step"]) == (0.1, 1.0)
     assert (joao.training.epochs, joao.training.learning_rate) == (20, 0.01)
@@ -140,14 +140,14 @@ def test_recipes_are_those_settled():
     assert {pools[name] for name in ("REDDIT-BINARY", "REDDIT-MULTI-5K")} == {"sparse"}
 
 
-def test_rows_without_an_encoder_have_no_recipe_and_say_their_options():
+def test_rows_without_encoder_have_options_instead_of_a_recipe():
     assert [name for name in GRID["methods"] if not has_encoder(name)] == [
         *("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp")
     ]
     assert cell_recipe(Cell("NCI1", "wl", 0)) is cell_recipe(Cell("NCI1", "histogram", 0)) is None
 
 
-def test_a_kernel_by_hand(root, short, tmp_path):
+def test_kernel_score_matches_a_hand_computation(root, short, tmp_path):
     dataset = read("MUTAG", root)
     record = compute(Cell("MUTAG", "wl", 1), dataset, device="cpu")
     rows = BASELINES["wl"](iterations=3).fit_transform(dataset)
@@ -157,7 +157,7 @@ def test_a_kernel_by_hand(root, short, tmp_path):
     assert record["peak bytes"] >= 0
 
 
-def test_an_embedding_has_the_seed_of_its_cell(root, short):
+def test_baseline_embedding_uses_the_seed_of_its_cell(root, short):
     pytest.importorskip("gensim")
     dataset = read("MUTAG", root)
     record = compute(Cell("MUTAG", "graph2vec", 1), dataset, device="cpu")
@@ -166,19 +166,19 @@ def test_an_embedding_has_the_seed_of_its_cell(root, short):
     assert record["baseline"]["seed"] == 1
 
 
-def test_a_cell_that_cannot_be_done_is_left_out_and_says_why(short):
+def test_skipped_cell_has_a_reason(short):
     short["methods"]["wl"]["not_on"] = {"DD": "slow."}
     left = cells(["DD", "MUTAG"], ["wl"])
     assert {cell.dataset for cell in left if cell.method == "wl"} == {"MUTAG"}
     assert (why_not("DD", "wl"), why_not("MUTAG", "wl")) == ("slow.", None)
 
 
-def test_graphcl_differs_from_joao_by_its_policy_alone():
+def test_graphcl_differs_from_joao_only_in_its_policy():
     graphcl, joao = (cell_recipe(Cell("NCI1", method, 0)).table() for method in ("graphcl", "joao"))
     assert {key for key in joao if joao[key] != graphcl[key]} == {"policy"}
 
 
-def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
+def test_seed_determines_pretraining_and_partition(root, short):
     dataset = read("MUTAG", root)
     record = compute(Cell("MUTAG", "joao", 1), dataset, device="cpu")
     recipe = cell_recipe(Cell("MUTAG", "joao", 1))
@@ -196,7 +196,7 @@ def test_a_seed_fixes_the_pretraining_and_the_partition(root, short):
 
 
 @pytest.mark.slow
-def test_the_baselines_are_scored_on_the_same_folds(root, short):
+def test_baselines_are_scored_on_the_same_folds(root, short):
     dataset = read("MUTAG", root)
     recipe = cell_recipe(Cell("MUTAG", "untrained", 1))
     features = pretrain(recipe, dataset, device="cpu").info.features
@@ -215,7 +215,7 @@ def test_the_baselines_are_scored_on_the_same_folds(root, short):
         assert (record["recipe"] is None) == (method == "histogram")
 
 
-def test_inductive_pretraining_sees_the_training_part_alone(root, short, monkeypatch):
+def test_inductive_pretraining_sees_only_the_training_part(root, short, monkeypatch):
     dataset = read("MUTAG", root)
     seen = []
 
@@ -261,7 +261,7 @@ def test_twins_together(pairs, short, method, kernel):
 
 
 @pytest.mark.slow
-def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
+def test_twins_together_changes_only_the_folds(pairs, short, monkeypatch):
     seen = []
 
     def spied(recipe, part, **options):
@@ -281,7 +281,7 @@ def test_twins_together_changes_the_folds_alone(pairs, short, monkeypatch):
     assert both["scores"]["partitions"][0]["fold_hash"] == together["scores"]["partitions"][0]["fold_hash"]
 
 
-def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tmp_path):
+def test_records_without_a_newer_cell_attribute_are_accepted(root, short, tmp_path):
     cell = Cell("MUTAG", "histogram", 0)
     list(compute_missing([cell], RunOptions(tmp_path, data_root=str(root), device="cpu")))
     record = json.loads(record_file(tmp_path).path.read_text())
@@ -292,7 +292,7 @@ def test_records_older_than_an_attribute_of_cells_are_still_done(root, short, tm
 
 
 @pytest.mark.slow
-def test_an_interrupted_computation_goes_on(root, short, tmp_path):
+def test_interrupted_computation_resumes(root, short, tmp_path):
     wanted = cells(["MUTAG"], ["uniform"])
     assert len(wanted) == 2 * len([*REFERENCES, "uniform"])
     computing = compute_missing(wanted, RunOptions(tmp_path / "new" / "records", data_root=str(root), device="cpu"))
@@ -312,7 +312,7 @@ def test_an_interrupted_computation_goes_on(root, short, tmp_path):
         assert Cell(**record["cell"]) == cell
 
 
-def test_a_record_of_another_recipe_is_not_taken_for_done(root, short, tmp_path):
+def test_record_of_another_recipe_is_not_accepted(root, short, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)
     assert not is_done(cell, tmp_path)
     assert list(compute_missing([cell], RunOptions(tmp_path, data_root=str(root), device="cpu"))) == [cell]
@@ -324,7 +324,7 @@ def test_a_record_of_another_recipe_is_not_taken_for_done(root, short, tmp_path)
 
 
 @pytest.mark.slow
-def test_processes_do_not_change_the_result(root, tmp_path):
+def test_number_of_processes_does_not_change_the_result(root, tmp_path):
     cell = Cell("MUTAG", "uniform", 0)  # one, for every process loads torch anew
     for jobs in (1, 2):
         done = compute_missing([cell], RunOptions(tmp_path / str(jobs), data_root=str(root), device="cpu", jobs=jobs))
@@ -334,7 +334,7 @@ def test_processes_do_not_change_the_result(root, tmp_path):
     assert one["machine"]["threads"] == 1
 
 
-def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp_path):
+def test_every_process_uses_one_thread_and_restores_the_setting(root, short, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -345,7 +345,7 @@ def test_every_process_has_one_thread_and_gives_the_others_back(root, short, tmp
     assert record_file(tmp_path)[Cell("MUTAG", "histogram", 0).key]["machine"]["threads"] == 1
 
 
-def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, monkeypatch):
+def test_unwritable_folder_is_rejected_before_any_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("precious")
     monkeypatch.setattr(reproduce, "compute", lambda *given, **options: pytest.fail("it worked"))
     with refused(tmp_path / "file"):
@@ -353,6 +353,6 @@ def test_a_place_that_cannot_be_written_to_is_told_before_any_work(tmp_path, mon
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_a_missing_record(tmp_path):
+def test_missing_record_is_rejected(tmp_path):
     with refused(tmp_path / "unsupervised.jsonl", "MUTAG/joao-0"):
         record_file(tmp_path)["MUTAG/joao-0"]

@@ -27,7 +27,7 @@ RECORDS = [
 ]
 
 
-def test_a_row_by_hand():
+def test_row_matches_a_hand_computation():
     untrained, joao = rows(RECORDS)
     # joao: seeds 95 and 80, mean 87.5, deviation 15 / sqrt(2); untrained: 85 and 75.
     assert (joao.dataset, joao.method, joao.num_seeds) == ("MUTAG", "joao", 2)
@@ -41,7 +41,7 @@ def test_a_row_by_hand():
     assert joao.paper == Published(87.35, 1.02)
 
 
-def test_a_row_as_text():
+def test_row_as_text():
     joao = rows(RECORDS)[1]
     gain = joao.gains["untrained"]
     low, high = f"{gain.low:+.2f}", f"{gain.high:+.2f}"
@@ -52,14 +52,14 @@ def test_a_row_as_text():
     assert len(cells_of(joao)) == len(HEADER)
 
 
-def test_only_seeds_of_both_are_paired():
+def test_only_common_seeds_are_paired():
     found = rows([*RECORDS[:1], *RECORDS[2:]])  # the untrained encoder has seed 0 alone
     joao = next(row for row in found if row.method == "joao")
     assert joao.num_seeds == 2
     assert joao.gains["untrained"].mean == pytest.approx(10)
 
 
-def test_without_baseline_there_is_no_gain_and_of_one_seed_no_deviation():
+def test_missing_baseline_gives_no_gain_and_one_seed_no_deviation():
     (row,) = rows([record("joao", 0, [0.5, 1.0])])
     assert (row.gains, row.std) == ({}, None)
     assert cells_of(row)[2:5] == ["75.00", "1", ""]
@@ -70,7 +70,7 @@ def test_scores_on_different_folds_are_not_paired():
         rows([record("untrained", 0, [0.5, 0.5]), record("joao", 0, [0.5, 0.5], fold_hash="other")])
 
 
-def test_inductive_records_have_a_row_of_their_own_without_the_papers_figure():
+def test_inductive_records_have_a_separate_row_without_paper_figure():
     found = rows([*RECORDS, record("joao", 0, [0.6, 0.6], inductive=True)])
     assert [row.name for row in found] == [
         NAMES["untrained"],
@@ -82,7 +82,7 @@ def test_inductive_records_have_a_row_of_their_own_without_the_papers_figure():
     assert found[1].mean == pytest.approx(87.5)
 
 
-def test_overview_by_hand():
+def test_overview_matches_a_hand_computation():
     """Ranks are among the paper's rows: on MUTAG JOAO is before GraphCL, on NCI1 it is alone."""
     found = [
         *(record("untrained", 0, [0.5, 0.7]), record("graphcl", 0, [0.6, 0.7]), record("joao", 0, [0.8, 0.9])),
@@ -98,7 +98,7 @@ def test_overview_by_hand():
     ]
 
 
-def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
+def test_table_has_all_records_in_grid_order(tmp_path):
     found = [*RECORDS, record("joao", 0, [0.7, 0.8], dataset="NCI1"), record("older", 0, [0.5, 0.5])]
     record_file(tmp_path).write(*found)
     lines = unsupervised_pages(tmp_path).texts["table.md"].splitlines()
@@ -113,7 +113,7 @@ def test_the_table_is_made_of_all_records_in_the_order_of_the_recipe(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"cell": {}, "scores": {}}'])
-def test_a_file_that_is_no_record(content, tmp_path):
+def test_file_that_is_not_a_record_is_rejected(content, tmp_path):
     record_file(tmp_path).path.write_text(content)
     with refused(record_file(tmp_path).path):
         unsupervised_pages(tmp_path)

@@ -15,7 +15,7 @@ def record(seed, seconds, machine=CPU, **more):
     )
 
 
-def test_by_hand():
+def test_page_matches_a_hand_computation():
     found = [
         record(0, 1.0, **{"peak bytes": 3_000_000}),
         record(1, 2.0, **{"peak bytes": 9_000_000}),

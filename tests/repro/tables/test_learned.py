@@ -22,7 +22,7 @@ def record(seed, drawn, method="joao", dataset="MUTAG"):
 RECORDS = [record(0, [[8, 0], [0, 0]]), record(1, [[1, 1], [1, 1]]), record(0, [[0, 3], [1, 0]], dataset="NCI1")]
 
 
-def test_every_seed_counts_the_same_however_much_it_drew():
+def test_seeds_have_equal_weight():
     tables = learned_tables(RECORDS)
     assert list(tables) == [("MUTAG", "joao"), ("NCI1", "joao")]
     # Seed 0: all in the first pair; seed 1: a quarter each.
@@ -32,17 +32,17 @@ def test_every_seed_counts_the_same_however_much_it_drew():
 
 
 @pytest.mark.parametrize("method", ["uniform", "graphcl", "untrained"])
-def test_what_does_not_learn_has_no_table(method):
+def test_methods_that_do_not_learn_have_no_table(method):
     assert learned_tables([record(0, [[1, 0], [0, 0]], method)]) == {}
     assert learned_markdown([record(0, [[1, 0], [0, 0]], method)]) == ""
 
 
-def test_records_without_policy_are_passed_over():
+def test_records_without_policy_are_ignored():
     inductive = {"cell": {"dataset": "MUTAG", "method": "joao", "seed": 0, "inductive": True}}
     assert learned_tables([inductive]) == {}
 
 
-def test_they_have_a_page(tmp_path):
+def test_learned_tables_have_a_page(tmp_path):
     scores = {"partitions": [{"fold_hash": "a", "accuracies": [0.5, 1.0]}]}
     machine = {"device": "cpu", "processor": "P"}
     record_file(tmp_path).write({**RECORDS[0], "scores": scores, "machine": machine})
@@ -50,7 +50,7 @@ def test_they_have_a_page(tmp_path):
     assert learned_markdown(RECORDS[:1]) in (tmp_path / "unsupervised/learned.md").read_text(encoding="utf-8")
 
 
-def test_markdown_by_hand():
+def test_markdown_matches_a_hand_computation():
     lines = learned_markdown(RECORDS).splitlines()
     # MUTAG: node_drop makes 0.75 of first and of second views, and 0.625 + 0.125 are the same twice.
     assert f"| MUTAG | {NAMES['joao']} | 0.75 | 0.25 | 0.75 |" in lines
@@ -65,7 +65,7 @@ def test_markdown_by_hand():
     ]
 
 
-def test_strengths_by_hand_beside_a_pool_without():
+def test_strengths_next_to_a_pool_without_strengths():
     members = ["node_drop(strength=0.1)", "node_drop(strength=0.3)", "identity"]
     drawn = [[1, 0, 1], [0, 4, 0], [0, 2, 0]]
     of_strengths = record(0, drawn, method="joao_strengths")

@@ -9,7 +9,7 @@ def record(method, seed, accuracies):
     return {"cell": cell, "scores": {"partitions": [{"accuracies": accuracies, "fold_hash": str(seed)}]}}
 
 
-def test_by_hand():
+def test_page_matches_a_hand_computation():
     found = [
         *(record("uniform", 0, [0.5, 0.5]), record("uniform", 1, [0.6, 0.6])),
         *(record("joao", 0, [0.6, 0.6]), record("joao", 1, [0.7, 0.7])),

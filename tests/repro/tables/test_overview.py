@@ -25,7 +25,7 @@ TABLE = Overview(
 )
 
 
-def test_the_best_and_what_is_within_its_deviation_are_bold():
+def test_best_and_everything_within_its_deviation_is_bold():
     assert TABLE.cells() == [
         ["one", "**80.0** ± 2.0 (79.0, +1.0)", "**50.0**", "1.0"],
         ["two", "**78.0** ± 9.0", "(60.0)", ""],
@@ -33,7 +33,7 @@ def test_the_best_and_what_is_within_its_deviation_are_bold():
     ]
 
 
-def test_the_average_is_of_whole_lines_beside_the_papers_if_that_is_whole_too():
+def test_average_needs_complete_rows():
     whole = [Figure(80.0, paper=70.0), Figure(60.0, paper=66.0)]
     assert average(whole) == "70.0 (68.0, +2.0)"
     assert average([whole[0], Figure(60.0)]) == "70.0"
@@ -41,7 +41,7 @@ def test_the_average_is_of_whole_lines_beside_the_papers_if_that_is_whole_too():
     assert average([whole[0], None]) == ""
 
 
-def test_markdown_has_every_line_and_why_cells_are_empty():
+def test_markdown_has_every_row_and_reasons_for_empty_cells():
     lines = as_markdown([TABLE, TABLE]).splitlines()
     assert lines.count("## Scores & more") == 2
     assert lines.count("| two | **78.0** ± 9.0 | (60.0) |  |") == 2
@@ -49,7 +49,7 @@ def test_markdown_has_every_line_and_why_cells_are_empty():
     assert sum(line.startswith("Noted. ") and "5 seeds" in line for line in lines) == 2
 
 
-def test_latex_escapes_what_has_a_meaning_there():
+def test_latex_escapes_special_characters():
     text = as_latex([TABLE])
     assert r"accuracy \% & a\_set & b & rank \\" in text.splitlines()
     assert r"one & \textbf{80.0} $\pm$ 2.0 (79.0, +1.0) & \textbf{50.0} & 1.0 \\" in text.splitlines()
@@ -85,6 +85,6 @@ def test_html_is_well_formed_and_escapes_names():
 
 
 @pytest.mark.parametrize("lines", [{}, {"one": [None]}])
-def test_a_column_without_figures_has_no_best(lines):
+def test_empty_column_has_no_best(lines):
     table = Overview(title="", unit="", columns=["a"], lines=lines, usual_seeds=5)
     assert table.cells() == [[name, ""] for name in lines]

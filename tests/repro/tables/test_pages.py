@@ -41,7 +41,7 @@ def write_semi_supervised(folder):
     return write_pages("semi-supervised", folder, folder)
 
 
-def test_every_table_has_its_own_records_in_the_order_of_the_recipe(tmp_path):
+def test_every_table_has_its_records_in_grid_order(tmp_path):
     methods = ("joao_without_prior", "joao_stronger", "joao", "none")
     write(tmp_path, *(Cell("NCI1", method, seed, rate) for method in methods for seed in (1, 0) for rate in (10, 1)))
     write(tmp_path, Cell("COLLAB", "joao", 0, 10), Cell("PROTEINS", "joao", 0, 10))
@@ -86,7 +86,7 @@ def test_every_table_has_its_own_records_in_the_order_of_the_recipe(tmp_path):
     ]
 
 
-def test_complete_pairs_are_drawn(tmp_path):
+def test_complete_pairs_have_a_figure(tmp_path):
     seed = {method: Cell("PROTEINS", method, 0, 10) for method in ("none", "joao", *PAIRS)}
     for number, cell in enumerate(seed.values()):
         write(tmp_path, cell, accuracy=0.5 + number / 100)
@@ -105,12 +105,12 @@ def test_complete_pairs_are_drawn(tmp_path):
     assert "node_drop+node_drop" not in (tmp_path / "semi-supervised/semi-supervised.md").read_text()
 
 
-def test_a_folder_without_records_gets_nothing(tmp_path):
+def test_folder_without_records_gets_no_pages(tmp_path):
     assert write_semi_supervised(tmp_path) is None
     assert names(tmp_path) == set()
 
 
-def test_one_page_of_all_tables(tmp_path):
+def test_one_page_with_all_tables(tmp_path):
     write(tmp_path, Cell("NCI1", "none", 0, 10))
     for kind, beginning in ((".md", "## "), (".tex", r"\begin{table}"), (".html", "<!doctype html>")):
         page = tmp_path / f"all{kind}"
@@ -125,7 +125,7 @@ def test_one_page_of_all_tables(tmp_path):
         write_all(tmp_path / "nowhere", tmp_path)
 
 
-def test_a_file_that_is_no_record(tmp_path):
+def test_file_that_is_not_a_record_is_rejected(tmp_path):
     write(tmp_path, Cell("NCI1", "none", 0, 10))
     with record_file(tmp_path).path.open("a") as file:
         file.write("{}\n")

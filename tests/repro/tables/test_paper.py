@@ -21,13 +21,13 @@ def cell_of(table, method, dataset):
 
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize("dataset", COLUMNS)
-def test_a_cell_is_the_one_of_the_file(method, dataset):
+def test_cells_match_the_file(method, dataset):
     assert unsupervised(method, dataset) == cell_of(PAPER["unsupervised"], method, dataset)
     for rate in (1, 10):
         assert semi_supervised(method, dataset, rate) == cell_of(PAPER["semi_supervised"][str(rate)], method, dataset)
 
 
-def test_some_figures_by_hand():
+def test_selected_figures_match_the_paper():
     assert unsupervised("joao", "REDDIT-MULTI-5K") == Published(55.74, 0.63)
     assert unsupervised("joaov2", "MUTAG") == Published(87.67, 0.79)
     assert unsupervised("graphcl", "COLLAB") == Published(71.36, 1.15)
@@ -40,13 +40,13 @@ def test_some_figures_by_hand():
 
 
 @pytest.mark.parametrize(("method", "dataset"), [("uniform", "NCI1"), ("joao-inductive", "NCI1"), ("joao", "ENZYMES")])
-def test_what_the_paper_has_not(method, dataset):
+def test_cells_missing_in_the_paper(method, dataset):
     assert unsupervised(method, dataset) is None
     assert semi_supervised(method, dataset, 10) is None
     assert strength(method, dataset, 0.2) is None
 
 
-def test_what_the_papers_semi_supervised_tables_have_not():
+def test_cells_missing_in_the_semi_supervised_tables_of_the_paper():
     assert semi_supervised("joao", "PROTEINS", 1) is None
     assert semi_supervised("joao", "NCI1", 5) is None
     assert strength("none", "NCI1", 0.2) is None

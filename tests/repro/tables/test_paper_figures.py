@@ -13,7 +13,7 @@ def curve(dataset, gamma, seed, losses):
     return {"cell": {"dataset": dataset, "gamma": gamma, "seed": seed}, "losses": losses}
 
 
-def test_curves_are_means_over_seeds_in_the_order_of_gamma(tmp_path, monkeypatch):
+def test_curves_are_means_over_seeds_ordered_by_gamma(tmp_path, monkeypatch):
     drawn, bands = [], []
     plot, fill = Axes.plot, Axes.fill_between
 
@@ -39,7 +39,7 @@ def test_curves_are_means_over_seeds_in_the_order_of_gamma(tmp_path, monkeypatch
     assert bands[1] == ([4, 2], [6, 3])
 
 
-def test_how_far_a_table_moves_by_hand():
+def test_change_of_a_table_matches_a_hand_computation():
     there, back = [[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]
     records = [
         curve("A", 10.0, 0, [4, 2, 1]) | {"probabilities": [there, back, there]},
@@ -56,7 +56,7 @@ def record(dataset, method, drawn):
     }
 
 
-def test_tables_of_one_method_in_the_papers_order(tmp_path, monkeypatch):
+def test_tables_are_in_the_order_of_the_paper(tmp_path, monkeypatch):
     panels = []
     monkeypatch.setattr(figures, "draw_panel", lambda figure, axes, panel, **options: panels.append((panel, options)))
     records = [
@@ -74,6 +74,6 @@ def test_tables_of_one_method_in_the_papers_order(tmp_path, monkeypatch):
         draw_figure_3(records, "graphcl", tmp_path / "figure-3")
 
 
-def test_what_is_not_there_is_told(tmp_path):
+def test_missing_records_are_named(tmp_path):
     with refused(tmp_path, "NCI1", "joao", "python -m repro"):
         read_policies(tmp_path, ["NCI1"], "joao")

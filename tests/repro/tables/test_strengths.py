@@ -9,7 +9,7 @@ def record(dataset, method, seed, accuracies):
     return {"cell": cell, "scores": {"partitions": [{"accuracies": accuracies, "fold_hash": str(seed)}]}}
 
 
-def test_by_hand():
+def test_page_matches_a_hand_computation():
     found = [
         *(record("MUTAG", "joao", 0, [0.5, 0.5]), record("MUTAG", "joao", 1, [0.6, 0.6])),
         *(record("MUTAG", "joao_strengths", 0, [0.6, 0.6]), record("MUTAG", "joao_strengths", 1, [0.7, 0.7])),
@@ -24,5 +24,5 @@ def test_by_hand():
     assert len(HEADER) == 5
 
 
-def test_nothing_without_records_of_both():
+def test_page_needs_records_of_both_methods():
     assert strength_lines([record("DD", "joao", 0, [0.1, 0.1])]) == []

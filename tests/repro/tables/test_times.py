@@ -8,7 +8,7 @@ def cell(method, **further):
     return {"dataset": "D", "method": method, **further}
 
 
-def test_seconds_of_a_table_are_added_up_by_machine():
+def test_seconds_are_summed_by_machine():
     records = [
         {"cell": cell("joao", seed=0), "machine": CPU, "seconds": 1800.0, "seconds of pre-training": 900.0},
         {"cell": cell("joao", seed=1), "machine": CPU, "seconds": 1800.0, "seconds of pre-training": 900.0},
@@ -17,7 +17,7 @@ def test_seconds_of_a_table_are_added_up_by_machine():
     assert Times({"t": records}).cells() == [["t", "CPU", "2", "1.0"], ["t", "H", "1", "2.0"]]
 
 
-def test_a_shared_pre_training_counts_once():
+def test_shared_pre_training_counts_once():
     tuned = {"machine": GPU, "seconds of pre-training": 3600.0, "seconds of fine-tuning": 1800.0}
     few_labels = [
         {"cell": cell("joao", seed=0, label_rate=1), **tuned},
@@ -30,7 +30,7 @@ def test_a_shared_pre_training_counts_once():
     assert Times({"t": of_rates}).cells() == [["t", "CPU", "2", "4.0"]]
 
 
-def test_the_corpus_has_a_machine_of_its_own():
+def test_pre_training_on_the_corpus_has_its_own_machine():
     corpus = {"machine": GPU, "weights": "w", "seconds": 3600.0}
     records = [{"cell": cell(name), "machine": CPU, "seconds": 3600.0, "corpus": corpus} for name in ("a", "b")]
     records.append({"cell": cell("none"), "machine": CPU, "seconds": 3600.0, "corpus": None})

@@ -48,7 +48,7 @@ def interval(gain):
     return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
-def test_by_hand():
+def test_page_matches_a_hand_computation():
     accuracy, gain, twins = tables(variants_markdown([*USUAL, *OTHERS])).values()
     # By seed: JOAO 95 and 80 become 70 and 70; the untrained encoder's 85 and 75 become 70 and 60.
     joao, untrained = gain_over_seeds([70, 70], [95, 80]), gain_over_seeds([70, 60], [85, 75])
@@ -71,24 +71,24 @@ def test_by_hand():
     assert twins[2:] == [["MUTAG", "200", "24 (12.0 %)", "3 (1.5 %)"]]
 
 
-def test_one_seed_on_other_folds_has_a_difference_without_an_interval():
+def test_one_seed_on_different_folds_has_no_interval():
     accuracy = next(iter(tables(variants_markdown([*USUAL, OTHERS[2]])).values()))
     assert accuracy[2][3:] == ["70.00 [1]", "-25.00"]
 
 
-def test_a_variant_alone_has_no_difference():
+def test_single_variant_has_no_difference():
     accuracy = next(iter(tables(variants_markdown(OTHERS[:1])).values()))
     assert accuracy[2:] == [["MUTAG", NAMES["untrained"], "", "70.00 [1]", ""]]
 
 
-def test_both_variants_stand_beside_the_untrained_encoder_with_twins_together():
+def test_both_variants_are_compared_with_the_untrained_encoder():
     both = record("joao", 0, [0.8, 0.8], inductive=True, **TWINS)
     gain = list(tables(variants_markdown([*USUAL, OTHERS[0], both])).values())[1]
     assert gain[0][3:] == [VARIANTS["twins"], VARIANTS["twins-inductive"]]
     assert gain[2][3:] == ["", interval(paired_gain([80, 80], [60, 80]))]
 
 
-def test_the_other_pages_know_nothing_of_them(tmp_path):
+def test_other_pages_exclude_variants(tmp_path):
     def pages(name, records):
         record_file(tmp_path / name).write(*records)
         return unsupervised_pages(tmp_path / name).texts
