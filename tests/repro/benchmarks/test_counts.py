@@ -17,7 +17,7 @@ def workload(mutag):
     return Workload("MUTAG", mutag, "bundled", width=16, layers=3, batch_size=8)
 
 
-def test_products_of_matrices_are_counted_as_torch_counts_them(workload):
+def test_matrix_products_are_counted_as_in_torch(workload):
     store = workload.store
     method = scattered(build_method(recipe_of(workload, "graphcl", 0), store))
     views = [View(store.batch(torch.arange(start, start + 8)), 0) for start in (0, 8)]
@@ -31,7 +31,7 @@ def test_products_of_matrices_are_counted_as_torch_counts_them(workload):
     assert work.flop == counter.get_total_flops() + sums
 
 
-def test_bytes_by_hand(make_batch):
+def test_bytes_match_a_hand_computation(make_batch):
     batch = make_batch([(2, [(0, 1)]), (1, [])])  # 3 nodes, 2 directed edges, 3 columns
     pair = (View(batch, 0), View(batch, 0))
     layer = 8 * 2 + 4 * 3 * (3 * 3 + 7 * 5)
@@ -39,7 +39,7 @@ def test_bytes_by_hand(make_batch):
 
 
 @pytest.mark.parametrize(("width", "layers"), [(4, 1), (16, 3)])
-def test_weights_are_those_of_the_model(mutag, width, layers):
+def test_number_of_weights_matches_the_model(mutag, width, layers):
     workload = Workload("MUTAG", mutag, "bundled", width, layers, batch_size=8)
     method = build_method(recipe_of(workload, "joao", 0), mutag)
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]

@@ -10,13 +10,13 @@ SIZES = [1, 2, 4, 8, 16, 32, 64]
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.37, 2.0])
-def test_the_exponent_of_a_power_law(exponent):
+def test_exponent_of_a_power_law(exponent):
     assert fit_power_law(SIZES, [3e-4 * size**exponent for size in SIZES]).exponent == pytest.approx(
         exponent, abs=1e-12
     )
 
 
-def test_the_smaller_half_is_left_out_whatever_it_says():
+def test_smaller_half_is_ignored():
     values = [1e3, 1e-3, 7.0] + [size**1.5 for size in SIZES[3:]]
     fit = fit_power_law(SIZES, values)
     assert fit.exponent == pytest.approx(1.5)
@@ -30,7 +30,7 @@ def test_three_sizes_are_all_used():
     assert asdict(fit) == {"exponent": pytest.approx(2.5), "smallest": 1, "largest": 100}
 
 
-def test_a_constant_cost_lowers_the_exponent_less_at_larger_sizes():
+def test_constant_cost_matters_less_at_larger_sizes():
     small, large = ([size * times for size in SIZES] for times in (1, 1000))
     exponents = [fit_power_law(sizes, [100 + size for size in sizes]).exponent for sizes in (small, large)]
     assert exponents[0] < 0.5 < 0.98 < exponents[1] < 1

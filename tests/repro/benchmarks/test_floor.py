@@ -35,7 +35,7 @@ def floor_of(workload, *, scatter=False):
     return Floor(scattered(method) if scatter else method, 0.01, CPU)
 
 
-def test_with_scatter_aggregation_loss_and_gradients_are_the_same(workload, views):
+def test_scatter_aggregation_gives_equal_loss_and_gradients(workload, views):
     own, plain = floor_of(workload), floor_of(workload, scatter=True)
     first, second = views.views[0]
     for floor in (own, plain):
@@ -48,7 +48,7 @@ def test_with_scatter_aggregation_loss_and_gradients_are_the_same(workload, view
         torch.testing.assert_close(parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_of_the_floor_is_a_step_of_training(workload):
+def test_floor_step_equals_a_training_step(workload):
     """Oracle: the loss of the first epoch of a training whose only augmentation leaves graphs as they are."""
     store = workload.store
     whole = Workload("MUTAG", store, "bundled", width=8, layers=2, batch_size=len(store))
@@ -67,7 +67,7 @@ def test_a_step_of_the_floor_is_a_step_of_training(workload):
         torch.testing.assert_close(parameter.grad, trained[name].grad, rtol=1e-3, atol=1e-3)
 
 
-def test_gradients_do_not_add_up_over_steps(workload, views):
+def test_gradients_do_not_accumulate(workload, views):
     method = build_method(recipe_of(workload, "graphcl", 0), workload.store)
     floor = Floor(method, 1e-12, CPU)  # so small a rate leaves the weights where they are
     gradients = []
@@ -78,7 +78,7 @@ def test_gradients_do_not_add_up_over_steps(workload, views):
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-6)
 
 
-def test_the_floor_neither_gathers_nor_augments(workload, views, monkeypatch):
+def test_floor_neither_gathers_nor_augments(workload, views, monkeypatch):
     task = floor_of(workload).task(lambda: views.views)
 
     def forbidden(*arguments, **named):
@@ -92,7 +92,7 @@ def test_the_floor_neither_gathers_nor_augments(workload, views, monkeypatch):
     assert len(losses) == 4
 
 
-def test_the_model_sees_nothing_that_was_cached_beside_a_view(workload, views, monkeypatch):
+def test_cached_properties_of_views_are_not_used(workload, views, monkeypatch):
     seen = []
     floor, view = floor_of(workload), views.views[0][0]
     assert view.batch.first_edge is view.batch.first_edge
@@ -107,7 +107,7 @@ def test_the_model_sees_nothing_that_was_cached_beside_a_view(workload, views, m
 
 
 @pytest.mark.parametrize("count", [1, 7, 25, 40])
-def test_the_sample_has_the_proportions_of_what_was_drawn(count, generator):
+def test_sample_has_the_proportions_of_the_drawn_pairs(count, generator):
     drawn = torch.randint(0, 50, (5, 5), generator=generator())
     drawn[2, 3] = 0
     pairs = sample_of(drawn.tolist(), count)
@@ -119,7 +119,7 @@ def test_the_sample_has_the_proportions_of_what_was_drawn(count, generator):
             assert abs(pairs.count((row, column)) - expected) < 1
 
 
-def test_views_of_a_whole_epoch_show_every_graph_once(workload):
+def test_views_of_an_epoch_contain_every_graph_once(workload):
     store = part(workload.store, torch.arange(160))
     store.x[:, 0] = torch.arange(160).repeat_interleave(store.first_node.diff()) % 256
     training = make_training(replace(workload, store=store), "graphcl", CPU, 0)
@@ -128,7 +128,7 @@ def test_views_of_a_whole_epoch_show_every_graph_once(workload):
     assert torch.cat(shown).sort().values.tolist() == list(range(160))
 
 
-def test_views_are_made_by_the_pairs_that_training_drew(workload):
+def test_views_use_the_pairs_drawn_in_training(workload):
     training = make_training(workload, "joao", CPU, 0)
     views = ViewsOf(training, 3, torch_generator(0, "views"))
     only = torch.zeros(5, 5, dtype=torch.float64)

@@ -22,7 +22,7 @@ def record():
     return measure(TINY)
 
 
-def test_it_is_json_with_its_origin(record):
+def test_record_is_json_with_provenance(record):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert {"command", "versions", "seed", "repeats", "quick", "settings"} <= record.keys()
     (setting,) = record["settings"]
@@ -31,7 +31,7 @@ def test_it_is_json_with_its_origin(record):
     assert setting["roof"]["GFLOP/s"] > 0
 
 
-def test_figures_follow_from_the_raw_repeats(record):
+def test_figures_are_computed_from_the_repeats(record):
     (workload,) = record["settings"][0]["workloads"]
     assert workload["origin"].startswith("made: ")
     assert workload["graphs"] == 40
@@ -52,14 +52,14 @@ def test_figures_follow_from_the_raw_repeats(record):
     assert workload["ratios"]["JOAO step / GraphCL step"]["median"] == pytest.approx(paired)
 
 
-def test_parts_are_all_there(record):
+def test_record_has_all_parts(record):
     parts = record["settings"][0]["workloads"][0]["parts"]
     augmentations = {"node_drop", "subgraph", "edge_perturb", "attribute_mask", "identity"}
     assert augmentations | {"gather a batch", "backward", "lower level, all pairs of a batch"} <= set(parts)
     assert all(len(part["seconds"]["wall"]) == 4 for part in parts.values())
 
 
-def test_ratios_are_of_rows_that_were_measured():
+def test_ratios_use_measured_rows():
     found = ratios({"GraphCL step": [4.0, 6.0], "GraphCL floor": [2.0, 2.0], GEOMETRIC: [40.0, 120.0]})
     assert {name: value.median for name, value in found.items()} == {
         "GraphCL step / GraphCL floor": 2.5,
@@ -67,13 +67,13 @@ def test_ratios_are_of_rows_that_were_measured():
     }
 
 
-def test_a_cpu_is_measured_with_every_number_of_threads_and_once_for_each():
+def test_cpu_is_measured_once_per_number_of_threads():
     plan = Plan(devices=("cpu", "cpu"), threads=(1, 2), scaling=True, quick=True)
     assert settings_of(plan) == [Setting("cpu", 1), Setting("cpu", 2)]
     assert num_stages(plan) == 2 * (4 + 4)
 
 
-def test_threads_are_set_while_measuring_and_no_longer(monkeypatch):
+def test_threads_are_restored_after_measuring(monkeypatch):
     seen = []
     monkeypatch.setattr(measuring, "measure_roof", lambda device, repeats: seen.append(torch.get_num_threads()) or {})
     monkeypatch.setattr(measuring, "measure_workload", lambda workload, plan, device: {})
@@ -82,7 +82,7 @@ def test_threads_are_set_while_measuring_and_no_longer(monkeypatch):
     assert (seen, torch.get_num_threads()) == ([3], before)
 
 
-def test_each_of_several_settings_gets_a_new_process_that_starts_with_its_threads(monkeypatch):
+def test_every_setting_gets_a_new_process_with_its_threads(monkeypatch):
     """Oracle: a stand-in for the pool of processes, which notes the environment that they would inherit."""
     started = []
 

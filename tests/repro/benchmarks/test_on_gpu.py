@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 TINY = Plan(("molecules",), devices=("cuda",), repeats=1, width=4, layers=2, batch_size=4, quick=True)
 
 
-def test_the_fast_path_is_measured_beside_the_plain_one():
+def test_fast_and_plain_path_are_measured():
     (setting,) = measure(TINY)["settings"]
     (workload,) = setting["workloads"]
     assert setting["machine"]["device"] == "cuda"
@@ -23,13 +23,13 @@ def test_the_fast_path_is_measured_beside_the_plain_one():
     assert "GraphCL step / GraphCL step, fast" in workload["ratios"]
 
 
-def test_molecules_have_the_encoder_they_are_pre_trained_with():
+def test_molecules_use_their_pre_training_encoder():
     plan = replace(TINY, width=None, layers=None, batch_size=None, rivals=False)
     workload = measure(plan)["settings"][0]["workloads"][0]
     assert workload["encoder"] == "gin 5x300"
 
 
-def test_the_peak_is_what_was_allocated_at_once():
+def test_peak_memory_is_the_maximum_allocated():
     def run():
         for _ in range(3):
             torch.ones(2**24, device="cuda")  # 64 MiB, one after another

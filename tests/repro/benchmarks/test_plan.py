@@ -6,7 +6,7 @@ from repro.benchmarks.plan import NAMES, Plan, threads_of
 from tests.messages import refused
 
 
-def test_without_names_all_workloads_are_meant_and_none_twice():
+def test_default_is_every_workload_once():
     assert Plan().names == NAMES
     assert Plan(workloads=("NCI1", "COLLAB", "NCI1")).names == ("NCI1", "COLLAB")
 
@@ -24,12 +24,12 @@ def test_without_names_all_workloads_are_meant_and_none_twice():
         ({"threads": ()}, ["device", "thread"]),
     ],
 )
-def test_nonsense_is_told(options, values):
+def test_invalid_plans_are_rejected(options, values):
     with refused("bench", *values):
         Plan(**options)
 
 
-def test_threads_as_a_user_writes_them():
+def test_threads_option_is_parsed():
     cores = len(os.sched_getaffinity(0))
     assert threads_of("all") == (cores,)
     assert threads_of("1, 3,3") == (1, 3)

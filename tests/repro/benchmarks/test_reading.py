@@ -4,7 +4,7 @@ from repro.benchmarks import reading
 from repro.benchmarks.plan import Plan
 
 
-def test_three_processes_read_with_the_cache_off_empty_and_full(monkeypatch, tmp_path):
+def test_reading_without_with_empty_and_with_full_cache(monkeypatch, tmp_path):
     seen = []
 
     def run(command, *, env, check):
@@ -20,11 +20,11 @@ def test_three_processes_read_with_the_cache_off_empty_and_full(monkeypatch, tmp
     assert list(record["MUTAG"]) == ["not kept", "first time", "second time"]
 
 
-def test_a_data_set_is_read_in_a_process_of_its_own():
+def test_every_data_set_is_read_in_its_own_process():
     record = reading.measure_reading(Plan(quick=True))
     assert all(each["CPU seconds"] > 0 for each in record["MUTAG"].values())
 
 
-def test_what_is_not_there_is_said(tmp_path):
+def test_missing_data_set_is_reported(tmp_path):
     record = reading.measure_reading(Plan(data_root=str(tmp_path)))
     assert {name: list(found) for name, found in record.items()} == {name: ["not measured"] for name in reading.DATA}

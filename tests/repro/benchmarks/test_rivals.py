@@ -40,7 +40,7 @@ def components(num_nodes, edge_index):
     return len(set(label))
 
 
-def test_the_list_holds_the_graphs_of_the_store(mutag, graphs):
+def test_list_has_the_graphs_of_the_store(mutag, graphs):
     assert len(graphs) == len(mutag)
     batch = mutag.batch(torch.tensor([7]))
     torch.testing.assert_close(graphs[7].x, batch.x)
@@ -48,7 +48,7 @@ def test_the_list_holds_the_graphs_of_the_store(mutag, graphs):
 
 
 @pytest.mark.parametrize("transform", [node_drop, subgraph])
-def test_views_lose_a_fifth_of_their_nodes_and_keep_the_edges_between_the_others(graphs, transform, generator):
+def test_views_are_induced_subgraphs_without_a_fifth_of_the_nodes(graphs, transform, generator):
     for data in graphs[:20]:
         numbered = data.clone()
         numbered.x = torch.arange(data.num_nodes)[:, None]
@@ -59,7 +59,7 @@ def test_views_lose_a_fifth_of_their_nodes_and_keep_the_edges_between_the_others
         assert found == {(u, v) for u, v in data.edge_index.T.tolist() if u in kept and v in kept}
 
 
-def test_a_subgraph_of_a_connected_graph_is_connected(graphs, generator):
+def test_subgraph_of_a_connected_graph_is_connected(graphs, generator):
     random = generator(1)
     views = [subgraph(data, random) for data in graphs[:20]]
     assert all(components(view.num_nodes, view.edge_index) == 1 for view in views)
@@ -67,7 +67,7 @@ def test_a_subgraph_of_a_connected_graph_is_connected(graphs, generator):
     assert any(components(view.num_nodes, view.edge_index) > 1 for view in dropped)
 
 
-def test_a_subgraph_goes_on_in_another_component(make_batch, generator):
+def test_subgraph_continues_in_another_component(make_batch, generator):
     batch = make_batch([(9, [(0, 3), (3, 5), (1, 2), (4, 7)])])
     data = types.SimpleNamespace(num_nodes=9, edge_index=batch.edge_index, subgraph=lambda kept: sorted(kept.tolist()))
     for seed in range(20):
@@ -84,7 +84,7 @@ def test_both_transforms_make_views(graphs, generator):
     assert 20 < made.count("one") < 60
 
 
-def test_with_the_same_weights_it_projects_graphs_as_our_model_does(workload, graphs):
+def test_equal_weights_give_equal_projections(workload, graphs):
     from torch_geometric.data import Batch
 
     method = build_method(recipe_of(workload, "graphcl", 0), workload.store)
@@ -100,7 +100,7 @@ def test_with_the_same_weights_it_projects_graphs_as_our_model_does(workload, gr
     torch.testing.assert_close(theirs(Batch.from_data_list(graphs[:32])), projected, rtol=1e-3, atol=1e-3)
 
 
-def test_an_epoch_shows_every_graph_once_and_moves_every_weight(graphs, generator):
+def test_epoch_uses_every_graph_once_and_updates_every_weight(graphs, generator):
     model = GeometricGin(graphs[0].num_features, 8, 2)
     before = [weight.clone() for weight in model.parameters()]
     seen = []
@@ -111,7 +111,7 @@ def test_an_epoch_shows_every_graph_once_and_moves_every_weight(graphs, generato
     assert all((now != then).any() for now, then in zip(model.parameters(), before, strict=True))
 
 
-def test_what_is_not_there_is_said_and_is_no_error(workload, monkeypatch):
+def test_missing_package_is_reported_without_error(workload, monkeypatch):
     monkeypatch.setitem(sys.modules, "GCL", None)
     makers, missing = rivals_of(workload, CPU, 0)
     assert list(makers) == [GEOMETRIC, UNCHANGED]
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_said_and_is_no_error(workload, monkeypatch):
         assert make()() > 0
 
 
-def test_a_package_that_breaks_when_it_is_loaded_is_said_too(workload, monkeypatch):
+def test_package_that_fails_to_import_is_reported(workload, monkeypatch):
     real = rivals.importlib.import_module
 
     def broken(name):
@@ -136,7 +136,7 @@ def test_a_package_that_breaks_when_it_is_loaded_is_said_too(workload, monkeypat
     assert_mentions(missing[PYGCL], "AttributeError", "attribute 'scatter'")
 
 
-def test_pygcl_is_called_as_its_examples_call_it(workload, monkeypatch):
+def test_pygcl_is_used_as_in_its_examples(workload, monkeypatch):
     """Oracle: a stand-in with the signatures of PyGCL 0.1.2, since the package does not load with current torch."""
     calls = []
 

@@ -13,7 +13,7 @@ from repro.benchmarks.scaling import Axis, axes, measure_axis
 CPU = torch.device("cpu")
 
 
-def test_sizes_cover_what_is_asked():
+def test_sizes_cover_the_requested_range():
     found = axes(quick=False)
     graphs = [size[0] for size in found["number of graphs"].sizes]
     assert [each // graphs[0] for each in graphs] == [1, 2, 4, 8, 16, 32, 64]
@@ -25,7 +25,7 @@ def test_sizes_cover_what_is_asked():
 
 
 @pytest.mark.slow
-def test_an_axis_is_measured_and_fitted():
+def test_axis_is_measured_and_fitted():
     sizes = tuple((16, nodes, 3.0, 8) for nodes in (4.0, 8.0, 16.0))
     record = measure_axis(Axis(sizes, "nodes and edges", ("epochs", "parts", "loss")), CPU, repeats=2, seed=0)
     assert record["clock"] == "cpu"
@@ -43,6 +43,6 @@ def test_an_axis_is_measured_and_fitted():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("counts", "expected"), [("graphs", [6, 12, 24]), ("batch", [3, 6, 12])])
-def test_growth_is_told_against_what_grows(counts, expected):
+def test_growth_is_relative_to_the_varied_size(counts, expected):
     sizes = tuple((6 * times, 5.0, 2.0, 3 * times) for times in (1, 2, 4))
     assert measure_axis(Axis(sizes, counts, ("loss",)), CPU, repeats=1, seed=0)["sizes"] == expected

@@ -18,7 +18,7 @@ X = RNG.normal(size=(60, 3)) + CLASSES[:, None]
 
 
 @pytest.mark.slow
-def test_the_record_has_every_turn_and_says_that_scores_are_identical():
+def test_record_has_every_repeat_and_identical_scores():
     record = json.loads(json.dumps(svm.svm_protocol(X, CLASSES, num_folds_measured=3, jobs=2)))
     assert record["identical"]
     assert (record["graphs"], record["dimensions"], record["classes"], record["folds"]) == (60, 3, 2, 3)
@@ -31,7 +31,7 @@ def test_the_record_has_every_turn_and_says_that_scores_are_identical():
         assert len(scores["accuracies"]) == len(scores["chosen_c"]) == 3
 
 
-def test_folds_of_the_next_partition_follow_the_first_ten(monkeypatch):
+def test_more_than_ten_folds_use_the_next_partition(monkeypatch):
     seen = []
 
     def score(x, classes, part, *, jobs):
@@ -45,7 +45,7 @@ def test_folds_of_the_next_partition_follow_the_first_ten(monkeypatch):
 
 
 @pytest.mark.parametrize("other", [FoldScores((0.5,), (1.0,)), FoldScores((1.0,), (10.0,))])
-def test_a_difference_in_scores_or_choices_is_told(monkeypatch, other):
+def test_different_scores_or_choices_are_reported(monkeypatch, other):
     monkeypatch.setattr(svm.time, "process_time", itertools.count().__next__)  # doing nothing takes no time else
     monkeypatch.setattr(svm, "plain_scores", lambda *args, **kwargs: FoldScores((1.0,), (1.0,)))
     monkeypatch.setattr(svm, "score_folds", lambda *args, **kwargs: other)
@@ -53,7 +53,7 @@ def test_a_difference_in_scores_or_choices_is_told(monkeypatch, other):
 
 
 @pytest.mark.parametrize(("num_folds", "jobs"), [(0, 2), (2, 1)])
-def test_too_few_folds_or_jobs_are_an_error(num_folds, jobs):
+def test_too_few_folds_or_jobs_are_rejected(num_folds, jobs):
     with refused("svm", num_folds, jobs):
         svm.svm_protocol(X, CLASSES, num_folds_measured=num_folds, jobs=jobs)
 

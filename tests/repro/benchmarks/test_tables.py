@@ -44,7 +44,7 @@ def test_rows_and_parts():
     assert part_lines(WORKLOAD) == [["backward", "2.00 (1.00 to 30.0)", "0.5"]]
 
 
-def test_ratios_of_cpu_time_are_told_for_one_thread_only():
+def test_ratios_of_cpu_time_need_one_thread():
     for device, threads in (("cpu", 1), ("cpu", 2), ("cuda", 1)):
         ratio, absent = ratio_lines(WORKLOAD, {"device": device, "threads": threads})
         assert_mentions(ratio, "a / b", "2.00 (1.00 to 30.0)")
@@ -95,7 +95,7 @@ def test_the_svm_protocol(identical, word):
     assert told[1:] == ["plain, 1 job: 21.0 s, ours, 2 jobs: 3.50 s", "plain, 1 job / ours, 2 jobs: 6.00"]
 
 
-def test_a_page_has_the_rows_and_comparisons_of_every_workload():
+def test_page_has_rows_and_comparisons_of_every_workload():
     setting = {
         "machine": {"device": "cpu", "processor": "Abacus", "threads": 1},
         "roof": {"GFLOP/s": 1234.4, "GB/s": 5.6},

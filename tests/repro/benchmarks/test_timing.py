@@ -8,7 +8,7 @@ import pytest
 from repro.benchmarks.timing import Seconds, Spread, always, paired_ratio, time_in_turns
 
 
-def test_tasks_take_turns_and_are_made_ready_before_the_clock_is_read():
+def test_tasks_alternate_and_setup_is_not_timed():
     told = []
 
     def task(name):
@@ -27,7 +27,7 @@ def test_tasks_take_turns_and_are_made_ready_before_the_clock_is_read():
     assert told == [each.removesuffix("a").removesuffix("b") if "clock" in each else each for each in turn] * 2
 
 
-def test_each_task_gets_its_own_times_without_those_of_warming_up():
+def test_warm_up_is_not_timed():
     now = {"wall": 0.0, "cpu": 0.0}
 
     def lasting(seconds):
@@ -46,14 +46,14 @@ def test_each_task_gets_its_own_times_without_those_of_warming_up():
     assert seconds["second"].over(4) == Seconds([1, 2], [0.5, 1])
 
 
-def test_what_disturbs_a_whole_turn_divides_out_of_a_paired_ratio():
+def test_paired_ratio_cancels_common_disturbances():
     disturbance = [1, 30, 2, 7, 1]
     first = [3 * each for each in disturbance]
     second = [2 * each for each in disturbance]
     assert paired_ratio(first, second) == Spread(1.5, 1.5, 1.5)
 
 
-def test_the_paired_ratio_is_the_median_of_ratios_not_the_ratio_of_medians():
+def test_paired_ratio_is_the_median_of_ratios():
     first, second = [1, 10, 100], [1, 100, 10]
     assert paired_ratio(first, second) == Spread(1.0, 0.1, 10.0)
     assert paired_ratio([4, 9, 8], [1, 3, 8]).median == 3  # of 4, 3 and 1
@@ -64,7 +64,7 @@ def test_times_of_two_tasks_must_be_paired():
         paired_ratio([1.0], [1.0, 2.0])
 
 
-def test_the_spread_is_the_median_and_the_ends():
+def test_spread_is_median_minimum_and_maximum():
     for values in itertools.permutations([5.0, 1.0, 2.0]):
         assert Spread.of(values) == Spread(2.0, 1.0, 5.0)
     assert asdict(Spread.of([1.0, 2.0]).times(1000)) == {"median": 1500, "least": 1000, "most": 2000}

@@ -23,7 +23,7 @@ def without_data(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_made_graphs_have_the_sizes_of_the_real_ones(name):
+def test_synthetic_graphs_have_the_sizes_of_real_ones(name):
     workload = make_workload(name, Plan(quick=True, batch_size=64), CPU)
     table = workload.table()
     assert table["origin"].startswith("made: ")
@@ -33,7 +33,7 @@ def test_made_graphs_have_the_sizes_of_the_real_ones(name):
     assert table["directed edges per graph"] / 2 == pytest.approx(edges, rel=0.1)
 
 
-def test_a_part_has_the_same_graphs(mutag):
+def test_part_of_a_workload_has_the_same_graphs(mutag):
     numbers = torch.tensor([5, 0, 187, 33])
     packed = part(mutag, numbers)
     assert len(packed) == 4
@@ -46,13 +46,13 @@ def test_a_part_has_the_same_graphs(mutag):
 
 
 @pytest.mark.parametrize(("batch_size", "batches"), [(2, 10), (100, 10), (5000, 1)])
-def test_batches_are_whole_and_tens_of_them(batch_size, batches):
+def test_workloads_have_tens_of_whole_batches(batch_size, batches):
     workload = make_workload("REDDIT-BINARY", Plan(batch_size=batch_size), CPU)
     assert workload.num_batches == batches
     assert len(workload.store) == min(batches * batch_size, 2000)
 
 
-def test_real_graphs_are_used_where_they_are_split_available(tmp_path, mutag):
+def test_real_graphs_are_used_if_available(tmp_path, mutag):
     folder = tmp_path / "NCI1"
     folder.mkdir()
     edges = [f"{graph * 3 + 1}, {graph * 3 + 2}" for graph in range(50)]
@@ -92,6 +92,6 @@ def test_labels_of_molecule_like_graphs_become_rarer_by_a_factor_of_three():
     assert counts / counts.sum() == pytest.approx(np.array([27, 9, 3, 1]) / 40, abs=0.01)
 
 
-def test_impossible_molecules_are_told():
+def test_impossible_molecules_are_rejected():
     with refused("mean_nodes", 8, 10, 5):
         molecule_like_graphs(10, 5)

@@ -12,14 +12,14 @@ def table():
     return shares / shares.sum()
 
 
-def test_the_opposite_has_the_same_numbers_in_reverse_order(table):
+def test_reversed_table_has_the_same_values_in_reverse_order(table):
     turned = controls.opposite(table, seed=0)
     assert sorted(turned.ravel()) == sorted(table.ravel())
     assert np.array_equal(turned.ravel().argsort(), table.ravel().argsort()[::-1])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_permutation_moves_every_augmentation_and_keeps_who_goes_with_whom(table, seed):
+def test_permutation_moves_every_augmentation_and_keeps_pairs(table, seed):
     moved = controls.permuted(table, seed)
     (order,) = [
         order
@@ -29,5 +29,5 @@ def test_a_permutation_moves_every_augmentation_and_keeps_who_goes_with_whom(tab
     assert not np.any(order == np.arange(5))
 
 
-def test_frozen_is_the_table_itself(table):
+def test_frozen_table_is_unchanged(table):
     assert controls.frozen(table, 0) is table

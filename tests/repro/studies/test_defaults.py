@@ -31,12 +31,12 @@ def data(made_data, monkeypatch):
     defaults.dataset_of.cache_clear()
 
 
-def test_the_signed_log_by_hand():
+def test_signed_log_matches_a_hand_computation():
     x = torch.tensor([-(math.e**2) + 1, -1.0, 0.0, math.e - 1])
     torch.testing.assert_close(readouts.signed_log(x), torch.tensor([-2.0, -math.log(2), 0.0, 1.0]))
 
 
-def test_the_log_of_the_degree_is_one_more_column(data):
+def test_log_of_the_degree_adds_one_column(data):
     plain = make_store(data, Features.from_dataset(data, "labels"))
     store = readouts.with_log_degree(plain)
     assert torch.equal(store.x[:, :-1], plain.x.float())
@@ -51,7 +51,7 @@ def test_the_log_of_the_degree_is_one_more_column(data):
     assert number == len(store.x)
 
 
-def test_readouts_graph_by_graph(data):
+def test_readouts_match_a_loop_over_graphs(data):
     store = make_store(data, Features.from_dataset(data, "labels"))
     encoder = Gin(store.num_features, width=4, layers=2)
     found = readouts.read_out(encoder, readouts.whole(store), ("sum", "input", "mean", "max"))
@@ -63,7 +63,7 @@ def test_readouts_graph_by_graph(data):
         torch.testing.assert_close(found[graph], torch.cat(expected), atol=1e-5, rtol=1e-5)
 
 
-def test_a_log_inside_trains_alike_on_both_paths(data, certain_pool):
+def test_log_in_the_encoder_trains_equally_on_both_paths(data, certain_pool):
     store = make_store(data, Features.from_dataset(data, "labels"))
     recipe = defaults.recipe_of(defaults.Training(width=4, inside=("sum",)), "labels", 3, seed=0)
     losses = []
@@ -80,7 +80,7 @@ def test_a_log_inside_trains_alike_on_both_paths(data, certain_pool):
     torch.testing.assert_close(embedded, inside.sign() * torch.log(1 + inside.abs()))
 
 
-def test_readouts_inside_are_the_log_of_those_outside_and_all_of_them_are_trained(data):
+def test_readouts_in_the_encoder_are_the_log_of_those_outside_and_trained(data):
     store = make_store(data, Features.from_dataset(data, "labels"))
     training = defaults.Training(width=4, inside=readouts.READOUTS)
     recipe = defaults.recipe_of(training, "labels", 1, seed=0)
@@ -96,7 +96,7 @@ def test_readouts_inside_are_the_log_of_those_outside_and_all_of_them_are_traine
         assert not torch.equal(now, then)
 
 
-def test_criteria_by_hand():
+def test_criteria_match_a_hand_computation():
     # Scaled by column these are the corners of a square: at length 1 two neighbours are sqrt(2) apart, opposites 2.
     rows = torch.tensor([[3.0, 50.0, 7.0], [1.0, 50.0, 7.0], [3.0, 10.0, 7.0], [1.0, 10.0, 7.0]])
     found = readouts.criteria(rows, [rows, rows.flip(0)])
@@ -107,13 +107,13 @@ def test_criteria_by_hand():
 
 
 @pytest.mark.parametrize("features", ["labels", "degree", "constant"])
-def test_the_default_is_that_of_the_estimator(features):
+def test_default_candidate_equals_the_estimator(features):
     candidate = defaults.CANDIDATES["default"]
     recipe = defaults.recipe_of(candidate.training, features, candidate.epochs, seed=2)
     assert recipe == JOAO(features=features, random_state=2)._recipe()
 
 
-def test_a_candidate_of_one_change_has_one_and_no_two_are_the_same():
+def test_candidates_are_distinct_and_have_the_stated_number_of_changes():
     def settings(candidate):
         table = dataclasses.asdict(candidate)
         return {**table.pop("training"), **{key: value for key, value in table.items() if key != "words"}}
@@ -128,14 +128,14 @@ def test_a_candidate_of_one_change_has_one_and_no_two_are_the_same():
     assert changed["wide_log_inside"] == {"width", "inside"}
 
 
-def test_several_seeds_share_no_pre_training():
+def test_seeds_do_not_share_a_pre_training():
     candidate = defaults.CANDIDATES["three_seeds"]
     used = [seed for first in range(defaults.SEEDS) for seed in candidate.training_seeds(first)]
     assert len(set(used)) == 9
     assert defaults.CANDIDATES["another_seed"].training_seeds(0) == [3]
 
 
-def test_a_training_that_is_stopped_on_the_way_is_the_shorter_one(data):
+def test_stopped_training_equals_a_shorter_one(data):
     store = make_store(data, Features.from_dataset(data, "degree"))
     training = defaults.Training(width=4)
     long = defaults.trained(training, defaults.recipe_of(training, "degree", 4, 1), store, {2, 4}, "cpu")
@@ -152,7 +152,7 @@ def test_a_training_that_is_stopped_on_the_way_is_the_shorter_one(data):
     assert seconds < total < seconds + time.process_time() - started - 0.5
 
 
-def test_held_out_graphs_are_others_than_those_trained_on(data, monkeypatch):
+def test_held_out_graphs_are_not_trained_on(data, monkeypatch):
     seen, unseen, real = [], [], defaults.Pretraining
 
     def losses(model, share, pool, objective, generator):
@@ -184,7 +184,7 @@ NAMES = ("default", "log", "two_seeds", "untrained")
 
 
 @pytest.mark.slow
-def test_records_are_those_of_the_estimator_and_are_written_once(data, tmp_path, monkeypatch):
+def test_records_match_the_estimator_and_are_written_once(data, tmp_path, monkeypatch):
     records = record_file(tmp_path, "defaults")
     (work,) = defaults.works(records, ["MSRC_9"], ["constant"], 1, NAMES)
     assert work.names == NAMES
@@ -227,7 +227,7 @@ def record(place, name, seed, accuracies, seconds=1.0, rank=10.0):
     }
 
 
-def test_the_page_by_hand():
+def test_page_matches_a_hand_computation():
     base, records = np.linspace(0.5, 0.59, 10), []
     shifts = {"A-labels": 0.02, "A-constant": 0.04, "B-labels": 0.01, "B-constant": -0.01}
     for place, shift in shifts.items():

@@ -27,14 +27,14 @@ def lines(path):
     return [line.strip("| ").split(" | ") for line in path.read_text().splitlines() if line.startswith("| ")]
 
 
-def test_rules_by_hand():
+def test_rules_match_a_hand_computation():
     accuracy, loss = np.array([0.5, 0.75, 0.75, 0.75, 0.5]), np.array([0.9, 0.6, 0.5, 0.7, 0.4])
     chosen = {name: rule(accuracy, loss) for name, rule in epochs.RULES.items()}
     # The best accuracy and of equals the last, or that of the least loss; the least loss; the last epoch.
     assert list(chosen.values()) == [3, 2, 4, 4]
 
 
-def test_the_page_on_the_choice_by_hand(own_folders, tmp_path):
+def test_page_on_epoch_choice_matches_a_hand_computation(own_folders, tmp_path):
     fold = {
         "validation accuracy": [0.5, 1.0, 1.0],
         "validation loss": [0.1, 0.3, 0.2],
@@ -57,7 +57,7 @@ def test_the_page_on_the_choice_by_hand(own_folders, tmp_path):
     assert (last[0], *last[2:]) == ("10%", "52.50", "52.50")
 
 
-def test_the_page_on_the_published_rule_by_hand(own_folders, tmp_path, monkeypatch):
+def test_page_on_the_published_rule_matches_a_hand_computation(own_folders, tmp_path, monkeypatch):
     monkeypatch.setattr(epochs, "RECORDS", tmp_path / "records")
     for seed, chosen in ((0, 0.5), (1, 0.4)):
         # Means over folds 0.5, 0.6, 0.4 of seed 0, and 0.4, 0.5, 0.3 of seed 1; each fold's own best would be higher.
@@ -75,7 +75,7 @@ def test_the_page_on_the_published_rule_by_hand(own_folders, tmp_path, monkeypat
     ]
 
 
-def test_the_published_rule_stands_beside_the_records_of_the_table():
+def test_published_rule_is_compared_with_the_records_of_the_table():
     record = read_record("published-epoch")
     for key, row in record["rows"].items():
         name, method = key.split("|")
@@ -84,7 +84,7 @@ def test_the_published_rule_stands_beside_the_records_of_the_table():
             assert reproduce.record_file(epochs.RECORDS)[cell.key]["scores"]["mean"] == chosen
 
 
-def test_traces_end_where_the_protocol_does(made_data, tmp_path, monkeypatch):
+def test_traces_end_with_the_protocol(made_data, tmp_path, monkeypatch):
     root = made_data("NCI1", num_graphs=60)
     monkeypatch.setenv("JOAO_DATA", str(root))
     table = json.loads(json.dumps(reproduce.grid()))

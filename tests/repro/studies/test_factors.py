@@ -54,7 +54,7 @@ def neighbourhood_law(num_nodes, edges, most):
     return law
 
 
-def test_the_published_subgraph_has_its_law():
+def test_published_subgraph_has_its_distribution():
     edges, count = [(0, 1), (0, 2), (0, 3), (1, 2)], 20_000
     law = neighbourhood_law(4, edges, most=3)
     drawn = factors.OwnNeighbourhood(0.5)(copies(count, 4, edges), torch.Generator().manual_seed(0))
@@ -67,7 +67,7 @@ def test_the_published_subgraph_has_its_law():
     assert drawn.num_edges == sum(2 * sum({*edge} <= nodes for edge in edges) * n for nodes, n in shares.items())
 
 
-def test_a_start_without_neighbours_stays_alone_and_strength_0_changes_nothing():
+def test_isolated_start_stays_alone_and_strength_0_changes_nothing():
     batch = GraphBatch(torch.ones(5, 1), *[torch.zeros(0, dtype=torch.long)] * 2, torch.tensor([0, 0, 0, 1, 1]), 2)
     generator = torch.Generator().manual_seed(0)
     assert factors.OwnNeighbourhood(0.2)(batch, generator).nodes_per_graph.tolist() == [1, 1]
@@ -93,7 +93,7 @@ def one_pair(first, second):
     return torch.tensor(table)
 
 
-def test_published_heads_stay_for_an_epoch_and_follow_the_policy_afterwards():
+def test_published_heads_are_drawn_once_per_epoch_from_the_policy():
     inside, policy = Told(), Given(list("abcde"))
     heads = factors.HeadPerEpoch(inside, policy, torch.Generator())
     policy.probabilities = one_pair(2, 4)
@@ -109,7 +109,7 @@ def test_published_heads_stay_for_an_epoch_and_follow_the_policy_afterwards():
     assert [number for _, number in inside.told] == [2, 4, 2, 4, 0, 1, 3]
 
 
-def test_a_training_with_published_heads_has_one_pair_of_them_in_each_epoch(dataset):
+def test_training_with_published_heads_uses_one_pair_per_epoch(dataset):
     inside = Told()
 
     def put_in(method, recipe):
@@ -129,7 +129,7 @@ def test_a_training_with_published_heads_has_one_pair_of_them_in_each_epoch(data
     assert len(set(epochs)) > 1
 
 
-def test_one_sided_views_by_hand():
+def test_one_sided_policy_matches_a_hand_computation():
     policy = factors.OneSided(["drop", "identity", "mask"], gamma=1.0, step=1.0)
     losses = torch.full((3, 3), 100.0)
     losses[1] = torch.tensor([0.3, 0.0, -0.3])
@@ -141,14 +141,14 @@ def test_one_sided_views_by_hand():
     torch.testing.assert_close(policy.probabilities[1], torch.full((3,), 1 / 3, dtype=torch.float64))
 
 
-def test_without_parts_put_in_it_is_the_pre_training_of_the_package(dataset):
+def test_unchanged_method_equals_the_pre_training_of_the_package(dataset):
     recipe = tiny()
     assert torch.equal(
         factors.embeddings(recipe, dataset, "cpu"), pretrain(recipe, dataset, device="cpu").embed(dataset)
     )
 
 
-def test_every_part_put_in_is_in_use(dataset):
+def test_every_replaced_part_is_used(dataset):
     recipe = tiny(method="joaov2")
     method = factors.build_method(recipe, make_store(dataset, Features.from_dataset(dataset, "labels")))
     kinds = {
@@ -173,7 +173,7 @@ def leaves(table, path=()):
             yield (*path, key), value
 
 
-def test_every_level_changes_what_it_says_and_nothing_else():
+def test_every_level_changes_only_its_factor():
     changed = {}
     for name in factors.COMPUTED:
         cell = Cell("PROTEINS", name, 2)
@@ -198,7 +198,7 @@ def record(dataset, method, seed, accuracies):
     }
 
 
-def test_the_page_by_hand():
+def test_page_matches_a_hand_computation():
     base = np.linspace(0.5, 0.59, 10)
     records = []
     for seed in range(5):
@@ -224,7 +224,7 @@ def test_the_page_by_hand():
     assert ("degree" in degree, "NCI1" in degree, "PROTEINS" in degree) == (True, True, False)
 
 
-def test_a_record_is_written_once_and_that_of_another_recipe_is_told(made_data, tmp_path, monkeypatch):
+def test_record_is_written_once_and_another_recipe_is_rejected(made_data, tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_DATA", str(made_data("MUTAG", num_graphs=40)))
     factors.dataset_of.cache_clear()
     cell = Cell("MUTAG", "epochs_5", 0)

@@ -15,7 +15,7 @@ def test_every_fault_has_a_row(record):
     assert [row["name"] for row in record["rows"]] == [fault.__name__ for fault in study.FAULTS]
 
 
-def test_every_fault_is_told_in_lines_of_joao_and_loses_nothing(record):
+def test_every_fault_is_reported_by_joao_and_loses_nothing(record):
     for row in record["rows"]:
         lines = row["said"].splitlines()
         assert all(line.startswith("joao: ") for line in lines), row

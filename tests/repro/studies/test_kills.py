@@ -20,7 +20,7 @@ def test_three_kills():
     assert tally.runs >= 1
 
 
-def test_a_torn_file_would_be_counted(tmp_path):
+def test_torn_file_is_counted(tmp_path):
     """Nothing is found in the study because there is nothing, and not because it does not look."""
     tally = study.Tally("joao", "fork")
     folder = tmp_path / "run"
@@ -30,7 +30,7 @@ def test_a_torn_file_would_be_counted(tmp_path):
     assert len(tally.torn) == 1
 
 
-def test_what_the_documents_say_of_the_record(record):
+def test_record_supports_the_documents(record):
     rows = record["rows"]
     assert sum(row["kills"] for row in rows if row["how"] == "fork") >= 100
     assert sum(row["kills"] - row["before_the_run"] for row in rows if row["how"] == "command") >= 4

@@ -8,7 +8,7 @@ from repro.studies import molecule_speed as study
 from repro.studies.common import read_record
 
 
-def test_it_times_a_table_and_measures_its_file(own_folders, tmp_path, monkeypatch):
+def test_table_is_timed_and_its_file_measured(own_folders, tmp_path, monkeypatch):
     pytest.importorskip("rdkit")
     (tmp_path / "m.csv").write_text("smiles\n" + "\n".join(["CCO", "c1ccccc1", "CC(=O)O"] * 1000) + "\n")
     words = ["molecule_speed", str(tmp_path / "m.csv"), "--molecules", "2000", "--jobs", "1"]

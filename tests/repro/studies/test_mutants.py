@@ -80,11 +80,11 @@ def record():
         ("@f(1)\nclass A:\n    '''Text.'''", []),
     ],
 )
-def test_what_becomes_of_a_line(source, expected):
+def test_mutants_of_a_line(source, expected):
     assert [mutant.became for mutant in study.mutants(source)] == expected
 
 
-def test_a_mutant_differs_in_its_line_alone():
+def test_mutant_differs_in_one_line():
     whole = ast.unparse(ast.parse(SUBJECT)).split("\n")
     for mutant in study.mutants(SUBJECT):
         (changed,) = [pair for pair in zip(whole, mutant.source.split("\n"), strict=True) if pair[0] != pair[1]]
@@ -112,7 +112,7 @@ def outcomes(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_tests_do_not_look_at_survives_and_nothing_else(outcomes, tmp_path):
+def test_only_untested_mutants_survive(outcomes, tmp_path):
     found = outcomes(TESTS)
     assert found == {
         "LEAST = 4": "",
@@ -148,7 +148,7 @@ def test_every_file_was_tried_and_every_survivor_is_explained(record):
     assert {word for rows in survivors.values() for word in rows.values()} == set(told["words"])
 
 
-def test_what_the_documents_say_of_the_record(record):
+def test_record_supports_the_documents(record):
     mutants = [mutant for row in record["files"].values() for mutant in row["mutants"]]
     assert len(mutants) > 1000
     assert sum(bool(mutant["failed"]) for mutant in mutants) / len(mutants) > 0.9

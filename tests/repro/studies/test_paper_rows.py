@@ -38,7 +38,7 @@ def test_unordered_pairs_of_both_sets_come_before_reversed_ones():
     assert len(set(unordered)) == 15
 
 
-def test_all_columns_of_the_paper_are_made():
+def test_all_columns_of_the_paper_are_computed():
     augmentations = paper_rows.augmentation_tasks(paper_rows.SLOW_FIRST)
     assert {(cell.dataset, cell.label_rate) for work in augmentations for cell in work.cells()} == {
         *(("NCI1", 1), ("COLLAB", 1)),
@@ -51,7 +51,7 @@ def test_all_columns_of_the_paper_are_made():
     }
 
 
-def test_a_second_run_makes_only_what_is_missing(short, made_data, tmp_path, capsys):
+def test_second_run_computes_only_missing_cells(short, made_data, tmp_path, capsys):
     root, out = made_data(*NAMES, num_graphs=30), tmp_path / "out"
     arguments = [str(out), "--data-root", str(root), "--data", ",".join(NAMES), "--device", "cpu"]
     paper_rows.main([*arguments, "--parts", "augmentations,mvgrl"])

@@ -12,7 +12,7 @@ def record():
     return read_record("processes")
 
 
-def test_differences_by_hand():
+def test_differences_match_a_hand_computation():
     one = {"loss": 2.0, "table": np.array([[0.5, 0.5]]), "weights": np.array([1.0, 2.0])}
     other = {"loss": 2.5, "table": np.array([[0.4, 0.6]]), "weights": np.array([1.0, 1.5])}
     (found,) = study.differences([one], [other])
@@ -20,7 +20,7 @@ def test_differences_by_hand():
     assert found == pytest.approx(expected)
 
 
-def test_what_the_documents_say_of_the_record(record):
+def test_record_supports_the_documents(record):
     """In float64 two processes are one, but for rounding; a killed training is resumed bit for bit, after seconds."""
     exact = [row for row in record["step by step"] if row["compared"] == "one process and two, float64"]
     assert {row["method"] for row in exact} == {"joao", "joaov2"}

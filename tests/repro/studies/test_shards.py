@@ -13,7 +13,7 @@ def record():
     return read_record("shards")
 
 
-def test_what_is_promised_of_the_record(record):
+def test_record_supports_the_documents(record):
     """Memory is flat: a thousand times the graphs, and less than a fifth more anonymous memory."""
     sizes = [row["graphs"] for row in record["sizes"]]
     assert sizes[-1] == 1000 * sizes[0] == 10_000_000
@@ -23,12 +23,12 @@ def test_what_is_promised_of_the_record(record):
     assert in_memory[-1] > 3 * peaks[-1]
 
 
-def test_the_assumed_speed_of_a_gpu_is_in_the_benchmarks():
+def test_assumed_gpu_speed_is_in_the_benchmarks():
     tables = (PAGES / "benchmarks/tables.md").read_text()
     assert any("H200" in line and f"| {study.H200:,} |" in line for line in tables.splitlines())
 
 
-def test_the_arithmetic_by_hand(record):
+def test_arithmetic_matches_a_hand_computation(record):
     packing = {"bytes": 1000, "CPU seconds": 2.0, "shards": 5, "index bytes": 500}
     record |= {"batch": 10, "shard graphs": 1000, "window": 100}
     record["sizes"] = [{"graphs": 10, "packing": packing, "shards": {"opening seconds": 1.0}}]
@@ -45,7 +45,7 @@ def test_the_arithmetic_by_hand(record):
 
 
 @pytest.mark.slow
-def test_it_runs(own_folders, tmp_path, monkeypatch):
+def test_study_runs(own_folders, tmp_path, monkeypatch):
     monkeypatch.setattr(study, "PAGES", tmp_path)
     words = ["shards", "--sizes", "600,2600", "--steps", "3", "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", words)

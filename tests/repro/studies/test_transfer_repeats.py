@@ -47,7 +47,7 @@ def options(folder, stop_at=float("inf")):
     return repeats.Options(str(folder / "data"), folder / "out", folder / "encoders", "cpu", "32-true", stop_at)
 
 
-def test_the_corpus_is_drawn_without_test_molecules(prepared):
+def test_corpus_excludes_test_molecules(prepared):
     raw = str(prepared / "raw")
     tests = {canonical(each, stereo=False) for each in molecules_of_test("bace", raw)}
     drawn = repeats.draw_corpus(raw)
@@ -60,7 +60,7 @@ def test_the_corpus_is_drawn_without_test_molecules(prepared):
     assert drawn.fingerprint == read_whole(expected).fingerprint
 
 
-def test_everything_is_computed_from_packed_files_and_only_once(prepared):
+def test_cells_are_computed_once_from_packed_files(prepared):
     assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
     file = repeats.record_file(prepared / "out")
     found = {method: file[f"bace/{method}"] for method in METHODS}
@@ -83,7 +83,7 @@ def test_everything_is_computed_from_packed_files_and_only_once(prepared):
     assert file.path.read_text() == before
 
 
-def test_a_run_that_was_stopped_resumes(prepared):
+def test_stopped_run_resumes(prepared):
     with pytest.raises(Interrupted):
         repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
     assert not repeats.run(options(prepared, stop_at=time.time() - 1), jobs=1, finetune_jobs=1)
@@ -92,7 +92,7 @@ def test_a_run_that_was_stopped_resumes(prepared):
     assert repeats.missing_datasets(prepared / "out") == []
 
 
-def test_fits_side_by_side_are_those_one_after_another(prepared, monkeypatch):
+def test_parallel_fits_equal_sequential_fits(prepared, monkeypatch):
     transfer.grid()["finetuning"]["dropout"] = 0.0  # which is drawn for all fits together
     repeats.settings()["datasets"] = []
     repeats.run(options(prepared), jobs=1, finetune_jobs=1)
