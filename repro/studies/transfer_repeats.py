@@ -16,6 +16,7 @@ import argparse
 import copy
 import dataclasses
 import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -143,6 +144,10 @@ def is_pretrained(task: tuple[str, int], encoders: Path) -> bool:
 def pretrain_one(options: Options, task: tuple[str, int]) -> None:
     """Pre-train, or resume."""
     folder = encoder_folder(task, options.encoders)
+    if time.time() > options.stop_at:
+        raise Interrupted(f"{folder}: not started, because the time is over.")
+    if folder.exists() and not (folder / "run.json").exists():
+        shutil.rmtree(folder)  # ended while its first files were written
     pretrain(
         repeat_recipe(*task),
         read_whole(CORPUS, options.data_root),

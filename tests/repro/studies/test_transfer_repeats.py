@@ -87,6 +87,8 @@ def test_stopped_run_resumes(prepared):
     with pytest.raises(Interrupted):
         repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
     assert not repeats.run(options(prepared, stop_at=time.time() - 1), jobs=1, finetune_jobs=1)
+    make_folder(prepared / "encoders" / "joao-1")
+    (prepared / "encoders" / "joao-1" / "recipe.toml").write_text("a run that was killed while it began")
     assert repeats.missing_datasets(prepared / "out") == ["bace"]
     assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
     assert repeats.missing_datasets(prepared / "out") == []
