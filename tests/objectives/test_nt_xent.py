@@ -8,7 +8,7 @@ from tests.messages import refused
 
 
 def naive(first, second, temperature, positive_in_denominator, symmetric):
-    """Eq. 3, summand by summand."""
+    """Eq. 1, summand by summand."""
     first, second = first.tolist(), second.tolist()
 
     def similarity(a, b):

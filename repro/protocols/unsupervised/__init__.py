@@ -1,1 +1,1 @@
-"""Frozen embeddings scored by an SVM (the paper's Table 4)."""
+"""Frozen embeddings scored by an SVM (the paper's Table 5)."""
