@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
-from joao.encoders.layers import sum_lists
+from joao.encoders.layers import sum_nodes as sum_nodes
+from joao.encoders.readout import Readout
 
 
 class Encoder(nn.Module, ABC):
@@ -23,6 +25,7 @@ class Encoder(nn.Module, ABC):
 
     Attributes:
         num_dimensions: length of the vectors.
+        embedding_size: length of the embeddings, which a readout changes.
         uses_edge_attr: whether edge attributes are used; if not, other graphs may have different ones.
         codes: the rule of :mod:`joao.data.features` for encoders whose input is category numbers; None for any numbers.
         takes_atoms: whether that rule is ``atoms``.
@@ -47,7 +50,15 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Embed the graphs of ``batch``, ``(G, num_dimensions)``."""
+        """Encode the graphs of ``batch``, ``(G, num_dimensions)``, for pre-training and fine-tuning."""
+
+    @property
+    def embedding_size(self) -> int:
+        return self.num_dimensions
+
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Embed the graphs of ``batch``, ``(G, embedding_size)``; as :meth:`forward` unless the encoder has a readout."""
+        return cast(Tensor, self(batch))
 
 
 class NodeEncoder(Encoder, ABC):
@@ -73,6 +84,40 @@ class MeanEncoder(NodeEncoder, ABC):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         return sum_nodes(self.encode_nodes(batch), batch) / batch.nodes_per_graph.unsqueeze(1)
+
+
+class LayeredEncoder(NodeEncoder, ABC):
+    """An encoder that concatenates, for every layer, the sum of the node vectors; a readout may embed differently.
+
+    Args:
+        num_features: number of columns of ``x``.
+        width, layers: size of the layers.
+        readout: see :class:`~joao.encoders.readout.Readout`.
+    """
+
+    def __init__(self, num_features: int, width: int, layers: int, readout: str) -> None:
+        super().__init__()
+        check_layers(type(self).__name__, width, layers)
+        self.num_dimensions = self.num_node_dimensions = width * layers
+        self._size_of_input = num_features
+        self.readout = Readout(readout)
+
+    @abstractmethod
+    def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+        """Yield the node vectors ``(N, width)`` of each layer."""
+
+    @property
+    def embedding_size(self) -> int:
+        return self.readout.width(self._size_of_input, [self.num_dimensions])
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        return torch.cat([sum_nodes(x, batch) for x in self.encode_layers(batch)], dim=1)
+
+    def embed(self, batch: GraphBatch) -> Tensor:
+        return self.readout([*self.encode_layers(batch)], batch)
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return torch.cat([*self.encode_layers(batch)], dim=1)
 
 
 class PaddedEncoder(NodeEncoder, ABC):
@@ -114,21 +159,3 @@ def stack_parameters(module: M, count: int) -> M:
         for name, buffer in list(part.named_buffers(recurse=False)):
             setattr(part, name, buffer.detach().expand(count, *buffer.shape).clone())
     return copied
-
-
-def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:
-    """Sum the rows ``x`` of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
-    if x.device.type == "cpu" and x.dtype.itemsize >= 4:
-        return cast(Tensor, _SumOfGraphs.apply(x, batch))  # type: ignore[no-untyped-call]
-    return x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
-
-
-class _SumOfGraphs(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:
-        ctx.graph_of_node = batch.graph_of_node
-        return sum_lists(x, torch.arange(batch.num_nodes), batch.first_node)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient.index_select(0, ctx.graph_of_node), None

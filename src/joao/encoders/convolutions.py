@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from joao.core.errors import UserError, one_line, suggest
 from joao.core.graphs import GraphBatch
-from joao.encoders.base import Encoder, NodeEncoder, check_layers, sum_nodes
+from joao.encoders.base import Encoder, LayeredEncoder
 
 ARGUMENTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch", "batch_size")
 
@@ -73,11 +73,10 @@ BY_HAND = "In Python, pass Convolutions a function that builds it."
 
 
 @final
-class Convolutions(NodeEncoder):
+class Convolutions(LayeredEncoder):
     """Layers of a torch-geometric convolution, each followed by ReLU and batch normalisation.
 
-    The embedding of a graph concatenates, for every layer, the sum over its nodes, as in :class:`Gin`. Edge attributes
-    are passed to named convolutions with ``edge_dim``, and to convolutions from a function whose ``forward`` takes
+    Pooling and ``readout`` are those of :class:`Gin`. Edge attributes are passed to named convolutions with ``edge_dim``, and to convolutions from a function whose ``forward`` takes
     ``edge_attr``. A single attribute is also passed as ``edge_weight``.
 
     Args:
@@ -100,9 +99,9 @@ class Convolutions(NodeEncoder):
         convolution: str | Callable[[int, int], nn.Module] = "GCNConv",
         width: int = 32,
         layers: int = 3,
+        readout: str = "sum",
     ) -> None:
-        super().__init__()
-        check_layers("Convolutions", width, layers)
+        super().__init__(num_features, width, layers, readout)
         make = _convolution_factory(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
@@ -110,15 +109,8 @@ class Convolutions(NodeEncoder):
         self.edge_arguments = [_edge_argument(each, num_edge_features, named) for each in self.convolutions]
         self.uses_edge_attr = any(self.edge_arguments)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
-        self.num_dimensions = self.num_node_dimensions = width * layers
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return torch.cat([sum_nodes(x, batch) for x in self._layers(batch)], dim=1)
-
-    def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        return torch.cat([*self._layers(batch)], dim=1)
-
-    def _layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+    def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
         x, edge_index, attr = batch.x, batch.edge_index, batch.edge_attr
         values = {"edge_attr": attr, "edge_weight": None if attr is None else attr[:, 0]}
         for convolution, norm, names in zip(self.convolutions, self.norms, self.edge_arguments, strict=True):

@@ -8,21 +8,22 @@ from torch import Tensor, nn
 
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
-from joao.encoders.base import PaddedEncoder, check_layers, sum_nodes
+from joao.encoders.base import LayeredEncoder, PaddedEncoder
 from joao.encoders.layers import add_neighbours, adjacency, diffusion, update_running_statistics
 from joao.kernels.layers import GinWeights, gin_layer
 
 
 @final
-class Gin(PaddedEncoder):
+class Gin(LayeredEncoder, PaddedEncoder):
     r"""The graph isomorphism network of the paper's unsupervised setting.
 
     Layer by layer,
 
     .. math:: x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(x_v + \sum_{u \sim v} x_u)\big)\Big)
 
-    with a two-layer MLP. The embedding of a graph concatenates, for every layer, the sum over its nodes. Linear layers
-    are initialised Xavier-uniform with zero bias. Edge attributes are not used.
+    with a two-layer MLP. Pre-training pools a graph by concatenating, for every layer, the sum over its nodes;
+    ``readout`` (:class:`~joao.encoders.readout.Readout`) says what the embedding is made of. Linear layers are
+    initialised Xavier-uniform with zero bias. Edge attributes are not used.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -35,21 +36,15 @@ class Gin(PaddedEncoder):
     uses_edge_attr = False
     can_diffuse = True
 
-    def __init__(self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3) -> None:
-        super().__init__()
-        check_layers("Gin", width, layers)
+    def __init__(
+        self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3, readout: str = "sum"
+    ) -> None:
+        super().__init__(num_features, width, layers, readout)
         widths = [num_features] + [width] * layers
         self.mlps = nn.ModuleList(_mlp(before, width) for before in widths[:-1])
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
-        self.num_dimensions = self.num_node_dimensions = width * layers
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        return torch.cat([sum_nodes(x, batch) for x in self._layers(batch)], dim=1)
-
-    def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        return torch.cat([*self._layers(batch)], dim=1)
-
-    def _layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+    def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
         x = batch.x
         dtype = torch.promote_types(x.dtype, torch.float32)
         matrix = adjacency(batch, dtype) if self.diffusion is None else diffusion(batch, self.diffusion, dtype)

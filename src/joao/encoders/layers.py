@@ -90,6 +90,24 @@ def sum_lists(x: Tensor, nodes: Tensor, first: Tensor) -> Tensor:
     return torch.embedding_bag(x.contiguous(), nodes, first, mode=0, include_last_offset=True)[0]
 
 
+def sum_nodes(x: Tensor, batch: GraphBatch) -> Tensor:
+    """Sum the rows ``x`` of each graph's nodes: ``(N, d)`` to ``(G, d)``."""
+    if x.device.type == "cpu" and x.dtype.itemsize >= 4:
+        return cast(Tensor, _SumOfGraphs.apply(x, batch))  # type: ignore[no-untyped-call]
+    return x.new_zeros(batch.num_graphs, x.shape[1]).index_add(0, batch.graph_of_node, x)
+
+
+class _SumOfGraphs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, batch: GraphBatch) -> Tensor:
+        ctx.graph_of_node = batch.graph_of_node
+        return sum_lists(x, torch.arange(batch.num_nodes), batch.first_node)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.index_select(0, ctx.graph_of_node), None
+
+
 def _neighbour_lists(batch: GraphBatch) -> NeighbourLists:
     # List v holds the sources of the edges to v and then v itself. Edges are sorted by target, so edge e belongs at
     # e + target(e): after all earlier edges and after the own entries of all earlier nodes.

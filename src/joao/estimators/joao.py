@@ -150,7 +150,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         SMILES that RDKit cannot parse get a row of NaN, with a warning.
         """
         trained, dataset = self._fitted(), read_graphs(X, may_be_empty=True)
-        embeddings = np.zeros((0, trained.encoder.num_dimensions), dtype=np.float32)
+        embeddings = np.zeros((0, trained.encoder.embedding_size), dtype=np.float32)
         if len(dataset):
             embeddings = trained.embed(dataset).numpy()
         warn_about_unknown_labels(dataset, trained.info.features)
@@ -214,7 +214,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return names of the embedding columns, for ``set_output``."""
-        return np.array([f"joao{i}" for i in range(self._fitted().encoder.num_dimensions)], dtype=object)
+        return np.array([f"joao{i}" for i in range(self._fitted().encoder.embedding_size)], dtype=object)
 
     @property
     def _repr_html_(self) -> Callable[[], str]:

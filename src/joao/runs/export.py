@@ -191,7 +191,7 @@ def _facts(trained: TrainedEncoder) -> str:
     num_parameters = sum(each.numel() for each in trained.encoder.parameters())
     rows = [
         ["encoder", f"{_describe_part(recipe.encoder)}: {num_parameters:,} parameters"],
-        ["embedding", f"{trained.encoder.num_dimensions} dimensions"],
+        ["embedding", f"{trained.encoder.embedding_size} dimensions"],
         ["node features", info.features.rule],
         ["data", f"{info.data}, {info.num_graphs:,} graphs, fingerprint {info.fingerprint}"],
     ]

@@ -166,7 +166,7 @@ def embed(encoder: Encoder, store: Store, budget: int = 400_000) -> Tensor:
     was_training = encoder.training
     encoder.eval()
     everything = torch.arange(len(store), device=store.device)
-    parts = [encoder(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
+    parts = [encoder.embed(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
     encoder.train(was_training)
     return torch.cat(parts).float()
 
