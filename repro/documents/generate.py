@@ -21,6 +21,7 @@ from repro.studies import (
     controls,
     coverage,
     defaults,
+    embedding,
     epochs,
     evaluation_share,
     factors,
@@ -40,6 +41,7 @@ from repro.studies import (
     scorers,
     shards,
     strengths,
+    sweep,
 )
 from repro.studies.common import read_record
 from repro.tables.pages import PAGES, combined_page, combined_sections
@@ -75,7 +77,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
-    "headroom": lambda: headroom.page(headroom.read_records([RECORDS / "headroom.jsonl"])),
+    "headroom": lambda: headroom.page(sweep.record_file(RECORDS / "headroom.jsonl").read()),
     "learned-table": learned_table.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
 }

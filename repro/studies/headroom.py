@@ -1,43 +1,28 @@
 """How much could choosing one augmentation pair and strength gain over drawing pairs uniformly?
 
-    python -m repro.studies.headroom compute RECORDS --data DHFR,COX2 --seeds 10 --jobs 6
-    python -m repro.studies.headroom page RECORDS PAGE
+    python -m repro.studies.headroom --data DHFR,COX2 --seeds 10 --jobs 6
 
-``compute`` pre-trains and scores every arm and every policy on the named development sets and appends one JSON line each to
-RECORDS; cells that are already there are skipped. ``page`` writes the table. The rule that the page applies is in
-``repro/decision-rules.md``.
+Pre-trains and scores every arm and every policy on development sets. The rule is in ``repro/decision-rules.md``.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import stats
 
 from joao.config.recipe import POOL, make_recipe
-from joao.core.files import write_file
-from joao.core.provenance import versions
-from joao.core.randomness import numpy_generator
-from joao.data import Dataset, read_whole
-from joao.data.refinement import find_twins
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
+from repro.studies.sweep import SETS, load, made_with, main, score, show_interval
 
-SETS = ("COX2", "MSRC_9", "DHFR", "MSRC_21", "Mutagenicity", "reddit10k")
 STRENGTHS = (0.1, 0.2, 0.3)
 POLICIES = ("uniform", "joao", "joaov2", "graphcl")
 PAIRS = tuple(pair for pair in itertools.combinations_with_replacement(POOL, 2) if pair != ("identity", "identity"))
@@ -79,20 +64,6 @@ def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
             yield Cell(dataset, "+".join(pair), strength, seed)
 
 
-@cache
-def load(name: str, root: Path | None) -> tuple[Dataset, NDArray[np.int64], NDArray[np.int64]]:
-    """The data set, the graphs to score, and the group of isomorphic graphs of each of those."""
-    dataset = read_whole(name, root=root)
-    groups = find_twins(dataset)
-    scored = np.arange(len(dataset))
-    if len(dataset) > MOST_SCORED:
-        order = numpy_generator(0, "headroom sample").permutation(np.unique(groups))
-        sizes = np.bincount(groups)[order]
-        chosen = order[np.cumsum(sizes) <= MOST_SCORED]
-        scored = np.flatnonzero(np.isin(groups, chosen))
-    return dataset, scored, np.unique(groups[scored], return_inverse=True)[1]
-
-
 def effective_rank(embeddings: NDArray[np.float32]) -> float:
     r"""RankMe: :math:`\exp(-\sum_k p_k \log p_k)` of the normalised singular values of the centred embeddings."""
     values = np.linalg.svd(embeddings - embeddings.mean(axis=0), compute_uv=False).astype(np.float64)
@@ -101,50 +72,18 @@ def effective_rank(embeddings: NDArray[np.float32]) -> float:
 
 
 def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
-    dataset, scored, groups = load(cell.dataset, root)
+    dataset = load(cell.dataset, root, MOST_SCORED)[0]
     started = time.perf_counter()
     trained = pretrain(make_recipe(cell.recipe(), source=str(cell)), dataset.without_labels(), device=device)
     embeddings = trained.embed(dataset).cpu().numpy()
     trained_in = time.perf_counter() - started
-    assert dataset.classes is not None
-    classes = np.unique(dataset.classes[scored], return_inverse=True)[1].astype(np.int64)
-    scores = evaluate_embeddings(
-        embeddings[scored], classes, partitions=[cell.seed], groups=groups, device=trained.info.machine["device"]
-    )
-    found = versions()
-    gpu = trained.info.machine.get("gpu", trained.info.machine["processor"])
     return {
-        "cell": asdict(cell),
-        "accuracies": [round(each, 6) for each in scores.accuracies[0]],
-        "fold_hash": scores.partitions[0].fold_hash,
+        **score(embeddings, cell.dataset, root, MOST_SCORED, cell.seed, trained.info.machine["device"]),
         "effective rank": round(effective_rank(embeddings), 4),
         "loss": round(trained.metrics[-1].loss, 6),
         "seconds of pre-training": round(trained_in, 2),
-        "seconds of scoring": round(time.perf_counter() - started - trained_in, 2),
-        "made with": f"joao {found['joao']} ({found['source']}), torch {found['torch']}, {gpu}",
+        "made with": made_with(trained),
     }
-
-
-def work(share: tuple[Sequence[Cell], Path, Path | None, str, float]) -> int:
-    """Compute cells until ``end``; every record is appended when it is there."""
-    todo, path, root, device, end = share
-    torch.set_num_threads(1)
-    done = 0
-    with path.open("a", encoding="utf-8") as file:
-        for cell in todo:
-            if time.time() > end:
-                break
-            file.write(json.dumps(compute(cell, root, device)) + "\n")
-            file.flush()
-            done += 1
-    return done
-
-
-def read_records(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """One record per cell, sorted by cell."""
-    lines = [json.loads(line) for path in paths if path.exists() for line in path.read_text("utf-8").splitlines()]
-    found = {tuple(record["cell"].values()): record for record in lines}
-    return [found[key] for key in sorted(found)]
 
 
 Scores = Mapping[tuple[str, float], NDArray[np.float64]]
@@ -176,15 +115,6 @@ def oracle(scores: Scores) -> tuple[float, float, list[str]]:
     return float(np.mean(best)), float(np.mean(uniform)), names
 
 
-def interval(values: Sequence[float]) -> str:
-    """Mean and Student's 95 % interval with the set as the unit."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return f"{mean:+.2f}"
-    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return f"{mean:+.2f} ({mean - half:+.2f} to {mean + half:+.2f})"
-
-
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     header = ["data set", "seeds", *POLICIES, "random arm", "oracle", "oracle - uniform", "chosen arms"]
     lines, gains = [], defaultdict(list)
@@ -210,7 +140,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
                 ", ".join(dict.fromkeys(names)),
             ]
         )
-    summary = [[name, interval(values)] for name, values in gains.items()]
+    summary = [[name, show_interval(values)] for name, values in gains.items()]
     seeds = [int(line[1]) for line in lines]
     decided = len(seeds) == len(SETS) and min(seeds) >= 5
     status = "" if decided else " Not all runs are finished, so the rule takes no decision yet."
@@ -227,41 +157,5 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("compute")
-    run.add_argument("records", type=Path)
-    run.add_argument("--data", default=",".join(SETS))
-    run.add_argument("--data-root", type=Path)
-    run.add_argument("--seeds", type=int, default=10)
-    run.add_argument("--jobs", type=int, default=1)
-    run.add_argument("--device", default="auto")
-    run.add_argument("--minutes", type=float, default=600.0)
-    show = commands.add_parser("page")
-    show.add_argument("records", type=Path)
-    show.add_argument("page", type=Path)
-    given = parser.parse_args()
-    if given.command == "page":
-        write_file(given.page, page(read_records([given.records])))
-        return
-    done = {tuple(record["cell"].values()) for record in read_records([given.records])}
-    todo = [cell for cell in cells(given.data.split(","), given.seeds) if tuple(asdict(cell).values()) not in done]
-    end = time.time() + 60 * given.minutes
-    parts = [given.records.with_suffix(f".{number}.part") for number in range(given.jobs)]
-    shares = [
-        (todo[number :: given.jobs], part, given.data_root, given.device, end) for number, part in enumerate(parts)
-    ]
-    if given.jobs == 1:
-        work(shares[0])
-    else:
-        with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-            print(sum(pool.map(work, shares)), "of", len(todo), flush=True)
-    records = read_records([given.records, *parts])
-    write_file(given.records, "".join(json.dumps(record) + "\n" for record in records))
-    for part in parts:
-        part.unlink(missing_ok=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "headroom", cells, compute)

@@ -1,0 +1,135 @@
+"""Which readout, node features and size should ``JOAO()`` have? Alternatives on development sets.
+
+    python -m repro.studies.embedding --jobs 6
+
+The rule is in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.config.recipe import make_recipe
+from joao.data import Dataset
+from joao.encoders.base import LayeredEncoder
+from joao.encoders.readout import Readout
+from joao.evaluation.tables import markdown
+from joao.runs.pretraining import pretrain
+from joao.training.device import pick_device
+from repro.studies.sweep import SETS, interval, load, made_with, main, score, show_interval
+
+MOST_SCORED = 2000
+SEEDS = 5
+PRESENT, READOUTS = "sum", ("log(sum+mean+max+input)", "sum+mean+max+input", "log(sum+max)")
+FEATURES = ("with_degree", "random_walks", "two_encoders")
+MOST_DEGREES = 64  # as the rule `degree`
+WALKS = range(2, 10)
+Embeddings = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Pre-trainings on one data set with all its kinds of features.
+
+    ``training`` is ``present``, ``with_degree``, ``random_walks`` or ``large``.
+    """
+
+    dataset: str
+    training: str
+    seed: int
+
+
+def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
+    """What takes longest comes first."""
+    trainings = ("present", "large", "with_degree", "random_walks")
+    for dataset, training, seed in itertools.product(reversed(sets), trainings, range(seeds)):
+        yield Cell(dataset, training, seed)
+
+
+def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
+    dataset = load(cell.dataset, root, MOST_SCORED)[0].without_labels()
+    bare = replace(dataset, node_labels=None, node_attributes=None)
+    has_labels = dataset.node_labels is not None
+    places = {"own": (dataset, "auto")} if has_labels else {}
+    places["degree"] = (bare, "degree")
+    if has_labels or cell.training == "present":
+        places["constant"] = (bare, "constant")
+    if cell.training in FEATURES:
+        places.pop("constant", None)
+        changed = {"with_degree": lambda graphs: (graphs, "with_degree"), "random_walks": _with_walks}[cell.training]
+        places = {place: changed(graphs) for place, (graphs, _) in places.items()}
+    readouts = (PRESENT, *READOUTS) if cell.training == "present" else (PRESENT, READOUTS[0])
+    found: dict[str, Embeddings] = {}
+    seconds = {}
+    for place, (graphs, features) in places.items():
+        settings: dict[str, Any] = {"features": features, "training": {"seed": cell.seed}}
+        if cell.training == "large":
+            settings |= {"encoder": {"name": "gin", "width": 128}}
+            settings["training"]["epochs"] = 40
+        started = time.perf_counter()
+        trained = pretrain(make_recipe(settings, source=str(cell)), graphs, device=device)
+        seconds[place] = round(time.perf_counter() - started, 2)
+        assert isinstance(trained.encoder, LayeredEncoder)
+        found[place] = {}
+        for readout in readouts:
+            trained.encoder.readout = Readout(readout)
+            found[place][readout] = trained.embed(graphs).cpu().numpy()
+    if cell.training == "present":
+        for place, simpler in itertools.pairwise(found):
+            for readout in (PRESENT, READOUTS[0]):
+                both = (found[place][readout], found[simpler][readout])
+                found[place][f"two_encoders {readout}"] = np.concatenate(both, axis=1)
+        if not has_labels:
+            del found["constant"]
+    scores = {
+        place: {
+            name: score(rows, cell.dataset, root, MOST_SCORED, cell.seed, trained.info.machine["device"])["accuracies"]
+            for name, rows in each.items()
+        }
+        for place, each in found.items()
+    }
+    return {"accuracies": scores, "seconds of pre-training": seconds, "made with": made_with(trained)}
+
+
+def _with_walks(graphs: Dataset) -> tuple[Dataset, str]:
+    """The data set with return probabilities of random walks as attributes beside its own features."""
+    walks = return_probabilities(graphs)
+    if graphs.node_labels is None and graphs.node_attributes is None:
+        degrees = np.eye(MOST_DEGREES + 1, dtype=np.float32)[np.minimum(graphs.degrees, MOST_DEGREES)]
+        return replace(graphs, node_attributes=np.concatenate([degrees, walks], axis=1)), "attributes"
+    own = [] if graphs.node_attributes is None else [graphs.node_attributes.astype(np.float32)]
+    return replace(graphs, node_attributes=np.concatenate([*own, walks], axis=1)), "labels_and_attributes"
+
+
+def return_probabilities(graphs: Dataset) -> NDArray[np.float32]:
+    """Probability that a random walk of 2 to 9 steps ends where it began, ``(N, 8)``."""
+    device = pick_device("auto")
+    found = []
+    for number in range(len(graphs)):
+        nodes = int(graphs.first_node[number + 1] - graphs.first_node[number])
+        edges = slice(graphs.first_edge[number], graphs.first_edge[number + 1])
+        ends = [torch.from_numpy(each[edges].astype(np.int64)).to(device) for each in (graphs.source, graphs.target)]
+        matrix = torch.zeros(nodes, nodes, device=device).index_put_(tuple(ends), torch.ones((), device=device))
+        matrix /= matrix.sum(dim=1, keepdim=True).clamp(min=1)
+        power, columns = matrix, []
+        for _ in WALKS:
+            power = power @ matrix
+            columns.append(power.diagonal())
+        found.append(torch.stack(columns, dim=1).cpu())
+    return torch.cat(found).numpy()
+
+
+Gains = Mapping[str, Sequence[float]]
+
+
+if __name__ == "__main__":
+    main(__doc__, "embedding", cells, compute)

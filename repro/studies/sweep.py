@@ -1,0 +1,101 @@
+"""Many independent runs, spread over processes, with a limit on the time; one JSON line each."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from joao.core.processes import run_tasks
+from joao.core.provenance import versions
+from joao.core.randomness import numpy_generator
+from joao.data import Dataset, read_whole
+from joao.data.refinement import find_twins
+from joao.evaluation.embeddings import evaluate_embeddings
+from joao.runs.trained import TrainedEncoder
+from repro.record_files import RECORDS, RecordFile
+
+Compute = Callable[[Any, Path | None, str], dict[str, Any]]
+SETS = ("COX2", "MSRC_9", "DHFR", "MSRC_21", "Mutagenicity", "reddit10k")
+
+
+@cache
+def load(name: str, root: Path | None, most: int) -> tuple[Dataset, NDArray[np.int64], NDArray[np.int64]]:
+    """The data set, at most ``most`` graphs to score, and the group of isomorphic graphs of each of those."""
+    dataset = read_whole(name, root=root)
+    groups = find_twins(dataset)
+    scored = np.arange(len(dataset))
+    if len(dataset) > most:
+        order = numpy_generator(0, "headroom sample").permutation(np.unique(groups))
+        sizes = np.bincount(groups)[order]
+        scored = np.flatnonzero(np.isin(groups, order[np.cumsum(sizes) <= most]))
+    return dataset, scored, np.unique(groups[scored], return_inverse=True)[1]
+
+
+def score(embeddings: NDArray[np.float32], name: str, root: Path | None, most: int, seed: int, device: str) -> dict[str, Any]:
+    """Accuracy of an SVM on each fold of partition ``seed``, from the embeddings of all graphs of a data set."""
+    dataset, scored, groups = load(name, root, most)
+    assert dataset.classes is not None
+    classes = np.unique(dataset.classes[scored], return_inverse=True)[1].astype(np.int64)
+    found = evaluate_embeddings(embeddings[scored], classes, partitions=[seed], groups=groups, device=device)
+    return {"accuracies": [round(each, 6) for each in found.accuracies[0]], "fold_hash": found.partitions[0].fold_hash}
+
+
+def made_with(trained: TrainedEncoder) -> str:
+    found, machine = versions(), trained.info.machine
+    return f"joao {found['joao']} ({found['source']}), torch {found['torch']}, {machine.get('gpu', machine['processor'])}"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and Student's 95 % interval with the set as the unit."""
+    mean = float(np.mean(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def show_interval(values: Sequence[float]) -> str:
+    mean, low, high = interval(values) if len(values) > 1 else (values[0], 0.0, 0.0)
+    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})" if len(values) > 1 else f"{mean:+.2f}"
+
+
+def record_file(path: Path) -> RecordFile:
+    return RecordFile(path, _key)
+
+
+def _key(record: dict[str, Any]) -> str:
+    return "/".join(map(str, record["cell"].values()))
+
+
+def main(description: str | None, name: str, cells: Callable[[Sequence[str], int], Iterable[Any]], compute: Compute) -> None:
+    """Compute the cells that have no record yet."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=Path, default=RECORDS / f"{name}.jsonl")
+    parser.add_argument("--data", default=",".join(SETS))
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--minutes", type=float, default=600.0)
+    given = parser.parse_args()
+    records, end = record_file(given.records), time.time() + 60 * given.minutes
+    todo = [
+        cell
+        for cell in cells(given.data.split(","), given.seeds)
+        if records.get(_key({"cell": asdict(cell)})) is None
+    ]
+    run = partial(_run, compute=compute, records=records, root=given.data_root, device=given.device, end=end)
+    for number, cell in enumerate(run_tasks(run, todo, given.jobs), 1):
+        print(number, "of", len(todo), cell, flush=True)
+
+
+def _run(cell: Any, compute: Compute, records: RecordFile, root: Path | None, device: str, end: float) -> None:
+    if time.time() < end:
+        records.write({"cell": asdict(cell), **compute(cell, root, device)})
