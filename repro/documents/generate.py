@@ -77,6 +77,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
+    "embedding": lambda: embedding.page(sweep.record_file(RECORDS / "embedding.jsonl").read()),
     "headroom": lambda: headroom.page(sweep.record_file(RECORDS / "headroom.jsonl").read()),
     "learned-table": learned_table.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),

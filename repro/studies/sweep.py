@@ -40,7 +40,9 @@ def load(name: str, root: Path | None, most: int) -> tuple[Dataset, NDArray[np.i
     return dataset, scored, np.unique(groups[scored], return_inverse=True)[1]
 
 
-def score(embeddings: NDArray[np.float32], name: str, root: Path | None, most: int, seed: int, device: str) -> dict[str, Any]:
+def score(
+    embeddings: NDArray[np.float32], name: str, root: Path | None, most: int, seed: int, device: str
+) -> dict[str, Any]:
     """Accuracy of an SVM on each fold of partition ``seed``, from the embeddings of all graphs of a data set."""
     dataset, scored, groups = load(name, root, most)
     assert dataset.classes is not None
@@ -51,7 +53,9 @@ def score(embeddings: NDArray[np.float32], name: str, root: Path | None, most: i
 
 def made_with(trained: TrainedEncoder) -> str:
     found, machine = versions(), trained.info.machine
-    return f"joao {found['joao']} ({found['source']}), torch {found['torch']}, {machine.get('gpu', machine['processor'])}"
+    return (
+        f"joao {found['joao']} ({found['source']}), torch {found['torch']}, {machine.get('gpu', machine['processor'])}"
+    )
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -74,7 +78,9 @@ def _key(record: dict[str, Any]) -> str:
     return "/".join(map(str, record["cell"].values()))
 
 
-def main(description: str | None, name: str, cells: Callable[[Sequence[str], int], Iterable[Any]], compute: Compute) -> None:
+def main(
+    description: str | None, name: str, cells: Callable[[Sequence[str], int], Iterable[Any]], compute: Compute
+) -> None:
     """Compute the cells that have no record yet."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=Path, default=RECORDS / f"{name}.jsonl")
@@ -87,9 +93,7 @@ def main(description: str | None, name: str, cells: Callable[[Sequence[str], int
     given = parser.parse_args()
     records, end = record_file(given.records), time.time() + 60 * given.minutes
     todo = [
-        cell
-        for cell in cells(given.data.split(","), given.seeds)
-        if records.get(_key({"cell": asdict(cell)})) is None
+        cell for cell in cells(given.data.split(","), given.seeds) if records.get(_key({"cell": asdict(cell)})) is None
     ]
     run = partial(_run, compute=compute, records=records, root=given.data_root, device=given.device, end=end)
     for number, cell in enumerate(run_tasks(run, todo, given.jobs), 1):
