@@ -12,6 +12,11 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from joao.augmentations import Augmentation as Augmentation
+    from joao.baselines import GL as GL
+    from joao.baselines import LDP as LDP
+    from joao.baselines import WL as WL
+    from joao.baselines import Graph2vec as Graph2vec
+    from joao.baselines import Histogram as Histogram
     from joao.comparison.table import compare as compare
     from joao.core.errors import JoaoNotice as JoaoNotice
     from joao.core.errors import UserError as UserError
@@ -30,14 +35,19 @@ _HOME = {
     "Augmentation": "joao.augmentations",
     "Dataset": "joao.data",
     "Encoder": "joao.encoders",
+    "GL": "joao.baselines",
+    "Graph2vec": "joao.baselines",
     "GraphBatch": "joao.core.graphs",
+    "Histogram": "joao.baselines",
     "JOAO": "joao.estimators.joao",
     "JOAOClassifier": "joao.estimators.classifier",
     "JOAORegressor": "joao.estimators.regressor",
     "JoaoNotice": "joao.core.errors",
+    "LDP": "joao.baselines",
     "PairTable": "joao.core.pair_table",
     "Shards": "joao.data",
     "UserError": "joao.core.errors",
+    "WL": "joao.baselines",
     "compare": "joao.comparison.table",
     "load": "joao.estimators.loading",
     "read": "joao.data",

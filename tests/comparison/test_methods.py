@@ -31,10 +31,8 @@ def graphs():
 class Absent(Baseline):
     needs = "a_package_that_nobody_has"
 
-    def fit(self, graphs, y=None):
+    def rows(self, graphs):
         raise AssertionError("was not to be used")
-
-    transform = fit
 
 
 def test_the_cheap_baselines_are_always_among_them(graphs):
@@ -93,16 +91,15 @@ def test_a_baseline_sees_no_labels(graphs, monkeypatch):
     seen = []
 
     class Looking(Baseline):
-        def fit(self, graphs, y=None):
-            seen.append((graphs.classes, graphs.class_names, graphs.targets, y))
-            return self
+        def learn(self, graphs):
+            seen.append((graphs.classes, graphs.class_names, graphs.targets))
 
-        def transform(self, graphs):
+        def rows(self, graphs):
             return np.zeros((len(graphs), 1))
 
     monkeypatch.setitem(BASELINES, "looking", Looking)
     make_rows("looking", graphs, seed=0)
-    assert seen == [(None, (), None, None)]
+    assert seen == [(None, (), None)]
 
 
 def test_has_seed():

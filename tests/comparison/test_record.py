@@ -43,11 +43,10 @@ class Counting(Baseline):
 
     fitted: ClassVar = []
 
-    def fit(self, graphs, y=None):
+    def learn(self, graphs):
         self.fitted.append(len(graphs))
-        return self
 
-    def transform(self, graphs):
+    def rows(self, graphs):
         return np.diff(graphs.first_node)[:, None].astype(float)
 
 
@@ -55,17 +54,15 @@ class Random(Counting):
     def __init__(self, *, seed=0):
         self.seed = seed
 
-    def transform(self, graphs):
+    def rows(self, graphs):
         return np.random.default_rng(self.seed).standard_normal((len(graphs), 2))
 
 
 class Failing(Baseline):
     error = UserError("failing: cannot do this.")
 
-    def fit(self, graphs, y=None):
+    def rows(self, graphs):
         raise self.error
-
-    transform = fit
 
 
 @pytest.fixture(autouse=True)

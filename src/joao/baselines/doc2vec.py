@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +28,23 @@ class ParagraphVectors(Baseline):
     starting from zero, each document by itself, with the rest of the model fixed; unknown words are ignored.
 
     Attributes:
-        options: arguments of gensim's ``Doc2Vec``. PV-DBOW (``dm=0``): the vector of a document predicts its words;
-            PV-DM (``dm=1``): it predicts a word together with the vectors of the words around it.
         seed: of the model.
     """
 
     needs: ClassVar[str | None] = "gensim"
-    options: dict[str, Any]
     seed: int
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """Arguments of gensim's ``Doc2Vec``. PV-DBOW (``dm=0``): the vector of a document predicts its words;
+        PV-DM (``dm=1``): it predicts a word together with the vectors of the words around it."""
 
     @abstractmethod
     def documents(self, graphs: Dataset) -> Sequence[Document]:
         """Return the words of each graph."""
 
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+    def learn(self, graphs: Dataset) -> None:
         require_gensim()
         from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
@@ -57,9 +60,8 @@ class ParagraphVectors(Baseline):
             raise UserError(f"{graphs.name}: no word occurs {model.min_count} times. Use a smaller min_count.")
         model.train(tagged, total_examples=model.corpus_count, epochs=model.epochs)
         self._model, self._fitted_on = model, graphs.fingerprint
-        return self
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
         if graphs.fingerprint == self._fitted_on:
             learned: NDArray[np.float64] = self._model.dv.vectors.astype(np.float64)
             return learned
@@ -108,9 +110,13 @@ class Graph2vec(ParagraphVectors):
     ) -> None:
         check_minimum("Graph2vec", 1, dimensions=dimensions, epochs=epochs, min_count=min_count)
         check_minimum("Graph2vec", 0, iterations=iterations)
-        self.iterations, self.seed = iterations, seed
-        self.options = {"dm": 0, "vector_size": dimensions, "epochs": epochs, "window": 1}
-        self.options |= {"min_count": min_count, "sample": 0.0}
+        self.dimensions, self.iterations, self.epochs = dimensions, iterations, epochs
+        self.min_count, self.seed = min_count, seed
+
+    @property
+    def options(self) -> dict[str, Any]:
+        sizes = {"vector_size": self.dimensions, "epochs": self.epochs, "min_count": self.min_count}
+        return {"dm": 0, "window": 1, "sample": 0.0, **sizes}
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         if graphs.node_labels is None:  # all labels are equal at first; the first refinement gives degrees
@@ -167,9 +173,13 @@ class Sub2vec(ParagraphVectors):
         check_minimum("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs)
         if not 1 <= walk_length <= MAX_WORDS:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {MAX_WORDS}, got {walk_length}.")
-        self.property, self.walk_length, self.seed = property, walk_length, seed
-        self.options = {"dm": 1, "vector_size": dimensions, "epochs": epochs, "window": window}
-        self.options |= {"min_count": 1, "sample": 1e-3}
+        self.property, self.dimensions, self.walk_length = property, dimensions, walk_length
+        self.window, self.epochs, self.seed = window, epochs, seed
+
+    @property
+    def options(self) -> dict[str, Any]:
+        sizes = {"vector_size": self.dimensions, "epochs": self.epochs, "window": self.window}
+        return {"dm": 1, "min_count": 1, "sample": 1e-3, **sizes}
 
     def documents(self, graphs: Dataset) -> list[list[str]]:
         random = numpy_generator(self.seed, "walks")

@@ -118,5 +118,5 @@ class GL(Baseline):
     title: ClassVar[str] = "GL (graphlet kernel)"
     kernel: ClassVar[bool] = True
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
         return graphlet_counts(graphs)

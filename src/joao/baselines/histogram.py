@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,10 @@ class Histogram(Baseline):
         check_minimum("Histogram", 0, max_degree=max_degree)
         self.max_degree = max_degree
 
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+    def learn(self, graphs: Dataset) -> None:
         self.values = [np.unique(column) for column in _label_columns(graphs)]
-        return self
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
         columns = _label_columns(graphs)
         if len(columns) != len(self.values):
             raise UserError(
@@ -81,11 +80,10 @@ class LDP(Baseline):
         check_minimum("LDP", 1, bins=bins)
         self.bins = bins
 
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+    def learn(self, graphs: Dataset) -> None:
         self.largest = np.maximum(np.log1p(degree_profiles(graphs)).max(axis=0), np.log(2))
-        return self
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
         shares = np.log1p(degree_profiles(graphs)) / self.largest
         interval = np.minimum((shares * self.bins).astype(np.int64), self.bins - 1) + self.bins * np.arange(5)
         cells = graphs.graph_of_node[:, None] * (5 * self.bins) + interval

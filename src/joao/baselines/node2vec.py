@@ -57,11 +57,11 @@ class Node2vec(Baseline):
         for name, weight in {"p": p, "q": q}.items():
             if not weight > 0:
                 raise UserError(f"Node2vec: {name} must be above 0, got {weight}.")
-        self.options = {"vector_size": dimensions, "window": window, "epochs": epochs}
+        self.dimensions, self.window, self.epochs = dimensions, window, epochs
         self.walks_per_node, self.walk_length = walks_per_node, walk_length
         self.p, self.q, self.seed = p, q, seed
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
         vectors = self.node_vectors(graphs).astype(np.float64)
         return np.add.reduceat(vectors, graphs.first_node[:-1]) / np.diff(graphs.first_node)[:, None]
 
@@ -70,7 +70,8 @@ class Node2vec(Baseline):
         require_gensim()
         walks = _Walks(find_neighbours(graphs), self)
         num_walks = graphs.num_nodes * self.walks_per_node
-        return word_vectors(walks, walks.counts(), num_walks, self.seed, **self.options)
+        options = {"vector_size": self.dimensions, "window": self.window, "epochs": self.epochs}
+        return word_vectors(walks, walks.counts(), num_walks, self.seed, **options)
 
 
 class _Walks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,10 @@ class WL(Baseline):
         check_minimum("WL", 0, iterations=iterations)
         self.iterations = iterations
 
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+    def learn(self, graphs: Dataset) -> None:
         self.labels: list[Labels] = [number_labels(labels)[1] for labels in refine_labels(graphs, self.iterations)]
-        return self
 
-    def transform(self, graphs: Dataset) -> csr_array:
+    def rows(self, graphs: Dataset) -> csr_array:
         refinements = zip(refine_labels(graphs, self.iterations), self.labels, strict=True)
         return hstack([label_counts(graphs, labels, known) for labels, known in refinements], format="csr")
 
@@ -53,7 +52,8 @@ def label_counts(graphs: Dataset, labels: Labels, known: Labels) -> csr_array:
     """Count the nodes of each graph that have each of the known labels ``(V, 2)``: ``(G, V)``."""
     columns = label_indices(labels, known)
     seen = columns >= 0
-    cells = graphs.graph_of_node[seen], columns[seen]
+    # scikit-learn takes 32-bit indices only
+    cells = graphs.graph_of_node[seen].astype(np.int32), columns[seen].astype(np.int32)
     return csr_array((np.ones(len(cells[0])), cells), shape=(len(graphs), len(known)))
 
 
@@ -86,27 +86,28 @@ class DGK(Baseline):
     ) -> None:
         check_minimum("DGK", 0, iterations=iterations)
         check_minimum("DGK", 1, dimensions=dimensions, window=window, epochs=epochs)
-        self.counts = WL(iterations=iterations)
-        self.options, self.seed = {"vector_size": dimensions, "window": window, "epochs": epochs}, seed
+        self.iterations, self.dimensions, self.window = iterations, dimensions, window
+        self.epochs, self.seed = epochs, seed
 
-    def fit(self, graphs: Dataset, y: Any = None) -> Self:
+    def learn(self, graphs: Dataset) -> None:
         require_gensim()
+        self.counts = WL(iterations=self.iterations)
         occurrences = self.counts.fit_transform(graphs).sum(axis=0).astype(np.int64)
         in_order = list(self._sentences(graphs))
         sentences = [in_order[number] for number in reading_order(len(in_order), self.seed)]
-        vectors = word_vectors(sentences, occurrences, len(sentences), self.seed, **self.options)
+        options = {"vector_size": self.dimensions, "window": self.window, "epochs": self.epochs}
+        vectors = word_vectors(sentences, occurrences, len(sentences), self.seed, **options)
         self.vectors = vectors.astype(np.float64)
-        return self
 
-    def transform(self, graphs: Dataset) -> NDArray[np.float64]:
-        rows: NDArray[np.float64] = self.counts.transform(graphs) @ self.vectors
+    def rows(self, graphs: Dataset) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = self.counts.rows(graphs) @ self.vectors
         return rows
 
     def _sentences(self, graphs: Dataset) -> Iterator[list[str]]:
         """The labels of each refinement in each graph as column numbers, independent of the order of the nodes."""
         random = numpy_generator(self.seed, "order of words")
         first_column = 0
-        refinements = zip(refine_labels(graphs, self.counts.iterations), self.counts.labels, strict=True)
+        refinements = zip(refine_labels(graphs, self.iterations), self.counts.labels, strict=True)
         for labels, known in refinements:
             columns = label_indices(labels, known) + first_column
             first_column += len(known)

@@ -57,7 +57,7 @@ class Encoder(nn.Module, ABC):
         return self.num_dimensions
 
     def embed(self, batch: GraphBatch) -> Tensor:
-        """Embed the graphs of ``batch``, ``(G, embedding_size)``; as :meth:`forward` unless the encoder has a readout."""
+        """Embed the graphs of ``batch``, ``(G, embedding_size)``: :meth:`forward` unless the encoder has a readout."""
         return cast(Tensor, self(batch))
 
 

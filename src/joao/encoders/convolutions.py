@@ -76,8 +76,9 @@ BY_HAND = "In Python, pass Convolutions a function that builds it."
 class Convolutions(LayeredEncoder):
     """Layers of a torch-geometric convolution, each followed by ReLU and batch normalisation.
 
-    Pooling and ``readout`` are those of :class:`Gin`. Edge attributes are passed to named convolutions with ``edge_dim``, and to convolutions from a function whose ``forward`` takes
-    ``edge_attr``. A single attribute is also passed as ``edge_weight``.
+    Pooling and ``readout`` are those of :class:`Gin`. Edge attributes are passed to named convolutions with
+    ``edge_dim``, and to convolutions from a function whose ``forward`` takes ``edge_attr``. A single attribute is also
+    passed as ``edge_weight``.
 
     Args:
         convolution: a name in :mod:`torch_geometric.nn`, such as ``"GATConv"``, that needs only the numbers of input

@@ -16,10 +16,11 @@ from torch import nn
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError, one_line, short_repr
+from joao.core.estimator import GraphEstimator
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
-from joao.estimators.joao import JOAO, GraphEstimator, fast_parameter
+from joao.estimators.joao import JOAO, fast_parameter
 from joao.runs.finetuning import FinetunedModel, finetune, load_finetuned
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
 from joao.training.finetune import Finetune, default_learning_rate

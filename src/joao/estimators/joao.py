@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -20,6 +19,7 @@ from joao.augmentations import Augmentation
 from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, short_repr
+from joao.core.estimator import GraphEstimator
 from joao.core.pair_table import PairTable
 from joao.core.registry import snake_case
 from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels
@@ -30,19 +30,6 @@ from joao.runs.logs import Logger
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.metrics import EpochMetrics
-
-
-class GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of estimators whose ``X`` is a list of graphs instead of a matrix."""
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "trained_") or hasattr(self, "finetuned_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.no_validation = True
-        return tags
 
 
 class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
