@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from joao.config.recipe import make_recipe
 from joao.data import Dataset
 from joao.encoders.base import LayeredEncoder
-from joao.encoders.readout import Readout
+from joao.encoders.layers import Readout
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.training.device import pick_device
@@ -165,9 +165,10 @@ def gain(scores: Scores, dataset: str, choice: Choice, base: Choice) -> float | 
         if kind == "constant" and not choice.counts_constant:
             continue
         both = [scores.get((dataset, kind, each.training, each.readout)) for each in (choice, base)]
-        if both[0] is None or both[1] is None or min(map(len, both)) < SEEDS:
+        new, old = both
+        if new is None or old is None or min(len(new), len(old)) < SEEDS:
             return None
-        differences.append(both[0].mean() - both[1].mean())
+        differences.append(new.mean() - old.mean())
     return float(np.mean(differences))
 
 

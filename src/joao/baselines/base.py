@@ -78,7 +78,8 @@ class Baseline(TransformerMixin, GraphEstimator, ABC):  # type: ignore[misc]
         self._num_columns = rows.shape[1]
         if X is graphs or not graphs.failures:
             return rows
-        return graphs.in_rows(rows.toarray() if issparse(rows) else rows)
+        dense: Any = rows.toarray() if issparse(rows) else rows
+        return graphs.in_rows(dense)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of the last :meth:`transform`, for ``set_output``."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
+from joao.encoders.layers import Readout
 from joao.encoders.layers import sum_nodes as sum_nodes
-from joao.encoders.readout import Readout
 
 
 class Encoder(nn.Module, ABC):
@@ -92,7 +92,7 @@ class LayeredEncoder(NodeEncoder, ABC):
     Args:
         num_features: number of columns of ``x``.
         width, layers: size of the layers.
-        readout: see :class:`~joao.encoders.readout.Readout`.
+        readout: see :class:`~joao.encoders.layers.Readout`.
     """
 
     def __init__(self, num_features: int, width: int, layers: int, readout: str) -> None:

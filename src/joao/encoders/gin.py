@@ -22,7 +22,7 @@ class Gin(LayeredEncoder, PaddedEncoder):
     .. math:: x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(x_v + \sum_{u \sim v} x_u)\big)\Big)
 
     with a two-layer MLP. Pre-training pools a graph by concatenating, for every layer, the sum over its nodes;
-    ``readout`` (:class:`~joao.encoders.readout.Readout`) says what the embedding is made of. Linear layers are
+    ``readout`` (:class:`~joao.encoders.layers.Readout`) says what the embedding is made of. Linear layers are
     initialised Xavier-uniform with zero bias. Edge attributes are not used.
 
     >>> import networkx

@@ -14,7 +14,7 @@ from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.evaluation import statistics
 from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.svm import FoldScores, Kernel, score_folds
+from joao.evaluation.svm import FoldScores, Kernel, Parts, score_folds
 from joao.kernels.svm_dual import has_fast_solver
 
 
@@ -91,7 +91,7 @@ class Scores:
 
 
 def evaluate_embeddings(
-    embeddings: ArrayLike | csr_array,
+    embeddings: ArrayLike | csr_array | Parts,
     classes: NDArray[np.int64],
     *,
     class_names: Sequence[str] = (),
@@ -134,7 +134,7 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    return Scores(tuple(parts), standardise and kernel == "rbf", kernel, has_fast_solver(len(classes), device))
+    return Scores(tuple(parts), standardise and kernel != "linear", kernel, has_fast_solver(len(classes), device))
 
 
 def permute_classes(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -19,6 +19,8 @@ The feature map :math:`\phi` of a graph kernel is not standardised. Its rows are
     k(x, y) = \phi(x) \cdot \phi(y) \, / \, (\lVert \phi(x) \rVert \lVert \phi(y) \rVert)
 
 This depends on the two graphs only, so that one matrix of all pairs serves all folds.
+
+Several embeddings and feature maps of the same graphs can be scored together: their kernel is the mean of the kernels.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ SMALL_C_CACHE, LARGE_C_CACHE = 4, 200
 Matrix = NDArray[np.float64]
 Classes = NDArray[np.int64]
 Groups = NDArray[np.int64] | None
-Kernel = Literal["rbf", "linear"]
+Kernel = Literal["rbf", "linear", "mean"]
+Parts = Sequence[tuple[ArrayLike | csr_array, Kernel]]
 KernelOf = Callable[[Fold], tuple[Matrix, Matrix]]
 
 
@@ -69,7 +72,7 @@ class FoldScores:
 
 
 def score_folds(
-    embeddings: ArrayLike | csr_array,
+    embeddings: ArrayLike | csr_array | Parts,
     classes: Classes,
     folds: Sequence[Fold],
     *,
@@ -83,7 +86,8 @@ def score_folds(
     """Choose C and fit on the training part of each fold, and score the test part.
 
     Args:
-        embeddings: ``(G, d)``; the linear kernel also takes a sparse array.
+        embeddings: ``(G, d)``; the linear kernel also takes a sparse array, the kernel ``mean`` takes pairs of
+            embeddings and their kernels.
         classes: ``(G,)`` class numbers.
         folds: train and test graphs of each fold. If a class has fewer than five members in a training part, there are
             that many inner folds instead of five; fewer than two are an error.
@@ -99,12 +103,14 @@ def score_folds(
     # Threads, because libsvm and matrix products release the interpreter lock and processes take seconds to start.
     parallel = Parallel(n_jobs=jobs, prefer="threads", return_as="generator")
     with threadpool_limits(1, user_api="blas"):  # BLAS threads inside ours would only compete
-        embeddings, classes = check_embeddings(embeddings, classes)
+        parts: Any = embeddings if kernel == "mean" else [(embeddings, kernel)]
+        parts = [(check_embeddings(each, classes)[0], own) for each, own in parts]
+        classes = np.asarray(classes)
         if has_fast_solver(len(classes), device):
-            kernels_of = _make_torch_kernel(embeddings, kernel, standardise, device)
+            kernels_of = _mean_kernel([_make_torch_kernel(*part, standardise, device) for part in parts])
             found = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
-            kernel_of = _make_kernel(embeddings, kernel, standardise)
+            kernel_of = _mean_kernel([_make_kernel(*part, standardise) for part in parts])
             found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
         for score in found:
             scores.append(score)
@@ -147,6 +153,18 @@ def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Ke
             f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on a dense array, or linear."
         )
     return partial(_rbf_kernels, x, standardise)
+
+
+def _mean_kernel(kernels: Sequence[Callable[[Fold], tuple[Any, Any]]]) -> Callable[[Fold], tuple[Any, Any]]:
+    """Return the mean of kernels; a single one unchanged."""
+    if len(kernels) == 1:
+        return kernels[0]
+
+    def mean(fold: Fold) -> tuple[Any, Any]:
+        among_train, test_to_train = zip(*(each(fold) for each in kernels), strict=True)
+        return sum(among_train) / len(kernels), sum(test_to_train) / len(kernels)
+
+    return mean
 
 
 def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold, groups: Groups) -> tuple[float, float]:
