@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from joao.encoders import Encoder as Encoder
     from joao.estimators.classifier import JOAOClassifier as JOAOClassifier
     from joao.estimators.joao import JOAO as JOAO
+    from joao.estimators.kernel_sum import KernelSum as KernelSum
     from joao.estimators.loading import load as load
     from joao.estimators.regressor import JOAORegressor as JOAORegressor
 
@@ -43,6 +44,7 @@ _HOME = {
     "JOAOClassifier": "joao.estimators.classifier",
     "JOAORegressor": "joao.estimators.regressor",
     "JoaoNotice": "joao.core.errors",
+    "KernelSum": "joao.estimators.kernel_sum",
     "LDP": "joao.baselines",
     "PairTable": "joao.core.pair_table",
     "Shards": "joao.data",

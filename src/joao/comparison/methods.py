@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
-from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS, UNTRAINED
+from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
 from joao.core.processes import block_interrupts, exit_with_parent
 from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.svm import Kernel
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import require_classes
 from joao.runs.trained import make_untrained
@@ -64,16 +65,17 @@ def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choi
             f"large data set ({len(dataset):,} graphs, {dataset.num_nodes:,} nodes): {pretrained[0]} is the only "
             f"pre-training method. Choose more with --methods {','.join(COMPARED_METHODS)}."
         )
-    return Choice((*pretrained, *cheap), tuple(notices))
+    return Choice((*pretrained, *COMBINATIONS, *cheap), tuple(notices))
 
 
 def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in wanted if name.strip()))
+    names = tuple(dict.fromkeys("+".join(map(str.strip, name.split("+"))) for name in wanted if name.strip()))
     if not names:
         raise UserError(f"compare: no methods given. Known: {', '.join(known_methods())}.")
     for name in names:
-        if name not in known_methods():
-            raise UserError(f"compare: unknown method {short_repr(name)}. {suggest(name, known_methods())}")
+        for part in name.split("+"):
+            if part not in known_methods():
+                raise UserError(f"compare: unknown method {short_repr(part)}. {suggest(part, known_methods())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
                 f"compare: method '{name}' needs {package}, which is not installed. Run 'pip install {package}' or "
@@ -84,12 +86,13 @@ def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
 
 def missing_package(name: str) -> str | None:
     """Return the package that a method needs and that is not installed."""
-    return BASELINES[name].missing_package() if name in BASELINES else None
+    packages = [BASELINES[part].missing_package() for part in name.split("+") if part in BASELINES]
+    return next((package for package in packages if package), None)
 
 
 def has_seed(name: str) -> bool:
     """Whether a method is random; others are computed once for all seeds."""
-    return name not in BASELINES or "seed" in BASELINES[name].settings()
+    return any(part not in BASELINES or "seed" in BASELINES[part].settings() for part in name.split("+"))
 
 
 def method_recipe(name: str, kind: str, *, seed: int = 0, epochs: int | None = None) -> Recipe:
@@ -100,7 +103,9 @@ def method_recipe(name: str, kind: str, *, seed: int = 0, epochs: int | None = N
 
 
 def method_settings(name: str, kind: str, epochs: int | None = None) -> dict[str, Any]:
-    """Return all settings of a method except its seed: its recipe, or the options of a baseline."""
+    """Return all settings of a method except its seed: its recipe, or the options of a baseline; by part if several."""
+    if "+" in name:
+        return {part: method_settings(part, kind, epochs) for part in name.split("+")}
     if name not in BASELINES:
         return method_recipe(name, kind, epochs=epochs).table()
     return {option: default for option, default in BASELINES[name].settings().items() if option != "seed"}
@@ -115,6 +120,10 @@ def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = No
     if name == UNTRAINED:
         return make_untrained(recipe, dataset, device=device).embed(dataset).numpy()
     return pretrain(recipe, dataset, device=device).embed(dataset).numpy()
+
+
+def _rows_of_parts(parts: Sequence[str], task: Task, seed: int, device: str) -> list[Rows]:
+    return [make_rows(part, task.dataset, seed=seed, epochs=task.epochs, device=device) for part in parts]
 
 
 SeedScore = dict[str, Any]
@@ -140,18 +149,19 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
     Time and memory are those of computing the embeddings from graphs in memory, including training. The time of scoring
     is separate. Deterministic methods are computed once, and every seed has their time and memory.
     """
-    classes, baseline = require_classes(task.dataset), BASELINES.get(task.method)
-    device = "cpu" if baseline else pick_device(task.device).type
-    rows: Rows | None = None
+    classes, parts = require_classes(task.dataset), task.method.split("+")
+    device = "cpu" if all(part in BASELINES for part in parts) else pick_device(task.device).type
+    kernels: list[Kernel] = ["linear" if part in BASELINES and BASELINES[part].kernel else "rbf" for part in parts]
+    rows: list[Rows] = []
     cost: dict[str, Any] = {}
     for seed in task.seeds:
-        if rows is None or has_seed(task.method):
-            make = partial(make_rows, task.method, task.dataset, seed=seed, epochs=task.epochs, device=device)
+        if not rows or has_seed(task.method):
+            make = partial(_rows_of_parts, parts, task, seed, device)
             rows, seconds, memory = measure_run(make, device)
             cost = {"seconds": seconds, **memory}
         started = time.perf_counter()
         scores = evaluate_embeddings(
-            rows,
+            rows[0] if len(parts) == 1 else list(zip(rows, kernels, strict=True)),
             classes,
             class_names=task.dataset.class_names,
             partitions=[seed],
@@ -159,7 +169,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
             groups=task.groups,
             jobs=task.jobs,
             device=pick_device(task.device).type,  # the same scorer for all methods
-            kernel="linear" if baseline and baseline.kernel else "rbf",
+            kernel=kernels[0] if len(parts) == 1 else "mean",
         )
         (partition,) = scores.to_json()["partitions"]
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}

@@ -108,7 +108,7 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
-        kind = "pre-trained" if name in METHODS else "cheap baseline" if name in CHEAP_BASELINES else "baseline"
+        kind = kind_of(name)
         settings = _as_json(method_settings(name, dataset.kind, plan.epochs))
         entry = record["methods"].setdefault(name, {"kind": kind, "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
@@ -117,6 +117,13 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
             )
         entry.pop("failure", None)
     return record
+
+
+def kind_of(name: str) -> str:
+    """One of :data:`joao.comparison.summary.KINDS`."""
+    if "+" in name:
+        return "combination"
+    return "pre-trained" if name in METHODS else "cheap baseline" if name in CHEAP_BASELINES else "baseline"
 
 
 def missing_seeds(record: Record) -> dict[str, list[int]]:

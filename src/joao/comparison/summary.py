@@ -109,7 +109,7 @@ def best_over_best(
     return Gain(best - strongest, low, high, level)
 
 
-KINDS = ("pre-trained", "baseline", "cheap baseline")
+KINDS = ("pre-trained", "combination", "baseline", "cheap baseline")
 
 
 @final

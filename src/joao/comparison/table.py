@@ -68,8 +68,9 @@ def compare(
 
     Args:
         data: anything that :func:`joao.read` accepts. Every graph needs a class.
-        methods: pre-training methods such as ``joao``, baselines such as ``wl``, and ``untrained``; None: default. The
-            baselines in :data:`joao.config.methods.CHEAP_BASELINES` are always added.
+        methods: pre-training methods such as ``joao``, baselines such as ``wl``, ``untrained``, and combinations such
+            as ``joao+wl``, which are scored with the mean of their kernels; None: default. The baselines in
+            :data:`joao.config.methods.CHEAP_BASELINES` are always added.
         partitions: number of partitions into folds; seed s of a method is scored on partition s.
         folds: folds per partition.
         epochs: epochs of pre-training; None: default.

@@ -38,6 +38,8 @@ CONTRASTIVE = {
 
 # What ``joao compare`` compares: methods by default, and baselines that pre-training must beat to be worth its time.
 COMPARED_METHODS: tuple[str, ...] = ("joao", "joaov2", "graphcl")
+# Scored with the mean of the kernels of their parts.
+COMBINATIONS: tuple[str, ...] = ("joao+wl",)
 UNTRAINED = "untrained"
 CHEAP_BASELINES = (UNTRAINED, "wl", "ldp", "histogram")
 

@@ -107,10 +107,10 @@ def score_folds(
         parts = [(check_embeddings(each, classes)[0], own) for each, own in parts]
         classes = np.asarray(classes)
         if has_fast_solver(len(classes), device):
-            kernels_of = _mean_kernel([_make_torch_kernel(*part, standardise, device) for part in parts])
+            kernels_of = _mean_kernel([_make_torch_kernel(x, own, standardise, device) for x, own in parts])
             found = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
-            kernel_of = _mean_kernel([_make_kernel(*part, standardise) for part in parts])
+            kernel_of = _mean_kernel([_make_kernel(x, own, standardise) for x, own in parts])
             found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
         for score in found:
             scores.append(score)
