@@ -37,9 +37,9 @@ from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
+from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
-from repro.statistics import gain_over_seeds
 from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
 
@@ -207,7 +207,7 @@ def rule_page(record: dict[str, Any]) -> str:
         name, method = key.split("|")
         best, last, chosen = (100 * np.array(values) for values in row.values())
         figures = [with_deviation(each.mean(), float(each.std(ddof=1))) for each in (best, last, chosen)]
-        gains = [gain_over_seeds(best, other) for other in (last, chosen)]
+        gains = [estimate_gain(best, other).interval() for other in (last, chosen)]
         shown = [f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains]
         lines.append([name, NAMES[method], str(len(best)), *figures, *shown])
     header = [
@@ -216,7 +216,8 @@ def rule_page(record: dict[str, Any]) -> str:
     ]
     text = (
         f"{generated('epochs')} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
-        "graphs; the third uses a tenth of them to select the epoch.\n\n"
+        "graphs; the third uses a tenth of them to select the epoch. The [interval](coverage.md) has one score per "
+        "seed and covers other seeds, not other graphs.\n\n"
     )
     return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
 

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 
 from joao.config.recipe import POOL, make_recipe
 from joao.core.files import write_file
@@ -34,8 +33,9 @@ from joao.core.randomness import numpy_generator
 from joao.data import Dataset, read_whole
 from joao.data.refinement import find_twins
 from joao.evaluation.embeddings import evaluate_embeddings
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
+from repro.intervals import estimate_over_sets
 
 SETS = ("COX2", "MSRC_9", "DHFR", "MSRC_21", "Mutagenicity", "reddit10k")
 STRENGTHS = (0.1, 0.2, 0.3)
@@ -178,11 +178,7 @@ def oracle(scores: Scores) -> tuple[float, float, list[str]]:
 
 def interval(values: Sequence[float]) -> str:
     """Mean and Student's 95 % interval with the set as the unit."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return f"{mean:+.2f}"
-    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return f"{mean:+.2f} ({mean - half:+.2f} to {mean + half:+.2f})"
+    return with_interval(estimate_over_sets(values).interval()) if len(values) > 1 else f"{np.mean(values):+.2f}"
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:

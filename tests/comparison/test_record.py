@@ -126,9 +126,7 @@ def test_rows_and_verdict_are_those_of_the_statistics(graphs):
         by_partition = found[row.method].mean(axis=1)
         assert row.accuracy == pytest.approx(by_partition.mean())
         assert row.deviation == pytest.approx(np.std(by_partition, ddof=1))
-        assert row.gain == (
-            None if row.method == "untrained" else paired_gain(found[row.method], found["untrained"], 2)
-        )
+        assert row.gain == (None if row.method == "untrained" else paired_gain(found[row.method], found["untrained"]))
         pieces = record["methods"][row.method]["seeds"].values()
         assert row.seconds == pytest.approx(np.mean([piece["seconds"] for piece in pieces]))
         assert row.peak_bytes == max(piece["peak bytes"] for piece in pieces)

@@ -34,7 +34,7 @@ TWO = record([[0.4, 0.7], [0.6, 0.5]])
 def test_differences_are_paired_gains():
     (found,) = differences({"one": ONE, "none": None, "two": TWO})
     assert (found.one, found.other) == ("one", "two")
-    assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]], num_train_per_test=1)
+    assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]])
     assert found.gain.mean == pytest.approx(10)
 
 

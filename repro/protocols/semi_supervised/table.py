@@ -11,7 +11,7 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
-from repro.statistics import gain_over_seeds
+from repro.intervals import estimate_gain
 from repro.tables.overview import Overview
 from repro.tables.paper import Published, semi_supervised, strength
 from repro.tables.rows import ScoredRow, overview_lines
@@ -54,7 +54,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
                 dataset=dataset,
                 label_rate=label_rate,
                 method=method,
-                scores=[_mean(record) for record in group.values()],
+                scores=[float(np.mean(_percent(record))) for record in group.values()],
                 precision=" and ".join(sorted({record["precision"] for record in group.values()})),
                 gain=None if method == "none" else gain(group, baseline),
                 paper=at_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
@@ -74,11 +74,11 @@ def gain(ours: Group, baseline: Group) -> Gain | None:
                 )
     if len(seeds) < 2:
         return None
-    return gain_over_seeds([_mean(ours[seed]) for seed in seeds], [_mean(baseline[seed]) for seed in seeds])
+    return estimate_gain(*([_percent(group[seed]) for seed in seeds] for group in (ours, baseline))).interval()
 
 
-def _mean(record: Mapping[str, Any]) -> float:
-    return 100 * float(np.mean(record["scores"]["accuracy"]))
+def _percent(record: Mapping[str, Any]) -> list[float]:
+    return [100 * share for share in record["scores"]["accuracy"]]
 
 
 def at_strength(method: str, dataset: str) -> Published | None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain, sample_std
-from joao.evaluation.tables import with_deviation, with_interval
+from joao.evaluation.tables import with_deviation
 from repro.tables.overview import Overview, average
 from repro.tables.paper import transfer
-from repro.tables.rows import ScoredRow, gain_on_one_split, overview_lines
+from repro.tables.rows import ScoredRow, gain_on_one_split, gain_text, overview_lines
 
 HEADER = [
     *("data", "method", "ROC-AUC %", "last epoch", "seeds", "gain over no pre-training (95 % CI)"),
@@ -53,7 +53,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             method=method,
             scores=[100 * score for score in record["scores"]["test"]],
             last=[100 * score for score in record["scores"].get("last_test", ())],
-            gain=None if method == "none" else gain_on_one_split(record, by_cell.get((dataset, "none"))),
+            gain=None if method == "none" else gain_on_one_split([record], by_cell.get((dataset, "none"))),
             paper=transfer(method, dataset),
             corpus=_corpus(record),
         )
@@ -75,7 +75,7 @@ def cells_of(row: Row) -> list[str]:
     paper = f"{row.paper.mean:.1f} ± {row.paper.std:.1f}" if row.paper else ""
     difference = f"{row.last_mean - row.paper.mean:+.2f}" if row.paper and row.last_mean is not None else ""
     scores = [row.score, last, str(row.num_seeds)]
-    return [row.dataset, row.name, *scores, with_interval(row.gain), paper, difference, row.corpus]
+    return [row.dataset, row.name, *scores, gain_text(row.gain), paper, difference, row.corpus]
 
 
 SETTING = (

@@ -129,7 +129,7 @@ def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mappi
     if [part["fold_hash"] for part in ours] != [part["fold_hash"] for part in theirs]:
         return Difference(one, other, None, "scored on different folds")
     percent, reference = ([[100 * share for share in part["accuracies"]] for part in parts] for parts in (ours, theirs))
-    return Difference(one, other, paired_gain(percent, reference, num_train_per_test=len(percent[0]) - 1))
+    return Difference(one, other, paired_gain(percent, reference))
 
 
 # Probabilities and losses are stored as integers, multiplied by this.
