@@ -183,6 +183,10 @@ def semi_supervised_pages(records: Path) -> Pages:
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
             pages.add(f"{command}.md", title, command, text + "\n")
             if table == "semi_supervised":
+                first = semi_supervised.record_file(records, "no-pretraining-first").read()
+                if redefined := few_labels.redefined_lines(own, first):
+                    lines = markdown(few_labels.REDEFINED_HEADER, redefined)
+                    pages.texts[f"{command}.md"] += f"\n{few_labels.REDEFINED}\n{lines}\n"
                 pages.summary = few_labels.overview(made)
                 pages.add("overview.md", title, command, body(pages.summary))
     learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])

@@ -1,4 +1,4 @@
-"""Means and intervals of scores. ``repro.statistics`` has those over seeds and data sets, and rank statistics."""
+"""Means and intervals of scores."""
 
 from __future__ import annotations
 
