@@ -234,7 +234,7 @@ HEURISTIC = {
     "semi": ("gae", "infomax", "context_pred"),
     "unsup": ("node2vec", "sub2vec", "graph2vec", "infograph"),
 }
-NOT_HEURISTIC = ("gl", "wl", "dgk", "mvgrl")
+NOT_HEURISTIC = ("gl", "wl", "dgk", "mvgrl_nt_xent", "mvgrl")
 
 
 def _rivals(evidence: Evidence) -> dict[str, Figures]:

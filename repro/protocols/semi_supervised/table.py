@@ -105,7 +105,14 @@ REDEFINED = """\
 The settings of this row were not fixed before the first records existed. At first its batch normalisation started as initialised. On 2026-11-15, with the records of the first definition known, it was redefined: statistics are calibrated in one pass
 without labels, as for all rows (deviation 24). The first records are in `repro/records/no-pretraining-first.jsonl`. Both gains, on the seeds that both definitions have:
 """  # noqa: E501
-REDEFINED_HEADER = ["data", "labels", "method", "seeds", "gain over the first definition (95 % CI)", "gain now (95 % CI)"]
+REDEFINED_HEADER = [
+    "data",
+    "labels",
+    "method",
+    "seeds",
+    "gain over the first definition (95 % CI)",
+    "gain now (95 % CI)",
+]
 
 
 def redefined_lines(records: Sequence[Mapping[str, Any]], first: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.tables import markdown, with_interval
-from repro.intervals import estimate_difference
-from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, percent, rows
+from repro.intervals import estimate_difference, estimate_gain
+from repro.protocols.unsupervised.table import Row, by_seed, over, percent, rows
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.rows import VARIANTS, row_name, split_variant
 
@@ -72,13 +72,13 @@ def _difference(records: Records, row: Row | None, standard: str) -> str:
     groups = by_seed(records)
     ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, standard), {})
     seeds = sorted(set(ours) & set(theirs))
-    if all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds):
-        return with_interval(gain_between(records, row.dataset, row.method, standard))
-    if len(seeds) < 2:
-        return f"{row.mean - float(np.mean([percent(theirs[seed]) for seed in seeds])):+.2f}" if seeds else ""
-    return with_interval(
-        estimate_difference(*([percent(scores[seed]) for seed in seeds] for scores in (ours, theirs))).interval()
-    )
+    if not seeds:
+        return ""
+    first, second = ([percent(scores[seed]) for seed in seeds] for scores in (ours, theirs))
+    if len(seeds) == 1:
+        return f"{np.mean(first) - np.mean(second):+.2f}"
+    same = all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds)
+    return with_interval((estimate_gain if same else estimate_difference)(first, second).interval())
 
 
 def _twins(records: Records) -> list[list[str]]:
