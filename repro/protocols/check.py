@@ -134,6 +134,9 @@ def compared(protocol: str, record: Mapping[str, Any], again: Mapping[str, Any],
             yield _same(key, record.get(key), again.get(key), hidden=True)
     yield _same("graphs", record["data"]["fingerprint"], again["data"]["fingerprint"])
     yield _same("splits", _splits(protocol, record), _splits(protocol, again))
+    corpus, corpus_again = (each.get("corpus") or {} for each in (record, again))
+    if corpus or corpus_again:
+        yield _same("corpus", corpus.get("fingerprint", ""), corpus_again.get("fingerprint", ""))
     losses, losses_again = _losses(record), _losses(again)
     if losses or losses_again:
         yield _same("epochs", str(len(losses)), str(len(losses_again)))
