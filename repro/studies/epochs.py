@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 
 from joao.core.files import make_folder, write_json
-from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
@@ -42,6 +41,7 @@ from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, s
 from repro.record_files import RECORDS
 from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
+from repro.tasks import run_tasks
 
 LABEL_RATE = 10
 

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from joao.config.builder import Method, build_method
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -41,6 +40,7 @@ from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
 from repro.studies.common import generated, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
+from repro.tasks import run_tasks
 
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
 BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}

@@ -30,7 +30,6 @@ import torch
 from joao.config.recipe import Recipe
 from joao.core.errors import Interrupted, UserError
 from joao.core.files import make_folder, write_json
-from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
@@ -52,6 +51,7 @@ from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
 from repro.protocols.transfer.score import score_parts
 from repro.record_files import Record, RecordFile
+from repro.tasks import run_tasks
 
 CORPUS = "zinc_part"
 Encoders = Mapping[tuple[str, int], TrainedEncoder]

@@ -56,8 +56,9 @@ def test_user_errors_of_a_worker_are_raised():
 
 
 def test_other_errors_of_a_worker_are_raised_with_traceback():
-    with pytest.raises(RuntimeError, match=r"(?s)process 1:\nTraceback.*second_raises.*KeyError: 'made up'"):
+    with pytest.raises(KeyError, match="made up") as raised:
         list(run_in_processes(second_raises, [KeyError("made up")], THREE))
+    assert "second_raises" in "".join(raised.value.__notes__)
 
 
 def test_a_lost_machine_is_reported():

@@ -10,7 +10,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
-from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.core.registry import snake_case
 from joao.data import list_datasets, read
@@ -42,6 +41,7 @@ from repro.protocols.semi_supervised.run import (
     works,
 )
 from repro.protocols.semi_supervised.score import score_splits
+from repro.tasks import run_tasks
 from tests.messages import refused
 from tests.repro.records import remove
 
