@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from joao.config.recipe import POOL, make_recipe
 from joao.core.files import write_file
+from joao.core.processes import map_in_processes
 from joao.core.provenance import versions
 from joao.core.randomness import numpy_generator
 from joao.data import Dataset, read_whole
@@ -251,8 +251,7 @@ def main() -> None:
     if given.jobs == 1:
         work(shares[0])
     else:
-        with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-            print(sum(pool.map(work, shares)), "of", len(todo), flush=True)
+        print(sum(count for _, count in map_in_processes(work, shares, given.jobs)), "of", len(todo), flush=True)
     records = read_records([given.records, *parts])
     write_file(given.records, "".join(json.dumps(record) + "\n" for record in records))
     for part in parts:
