@@ -69,8 +69,8 @@ def by_row(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, str], G
     return groups
 
 
-def gain(ours: Group, baseline: Group) -> Gain | None:
-    """Return the gain over the seeds that both have. None with fewer than two."""
+def check_same_parts(ours: Group, baseline: Group) -> list[int]:
+    """Return the seeds that both have. Raise an error if they have other folds, labels or graphs."""
     seeds = sorted(set(ours) & set(baseline))
     for seed in seeds:
         for key, what in MUST_AGREE.items():
@@ -78,6 +78,12 @@ def gain(ours: Group, baseline: Group) -> Gain | None:
                 raise UserError(
                     f"records of seed {seed}: different {what}. Remove the older record and compute it again."
                 )
+    return seeds
+
+
+def gain(ours: Group, baseline: Group) -> Gain | None:
+    """Return the gain over the seeds that both have. None with fewer than two."""
+    seeds = check_same_parts(ours, baseline)
     if len(seeds) < 2:
         return None
     return estimate_gain(*([_percent(group[seed]) for seed in seeds] for group in (ours, baseline))).interval()
