@@ -15,6 +15,7 @@ from joao.core.errors import UserError
 from joao.core.files import make_folder, write_file
 from repro.documents.blocks import BLOCKS
 from repro.protocols import gamma
+from repro.protocols.check import read_remade
 from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
@@ -36,6 +37,7 @@ from repro.studies import (
     pair_losses,
     processes,
     reading_order,
+    remade,
     report_page,
     scorers,
     shards,
@@ -77,6 +79,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
     "headroom": lambda: headroom.page(headroom.read_records([RECORDS / "headroom.jsonl"])),
     "learned-table": learned_table.page,
+    "remade": lambda: remade.page(read_remade(RECORDS)),
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
 }
 
