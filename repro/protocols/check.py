@@ -11,7 +11,8 @@ was measured: :mod:`repro.studies.remade` made records again and wrote the diffe
   difference on a small data set speaks for larger ones.
 
 Differences between two devices of the same kind and between a CPU and a GPU are measured and allowed separately. A
-protocol without a measurement is allowed the largest spread of the others.
+protocol without a measurement is allowed the largest spread of the others. Repetitions on the processor of the record
+count nowhere: they hardly ever differ, and processors of the same name may be different ones.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def check_record(records: Path, key: str, options: RunOptions) -> list[Finding]:
     """
     protocol, record = find_record(records, key)
     again = remake(protocol, record, options)
-    return list(compared(protocol, record, again, allowed_spread(protocol, is_same_kind(record, again))))
+    return list(compared(protocol, record, again, allowed_spread(protocol, compare_devices(record, again))))
 
 
 def compared(protocol: str, record: Mapping[str, Any], again: Mapping[str, Any], allowed: Spread) -> Iterator[Finding]:
@@ -167,22 +168,34 @@ def measure(protocol: str, record: Mapping[str, Any], again: Mapping[str, Any]) 
     )
 
 
-def is_same_kind(record: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
-    """Return whether both records were made on a CPU, or both on a GPU."""
-    first, second = (each.get("machine", {}).get("device") for each in (record, again))
-    return bool(first == second)
+SAME, SAME_KIND, OTHER_KIND = "same processor", "same kind", "CPU and GPU"
 
 
-def allowed_spread(protocol: str, same_kind: bool, remade: Iterable[Mapping[str, Any]] | None = None) -> Spread:
-    """Return what may differ, from the measurements of :mod:`repro.studies.remade`."""
+def compare_devices(record: Mapping[str, Any], again: Mapping[str, Any]) -> str:
+    """Return whether two records were made on the :data:`SAME` processor, devices of :data:`SAME_KIND` or not."""
+    kinds, names = ([each.get("machine", {}).get(key) for each in (record, again)] for key in ("device", "processor"))
+    if kinds[0] != kinds[1]:
+        return OTHER_KIND
+    gpus = [each.get("machine", {}).get("gpu") for each in (record, again)]
+    return SAME if names[0] == names[1] and gpus[0] == gpus[1] else SAME_KIND
+
+
+def allowed_spread(protocol: str, devices: str, remade: Iterable[Mapping[str, Any]] | None = None) -> Spread:
+    """Return what may differ, from the measurements of :mod:`repro.studies.remade`.
+
+    Args:
+        protocol: of the record.
+        devices: see :func:`compare_devices`.
+        remade: the measurements; None: those of the repository.
+    """
     lines = read_remade(RECORDS) if remade is None else list(remade)
-    alike = [line for line in lines if line["same kind of device"] == same_kind]
+    wanted = OTHER_KIND if devices == OTHER_KIND else SAME_KIND
 
     def allowed(what: str) -> float:
+        measured = [line for line in lines if line["devices"] != SAME and line[what] is not None]
         by_protocol: dict[str, list[float]] = {}
-        for line in alike or lines:
-            if line[what] is not None:
-                by_protocol.setdefault(line["protocol"], []).append(line[what])
+        for line in [line for line in measured if line["devices"] == wanted] or measured:
+            by_protocol.setdefault(line["protocol"], []).append(line[what])
         spreads = {name: math.sqrt(math.fsum(x * x for x in each) / len(each)) for name, each in by_protocol.items()}
         return FACTOR * spreads.get(protocol, max(spreads.values(), default=0.0))
 

@@ -16,15 +16,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from joao.core.provenance import machine
 from joao.evaluation.tables import markdown
 from joao.training.device import pick_device
 from repro.protocols.cells import RunOptions
 from repro.protocols.check import (
     FACTOR,
+    OTHER_KIND,
     PROTOCOLS,
+    SAME,
+    SAME_KIND,
     allowed_spread,
+    compare_devices,
     find_record,
-    is_same_kind,
     measure,
     read_remade,
     remake,
@@ -58,7 +62,7 @@ def made_again(key: str, options: RunOptions) -> dict[str, Any]:
     return {
         "record": key,
         "protocol": protocol,
-        "same kind of device": is_same_kind(record, again),
+        "devices": compare_devices(record, again),
         **{names[name]: None if math.isnan(value) else value for name, value in spread.items()},
         "recorded": {name: record[name] for name in ("versions", "machine")},
         "again": {name: again[name] for name in ("command", "versions", "machine")},
@@ -69,14 +73,14 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the measured differences, by protocol and kind of devices, and what ``check`` allows."""
     rows = []
     for protocol in PROTOCOLS:
-        for same in (True, False):
-            found = [line for line in lines if line["protocol"] == protocol and line["same kind of device"] == same]
-            allowed = allowed_spread(protocol, same, lines)
+        for devices in (SAME, SAME_KIND, OTHER_KIND):
+            found = [line for line in lines if line["protocol"] == protocol and line["devices"] == devices]
+            allowed = allowed_spread(protocol, devices, lines)
             identical = sum(all(not line[what] for what in ("first loss", "later losses", "score")) for line in found)
             rows.append(
                 [
                     protocol,
-                    "same kind" if same else "CPU and GPU",
+                    devices,
                     str(len(found)),
                     str(identical),
                     *(_largest(found, what) for what in ("first loss", "later losses", "score")),
@@ -90,8 +94,7 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
     listed = [
         [
             line["record"],
-            line["recorded"]["machine"].get("gpu") or line["recorded"]["machine"]["processor"],
-            line["again"]["machine"].get("gpu") or line["again"]["machine"]["processor"],
+            *(_name(line[when]["machine"]) for when in ("recorded", "again")),
             *("" if line[what] is None else f"{line[what]:.2g}" for what in ("first loss", "later losses")),
             f"{line['score']:.2f}",
         ]
@@ -102,13 +105,19 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
             "# Records made again on other devices",
             f"{generated('remade')} Differences of losses are shares of the largest loss of the record; of later epochs "
             "the largest difference counts. Differences of scores are in standard errors of a share measured on the scored graphs. "
-            f"`python -m repro check` allows {FACTOR:.0f} times the root mean square of the measured differences of a protocol; where "
-            "nothing was measured, the largest of the other protocols with the same kind of devices.",
+            f"`python -m repro check` allows {FACTOR:.0f} times the root mean square of the measured differences of a protocol between "
+            "different processors; where nothing was measured, the largest of the other protocols, and the spread between CPU and GPU where no protocol has a "
+            "measurement between devices of the same kind.",
             markdown(header, rows),
             "## All records",
             markdown(["record", "made on", "again on", "first loss", "later losses", "score"], listed) + "\n",
         ]
     )
+
+
+def _name(machine: Mapping[str, Any]) -> str:
+    """Name of the GPU or processor."""
+    return str(machine.get("gpu") or machine["processor"])
 
 
 def _largest(lines: Sequence[Mapping[str, Any]], what: str) -> str:
@@ -122,17 +131,20 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-root")
     parser.add_argument("--encoders", type=Path, default=Path("runs/transfer"))
+    parser.add_argument("--out", type=Path, default=RECORDS, help="folder of remade.jsonl")
     given = parser.parse_args()
     options = RunOptions(RECORDS, given.data_root, given.device, encoders=given.encoders)
-    device = pick_device(given.device).type
-    done = {(line["record"], line["again"]["machine"]["device"]) for line in read_remade(RECORDS)}
+    here = _name(machine(pick_device(given.device).type))
+    done = {(line["record"], _name(line["again"]["machine"])) for line in read_remade(given.out)}
+    given.out.mkdir(parents=True, exist_ok=True)
     for key in given.keys:
-        if (key, device) not in done:
+        if (key, here) not in done:
             line = made_again(key, options)
-            with (RECORDS / "remade.jsonl").open("a", encoding="utf-8") as file:
+            with (given.out / "remade.jsonl").open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
-            print(key, line["first loss"], line["later losses"], line["score"], flush=True)
-    write_page("remade", page(read_remade(RECORDS)))
+            print(key, line["devices"], line["first loss"], line["later losses"], line["score"], flush=True)
+    if given.out == RECORDS:
+        write_page("remade", page(read_remade(RECORDS)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,18 @@ import pytest
 
 from repro.protocols import check
 from repro.protocols.cells import RunOptions
-from repro.protocols.check import Spread, allowed_spread, check_record, compared, find_record, measure
+from repro.protocols.check import (
+    OTHER_KIND,
+    SAME,
+    SAME_KIND,
+    Spread,
+    allowed_spread,
+    check_record,
+    compare_devices,
+    compared,
+    find_record,
+    measure,
+)
 from repro.protocols.unsupervised.run import Cell, compute_missing, record_file
 from repro.record_files import RECORDS
 from tests.messages import refused
@@ -84,24 +95,40 @@ def test_fresh_record_passes_exactly_and_forged_record_fails(made_data, tmp_path
 
 
 REMADE = [
-    {"protocol": "ogb", "same kind of device": True, "first loss": 0.0, "later losses": 0.0, "score": 0.0},
-    {"protocol": "unsupervised", "same kind of device": True, "first loss": None, "later losses": None, "score": 0.1},
-    {"protocol": "unsupervised", "same kind of device": False, "first loss": 0.03, "later losses": 0.3, "score": 0.6},
-    {"protocol": "unsupervised", "same kind of device": False, "first loss": 0.04, "later losses": 0.4, "score": 0.8},
-    {"protocol": "semi-supervised", "same kind of device": False, "first loss": 0.1, "later losses": 0.2, "score": 1},
+    {"protocol": "unsupervised", "devices": SAME, "first loss": 9.0, "later losses": 9.0, "score": 9.0},
+    {"protocol": "ogb", "devices": SAME_KIND, "first loss": 0.0, "later losses": 0.0, "score": 0.0},
+    {"protocol": "unsupervised", "devices": SAME_KIND, "first loss": None, "later losses": None, "score": 0.1},
+    {"protocol": "unsupervised", "devices": OTHER_KIND, "first loss": 0.03, "later losses": 0.3, "score": 0.6},
+    {"protocol": "unsupervised", "devices": OTHER_KIND, "first loss": 0.04, "later losses": 0.4, "score": 0.8},
+    {"protocol": "semi-supervised", "devices": OTHER_KIND, "first loss": 0.1, "later losses": 0.2, "score": 1},
 ]
 
 
 def test_tolerance_is_three_times_the_measured_spread():
-    found = allowed_spread("unsupervised", False, REMADE)  # of 3 and 4 the root mean square is sqrt(12.5)
+    found = allowed_spread("unsupervised", OTHER_KIND, REMADE)  # of 3 and 4 the root mean square is sqrt(12.5)
     assert (found.first_loss, found.later_losses, found.score) == pytest.approx(
         (3 * math.sqrt(12.5) / 100, 3 * math.sqrt(12.5) / 10, 6 * math.sqrt(12.5) / 10)
     )
     # What was not measured: the largest of the others with such devices. Rounding is always allowed.
-    assert allowed_spread("transfer", False, REMADE) == Spread(*map(pytest.approx, (0.3, 3 * math.sqrt(12.5) / 10, 3)))
-    assert allowed_spread("unsupervised", True, REMADE) == Spread(check.ROUNDING, check.ROUNDING, pytest.approx(0.3))
-    assert allowed_spread("transfer", True, REMADE).score == pytest.approx(0.3)
-    assert allowed_spread("ogb", True, REMADE).score == 0
+    assert allowed_spread("transfer", OTHER_KIND, REMADE) == Spread(
+        *map(pytest.approx, (0.3, 3 * math.sqrt(12.5) / 10, 3))
+    )
+    assert allowed_spread("unsupervised", SAME_KIND, REMADE) == Spread(
+        check.ROUNDING, check.ROUNDING, pytest.approx(0.3)
+    )
+    assert allowed_spread("transfer", SAME_KIND, REMADE).score == pytest.approx(0.3)
+    assert allowed_spread("ogb", SAME_KIND, REMADE).score == allowed_spread("ogb", SAME, REMADE).score == 0
+    # Without a measurement between devices of the same kind: that between CPU and GPU.
+    assert allowed_spread("semi-supervised", SAME_KIND, REMADE[3:]).score == pytest.approx(3)
+    assert allowed_spread("semi-supervised", SAME, []) == Spread(check.ROUNDING, check.ROUNDING, 0)
+
+
+def test_devices_are_compared_by_kind_and_name():
+    amd, intel = ({"machine": {"device": "cpu", "processor": name}} for name in ("AMD", "Intel"))
+    gpu, other = ({"machine": {"device": "cuda", "processor": "Intel", "gpu": name}} for name in ("A", "B"))
+    assert compare_devices(amd, amd) == compare_devices(gpu, gpu) == SAME
+    assert compare_devices(amd, intel) == compare_devices(gpu, other) == SAME_KIND
+    assert compare_devices(intel, gpu) == compare_devices(gpu, amd) == OTHER_KIND
 
 
 def test_measured_differences_match_a_hand_computation():
