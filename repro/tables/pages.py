@@ -19,6 +19,7 @@ from repro.protocols.ogb import table as ogb_table
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised import table as few_labels
+from repro.protocols.transfer import overlap, repeats
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer import table as transfer_table
 from repro.protocols.unsupervised.run import Cell, grid, rows_of, why_not
@@ -198,9 +199,15 @@ def transfer_pages(records: Path) -> Pages:
     """Return the pages of the transfer table."""
     pages, grid = Pages(), transfer.grid()
     names = [*grid["datasets"], *grid["methods"]]
-    table = transfer_table.rows(_in_order("transfer", records, names, ("dataset", "method")))
-    summary, lines = transfer_table.overview(table), [transfer_table.cells_of(row) for row in table]
-    pages.add_table("transfer", summary, f"{summary.notes}\n\n{markdown(transfer_table.HEADER, lines)}")
+    found, shared = _in_order("transfer", records, names, ("dataset", "method")), overlap.read_count(records)
+    table = transfer_table.rows(found, shared)
+    summary, lines = transfer_table.overview(table, shared), [transfer_table.cells_of(row) for row in table]
+    text = "\n\n".join([summary.notes, markdown(transfer_table.HEADER, lines), *summary.paragraphs])
+    pages.add_table("transfer", summary, text)
+    if text := repeats.repeats_markdown(repeats.record_file(records).read(), found):
+        title = "Transfer: three pre-trainings per method, without test molecules"
+        command = "python -m repro.studies.transfer_repeats run"
+        pages.texts["repeats.md"] = f"# {title}\n\n{GENERATED}\nCompute: `{command}`.\n\n{text}"
     return pages
 
 

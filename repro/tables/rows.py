@@ -104,7 +104,9 @@ def overview_lines(
     return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
 
 
-def gain_on_one_split(ours: Sequence[Record], baseline: Record | None) -> Gain | None:
+def gain_on_one_split(
+    ours: Sequence[Record], baseline: Record | None, kind: str = "test", baseline_kind: str = "test"
+) -> Gain | None:
     """Return the gain of fine-tuning over training from scratch on one split; None if the splits differ.
 
     The seed of the pre-training is the unit: runs of fine-tuning from one pre-training count by their mean
@@ -113,11 +115,13 @@ def gain_on_one_split(ours: Sequence[Record], baseline: Record | None) -> Gain |
     Args:
         ours: one record for each pre-training of the method.
         baseline: no pre-training, where every run is a seed of its own.
+        kind, baseline_kind: ``test`` at the chosen epoch, or ``last_test`` at the last one.
     """
     if baseline is None or any(record["split_hash"] != baseline["split_hash"] for record in ours):
         return None
     scores, (scratch,) = (
-        [100 * np.array(each["scores"]["test"]) for each in records] for records in (ours, [baseline])
+        [100 * np.array(each["scores"][name]) for each in records]
+        for records, name in ((ours, kind), ([baseline], baseline_kind))
     )
     # Without a pre-training (a forest) every run is a seed.
     seeds = scores[0] if len(ours) == 1 and ours[0].get("corpus", ours) is None else [runs.mean() for runs in scores]
