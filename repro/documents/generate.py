@@ -13,6 +13,7 @@ from pathlib import Path
 
 from joao.core.errors import UserError
 from joao.core.files import make_folder, write_file
+from repro.documents import what_changed
 from repro.documents.blocks import BLOCKS
 from repro.protocols import gamma
 from repro.protocols.check import read_remade
@@ -80,6 +81,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "headroom": lambda: headroom.page(headroom.read_records([RECORDS / "headroom.jsonl"])),
     "learned-table": learned_table.page,
     "remade": lambda: remade.page(read_remade(RECORDS)),
+    "what-changed": what_changed.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
 }
 

@@ -62,9 +62,14 @@ class Findings:
         """Return the number of claims with a verdict."""
         return [each.word for each in self.verdicts].count(word)
 
-    def counts(self) -> str:
+    def counts(self, *words: str) -> str:
         """Return the number of claims by verdict, as text."""
-        return ", ".join(f"{self.count(word)} {plural}" for word, plural in PLURALS.items())
+        return ", ".join(f"{self.count(word)} {PLURALS[word]}" for word in words or PLURALS)
+
+    def named(self, word: str) -> str:
+        """Return the number of claims with a verdict and their own numbers, as text."""
+        numbers = [claim.number for claim, each in zip(self.claims, self.verdicts, strict=True) if each.word == word]
+        return f"{self.counts(word)} ({', '.join(numbers)})" if numbers else self.counts(word)
 
     def about(self) -> str:
         """Return how to read the table."""
@@ -156,16 +161,14 @@ def _selection(evidence: Evidence) -> dict[str, Figures]:
     }
     more_diverse = _less(diversity.get("joao", {}), diversity.get("joao_without_prior", {}))
     prior = over_sets("accuracy, 10 % of the labels", evidence.semi_supervised, {"joao": 1, "joao_without_prior": -1})
-    aligned, stronger = (
-        {name: value for name, value in evidence.alignment_of(method).items() if name in FIGURE_3}
-        for method in ("joao", "joaov2")
-    )
-    complete = set(FIGURE_3) <= set(aligned) & set(stronger)
+    aligned = {name: each.correlation.value for name, each in evidence.alignments.items() if name in FIGURE_3}
+    own, stronger = (evidence.alignment_of(method) for method in ("joao", "joaov2"))
+    more_aligned = {name: value for name, value in _less(stronger, own).items() if name in FIGURE_3}
     beside = "unsupervised protocol: "
     return {
         "B1": Figures(over_values("effective pairs", more_diverse), beside=uncounted(prior)),
         "A": Figures(over_values("rank correlation", aligned)),
-        "E2": Figures(over_values("rank correlation", _less(stronger, aligned)) if complete else []),
+        "E2": Figures(over_values("difference", more_aligned) if set(FIGURE_3) == set(more_aligned) else []),
         "1a": Figures(
             between_sets(drawn, MOLECULES, SOCIAL, edge),
             beside=uncounted(on_drawn(drawn, FIGURE_3, edge, 36.0))

@@ -104,7 +104,7 @@ def page(records: list[dict[str, Any]]) -> str:
         "\n\n".join(
             [
                 "# Does the learned distribution of pairs matter?",
-                f"{generated('controls')} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
+                f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
                 "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
                 "largest probability where the smallest was.",
                 markdown(header, lines),

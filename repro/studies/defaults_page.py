@@ -34,7 +34,7 @@ def page(records: Records, words: Mapping[str, str]) -> str:
     ]
     gains = gains_over_default(records, places, words)
     sections = [
-        INTRODUCTION.format(generated=generated("defaults")),
+        INTRODUCTION.format(generated=generated("defaults", intervals=True)),
         seeds_and_devices(records),
         "## Difference from the default",
         means(gains, places, rules, words),

@@ -215,8 +215,8 @@ def rule_page(record: dict[str, Any]) -> str:
         *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),
     ]
     text = (
-        f"{generated('epochs')} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
-        "graphs; the third uses a tenth of them to select the epoch. The [interval](coverage.md) has one score per "
+        f"{generated('epochs', intervals=True)} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
+        "graphs; the third uses a tenth of them to select the epoch. The interval has one score per "
         "seed and covers other seeds, not other graphs.\n\n"
     )
     return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"

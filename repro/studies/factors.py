@@ -194,7 +194,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "\n\n".join(
             [
                 "# Which parts of JOAO affect the accuracy",
-                f"{generated('factors')} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
+                f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
                 "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
                 "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
                 "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "

@@ -40,6 +40,7 @@ from repro.tables.overview import Overview
 from repro.tables.records import FILES, read_records
 
 Record = Mapping[str, Any]
+INTERVALS = "[How intervals are computed](../../protocols.md#confidence-intervals)."
 GENERATED = "Generated from `repro/records` by `python -m repro docs`. Do not edit."
 
 
@@ -130,7 +131,8 @@ class Pages:
     def add(self, name: str, title: str, command: str, text: str) -> None:
         """Add a page, unless its text is empty."""
         if text:
-            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.\n\n{text}"
+            intervals = f" {INTERVALS}" if "95 % CI" in text else ""
+            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.{intervals}\n\n{text}"
 
     def add_table(self, protocol: str, summary: Overview, table: str) -> None:
         """Add the overview and the full table."""
