@@ -48,13 +48,11 @@ class Table:
         seeds = sorted(set.intersection(*map(set, groups)))
         if not seeds or not self.paired:
             return None
-        return np.sum(
-            [
-                sign * np.array([group[seed] for seed in seeds])
-                for sign, group in zip(signs.values(), groups, strict=True)
-            ],
-            axis=0,
-        )
+        signed = [
+            sign * np.array([group[seed] for seed in seeds]) for sign, group in zip(signs.values(), groups, strict=True)
+        ]
+        total: NDArray[np.float64] = np.sum(signed, axis=0)
+        return total
 
     def estimate(self, column: str, signs: Signs) -> Estimate | None:
         """Return the signed sum on one column with its variance (:mod:`repro.intervals`); None below two seeds."""
