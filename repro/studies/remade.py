@@ -125,14 +125,14 @@ def _largest(lines: Sequence[Mapping[str, Any]], what: str) -> str:
     return f"{max(values):.2g}" if values else ""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("keys", nargs="*", default=KEYS)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-root")
     parser.add_argument("--encoders", type=Path, default=Path("runs/transfer"))
     parser.add_argument("--out", type=Path, default=RECORDS, help="folder of remade.jsonl")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     options = RunOptions(RECORDS, given.data_root, given.device, encoders=given.encoders)
     here = _name(machine(pick_device(given.device).type))
     done = {(line["record"], _name(line["again"]["machine"])) for line in read_remade(given.out)}
