@@ -163,6 +163,19 @@ def averaged(group):
     return [None if each.grad is None else each.grad.tolist() for each in (both, second, neither)]
 
 
+def own_tensors(rank):
+    """Tensors of other types and sizes in each process."""
+    return {
+        "values": torch.arange(3.0 * rank).double() + 0.1,
+        "empty": torch.zeros(0, rank),
+        "flag": torch.tensor(rank > 0),
+    }
+
+
+def read_tensors(tensors):
+    return {name: (str(value.dtype), tuple(value.shape), value.tolist()) for name, value in tensors.items()}
+
+
 def together(send, killed_run, reference_run, dataset):
     """Everything, in each of two processes."""
     fabric = make_fabric("cpu", "32-true", find_process_layout(2))
@@ -173,8 +186,8 @@ def together(send, killed_run, reference_run, dataset):
         "norm of one process's rows": normalised(4, (0, 4), group, momentum=None),
         "averaged": averaged(group),
         "mean": group.mean(torch.tensor([group.rank + 0.5])).tolist(),
-        "broadcast": group.broadcast(f"from {group.rank}"),
-        "all gathered": group.all_gather(group.rank),
+        "broadcast": read_tensors(group.broadcast(own_tensors(group.rank))),
+        "all gathered": [*map(read_tensors, group.all_gather(own_tensors(group.rank)))],
         "kept_inside_an_epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }

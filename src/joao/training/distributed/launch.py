@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from joao.core.errors import ProcessLost, UserError
 from joao.core.processes import PATIENCE, Ended, Processes, pickle_call
 
+RENDEZVOUS = "JOAO_RENDEZVOUS"  # environment variable: the file in which the processes of one machine meet
 INTERACTIVE_JOBS = ("bash", "interactive")  # SLURM jobs in which, as for Lightning, the user starts the processes
 
 Send = Callable[[object], None]
@@ -112,13 +113,14 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
     raises the exception of a worker and, if a worker dies, :class:`joao.core.errors.ProcessLost`. No worker outlives
     it. Other processes must be able to import ``function``, and ``arguments`` must be picklable.
     """
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "NODE_RANK": "0"}
-    environment = address if layout.num_nodes == 1 else {}  # for several machines the user has set these
     try:
         call = pickle_call(_work, function, arguments)
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
-    with Processes() as processes:
+    with TemporaryDirectory(prefix="joao-") as private, Processes() as processes:
+        # Processes of one machine meet in a file that only this user can read, and connect through the loopback
+        # interface; for several machines the user has set MASTER_ADDR, MASTER_PORT and NODE_RANK.
+        environment = {RENDEZVOUS: f"{private}/rendezvous", "NODE_RANK": "0"} if layout.num_nodes == 1 else {}
         for number in range(layout.devices):
             processes.start(number, call, environment | {"LOCAL_RANK": str(number)})
         for number, message, _ in processes.messages():
@@ -128,13 +130,6 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
                 yield message
             elif message.code:
                 raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {message}.")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def _work(parent: Connection, function: Callable[..., None], arguments: Sequence[Any]) -> None:
