@@ -116,5 +116,5 @@ def _connect_locally(meeting: Path, backend: str, layout: ProcessLayout) -> None
     """Connect to the other processes of this machine: no port is open to other machines, and no name is looked up."""
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     os.environ.update(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback))
-    store = distributed.FileStore(str(meeting), layout.world_size)
-    distributed.init_process_group(backend, store=store, rank=layout.rank, world_size=layout.world_size)
+    address = f"file://{meeting}"
+    distributed.init_process_group(backend, address, rank=layout.rank, world_size=layout.world_size)
