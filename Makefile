@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two torch threads beside another busy process can be many times slower than one.
 export OMP_NUM_THREADS ?= 1
+# The tests start many processes: compile each file once, not in every process.
+unexport PYTHONDONTWRITEBYTECODE
 # Files for `make mutants`. Default: all.
 FILES ?=
 # Of `make fuzz`, all readers together.
@@ -43,7 +45,7 @@ test: .venv/installed
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 slow: .venv/installed
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile thorough
 
 docs: .venv/installed
 	@$(BIN)/python docs/build.py site

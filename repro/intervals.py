@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from joao.core.errors import UserError
-from joao.evaluation.statistics import Gain
+from joao.evaluation import statistics
+from joao.evaluation.statistics import Estimate
 
 Parts = Literal["folds", "runs"]
 
 
-@final
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with its estimated variance.
+def p_value(estimate: Estimate, null: float = 0.0) -> float:
+    """Two-sided: how likely a mean at least as far from ``null`` is, if ``null`` is the truth.
 
-    Attributes:
-        mean: the estimate.
-        variance: of ``mean``.
-        freedom: degrees of freedom of ``variance``.
-
-    >>> round(Estimate(mean=2.0, variance=0.25, freedom=4).interval().low, 4)
-    0.6118
+    The interval of level ``1 - p`` ends at ``null``.
     """
+    return 2 * min(p_above(estimate, null), 1 - p_above(estimate, null))
 
-    mean: float
-    variance: float
-    freedom: float
 
-    def interval(self, level: float = 0.95) -> Gain:
-        """Student's interval, which covers the true mean with probability ``level``."""
-        half_width = float(stdtrit(self.freedom, (1 + level) / 2) * np.sqrt(self.variance)) if self.variance else 0.0
-        return Gain(self.mean, self.mean - half_width, self.mean + half_width, level)
-
-    def p_value(self, null: float = 0.0) -> float:
-        """Two-sided: how likely a mean at least as far from ``null`` is, if ``null`` is the truth.
-
-        The interval of level ``1 - p`` ends at ``null``.
-        """
-        return 2 * min(self.p_above(null), 1 - self.p_above(null))
-
-    def p_above(self, null: float = 0.0) -> float:
-        """One-sided, for the claim that the truth is above ``null``: -1 tests "at most one point worse"."""
-        distance = self.mean - null
-        if not self.variance:
-            return 0.0 if distance > 0 else 1.0 if distance < 0 else 0.5
-        return float(stdtr(self.freedom, -distance / np.sqrt(self.variance)))
+def p_above(estimate: Estimate, null: float = 0.0) -> float:
+    """One-sided, for the claim that the truth is above ``null``: -1 tests "at most one point worse"."""
+    distance = estimate.mean - null
+    if not estimate.variance:
+        return 0.0 if distance > 0 else 1.0 if distance < 0 else 0.5
+    return float(stdtr(estimate.freedom, -distance / np.sqrt(estimate.variance)))
 
 
 def estimate_gain(scores: ArrayLike, baseline: ArrayLike, *, parts: Parts = "folds") -> Estimate:
@@ -90,45 +68,21 @@ def estimate_difference(scores: ArrayLike, baseline: ArrayLike, *, parts: Parts 
 
 
 def estimate_mean(values: ArrayLike, *, parts: Parts = "folds") -> Estimate:
-    r"""The mean over seeds and their parts.
+    """The mean over seeds and their parts, by the model of :func:`joao.evaluation.statistics.estimate_mean`.
 
-    With :math:`x_{sj}` of part j of seed s, r seeds and k parts, let B be the sample variance of the r seed means and W
-    the mean over seeds of the sample variance of the k parts. The mean of all is Student's with
-
-    .. math::
-        V = \max\left(\frac{B}{r}, \frac{W}{k}\right), \quad
-        \nu = \begin{cases} r - 1 & \text{if } B/r > W/k \\ r (k - 1) & \text{else} \end{cases}
-
-    :math:`B/r` is the part of the variance that more seeds average out. Every seed tests the same graphs once, so that
-    what is particular to these graphs stays however many seeds there are; :math:`W/k` stands for that part. The maximum
-    was chosen by a rule and a simulation (``python -m repro.studies.coverage``). It is too small where both parts are
-    equal and the folds have no other noise: the interval then misses the truth in about 10 % of all cases.
-
-    Runs of fine-tuning share one split: they say nothing about other graphs, and :math:`V = B/r`. So does one score per
-    seed.
+    Runs of fine-tuning share one split: they say nothing about other graphs, so only the means of the seeds count.
 
     Args:
         values: ``(r, k)``, a row for each seed of the pre-training, or ``(r,)``; two seeds or more.
         parts: ``folds`` of one partition per seed, or ``runs`` of fine-tuning from one pre-training.
-
-    >>> estimate_mean([[1.0, 3.0], [2.0, 4.0], [3.0, 5.0]])
-    Estimate(mean=3.0, variance=1.0, freedom=3)
     """
     table = np.asarray(values, dtype=np.float64)
-    if table.ndim == 1:
-        table = table[:, None]
-    if table.ndim != 2 or len(table) < 2:
+    if not table.ndim or len(table) < 2:
         raise UserError(
-            f"gain: needs two seeds of the pre-training or more, got shape {np.shape(values)}. One pre-training does "
-            "not tell what another one would give."
+            f"gain: needs two seeds of the pre-training or more, got shape {table.shape}. One pre-training does not "
+            "tell what another one would give."
         )
-    seeds, count = table.shape
-    mean, of_seeds = float(table.mean()), float(table.mean(axis=1).var(ddof=1) / seeds)
-    if parts == "folds" and count > 1:
-        of_folds = float(table.var(axis=1, ddof=1).mean() / count)
-        if of_folds >= of_seeds:
-            return Estimate(mean, of_folds, seeds * (count - 1))
-    return Estimate(mean, of_seeds, seeds - 1)
+    return statistics.estimate_mean(table.mean(axis=1) if parts == "runs" and table.ndim == 2 else table)
 
 
 def estimate_over_sets(gains: ArrayLike) -> Estimate:

@@ -1,5 +1,6 @@
 """What all tests share: one thread, seeded weights, graphs made by hand and MUTAG."""
 
+import gc
 import gzip
 import warnings
 import zipfile
@@ -27,9 +28,17 @@ from joao.data.shards.writer import ShardWriter, slice_rows
 from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 
-hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=50, database=None)
+# `make slow` uses the profile "thorough".
+hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, max_examples=20, database=None)
+hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("joao"), max_examples=100)
 hypothesis.settings.load_profile("joao")
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish():
+    """Exclude the thousands of collected tests from garbage collection: measuring memory collects garbage first."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

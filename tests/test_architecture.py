@@ -133,6 +133,19 @@ def test_nothing_below_the_command_line_prints():
         assert not called(tree) & {"print", "sys.stdout.write", "sys.stderr.write", "breakpoint", "input"}, path
 
 
+STARTS_PROCESSES = {"get_context", "Process", "Pool", "ProcessPoolExecutor", "Popen", "fork"}
+PICKLES = {
+    f"{name}_object{end}" for name in ("broadcast", "all_gather", "gather", "scatter", "send") for end in ("", "_list")
+}
+
+
+def test_processes_are_started_in_one_place_and_send_no_objects():
+    """Others would wait forever for a process that dies while it starts, or unpickle what came over a network."""
+    for path, tree in TREES.items():
+        last_names = {name.rpartition(".")[2] for name in called(tree)}
+        assert not last_names & (PICKLES if path.name == "processes.py" else PICKLES | STARTS_PROCESSES), path
+
+
 def test_no_global_randomness():
     seeding = {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed_all", "torch.random.fork_rng"}
     for path, tree in TREES.items():

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from joao.core.processes import worker_pool
+from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, memory_source, versions
 from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
@@ -76,8 +77,8 @@ def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(setting.threads)
     try:
-        with worker_pool(1) as pool:
-            return pool.submit(measure_setting, plan, setting).result()
+        ((_, found),) = map_in_processes(partial(measure_setting, plan), [setting], 1)
+        return found
     finally:
         os.environ.pop("OMP_NUM_THREADS")
         if before is not None:

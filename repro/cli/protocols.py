@@ -219,6 +219,7 @@ def transfer(
 ) -> None:
     """Transfer table: pre-training on molecules, fine-tuning on MoleculeNet. Needs a GPU to finish in hours."""
     from repro.protocols.transfer import run
+    from repro.protocols.transfer.overlap import read_count
     from repro.protocols.transfer.table import HEADER, cells_of, rows
 
     output = Output(quiet, as_json)
@@ -235,7 +236,8 @@ def transfer(
         return
     done = run.compute_missing(missing, options)
     show_progress(output, "cells", len(missing), done, lambda cell: f"{cell.dataset} {cell.method}")
-    lines = [cells_of(row) for row in rows([run.record_file(out)[cell.key] for cell in wanted])]
+    found = rows([run.record_file(out)[cell.key] for cell in wanted], read_count(out))
+    lines = [cells_of(row) for row in found]
     title = "Transfer: ROC-AUC after fine-tuning on a scaffold split"
     pages = show_table(output, HEADER, lines, title, "transfer", out)
     output.say(f"Table of all records: {pages / 'table.md'}")

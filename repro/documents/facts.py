@@ -42,6 +42,13 @@ def few_label_rows() -> dict[tuple[str, int, str], few_labels.Row]:
 
 
 @cache
+def redefined() -> list[list[str]]:
+    """Gains over no pre-training by its first definition and now."""
+    files = (semi_supervised.record_file(RECORDS), semi_supervised.record_file(RECORDS, "no-pretraining-first"))
+    return few_labels.redefined_lines(*(each.read() for each in files))
+
+
+@cache
 def transfer_rows() -> dict[tuple[str, str], transfer_table.Row]:
     """By method and data set."""
     found = transfer_table.rows(transfer.record_file(RECORDS).read())

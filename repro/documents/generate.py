@@ -13,8 +13,10 @@ from pathlib import Path
 
 from joao.core.errors import UserError
 from joao.core.files import make_folder, write_file
+from repro.documents import what_changed
 from repro.documents.blocks import BLOCKS
 from repro.protocols import gamma
+from repro.protocols.check import read_remade
 from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
@@ -37,6 +39,7 @@ from repro.studies import (
     pair_losses,
     processes,
     reading_order,
+    remade,
     report_page,
     scorers,
     shards,
@@ -80,6 +83,8 @@ _TABLES: dict[str, Callable[[], str]] = {
     "embedding": lambda: embedding.page(sweep.record_file(RECORDS / "embedding.jsonl").read()),
     "headroom": lambda: headroom.page(sweep.record_file(RECORDS / "headroom.jsonl").read()),
     "learned-table": learned_table.page,
+    "remade": lambda: remade.page(read_remade(RECORDS)),
+    "what-changed": what_changed.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
 }
 

@@ -17,6 +17,7 @@ from repro.documents.facts import (
     mean,
     ogb_rows,
     paper_mean,
+    redefined,
     require,
     transfer_rows,
     transfer_sets,
@@ -24,7 +25,8 @@ from repro.documents.facts import (
     unsupervised_sets,
     with_bounds,
 )
-from repro.findings.verdicts import FAILS, HOLDS, INCONCLUSIVE, PARTLY
+from repro.findings.verdicts import CONTRADICTED, HOLDS, INCONCLUSIVE, NOT_TESTED
+from repro.intervals import estimate_over_sets
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.pairs import agreements
 from repro.protocols.transfer import run as transfer
@@ -111,19 +113,25 @@ def _without_duplicates() -> str:
     return with_bounds(unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"])
 
 
+def _first_definition(dataset: str, rate: int) -> dict[str, str]:
+    """By method, the gain over no pre-training by the first definition of that row."""
+    return {line[2]: line[4] for line in redefined() if line[:2] == [dataset, f"{rate} %"]}
+
+
 def results_findings() -> str:
     """The main findings, for the README."""
-    verdicts = [finding.verdict for finding in findings().findings]
-    words = {HOLDS: ("hold", "holds"), PARTLY: ("hold in part", "holds in part")}
-    words |= {FAILS: ("do not hold", "does not hold"), INCONCLUSIVE: ("are inconclusive", "is inconclusive")}
-    counts = {verdict: verdicts.count(verdict) for verdict in words}
-    said = [f"{number} {words[verdict][number == 1]}" for verdict, number in counts.items() if number]
+    judged = findings()
+    said = f"{judged.named(HOLDS)}, {judged.named(CONTRADICTED)}, {judged.counts(INCONCLUSIVE, NOT_TESTED)}"
     _pairs_do_not_matter()
     clear = _clear_gains_over_untrained()
-    gains = listed([f"{name} ({gain.mean:+.2f})" for name, gain in clear.items()])
-    require("COLLAB" in clear and unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"].mean < 0, "COLLAB")
+    gains = listed([f"on {name} by {with_bounds(gain)}" for name, gain in clear.items()])
+    collab = unsupervised_rows()["joao", "COLLAB"].gains["untrained"]
+    require("COLLAB" not in clear and collab.mean > 0, "the gain on COLLAB is inconclusive")
     ten = _few_labels("joao")
-    helped = sum(row.gain is not None and row.gain.low > 0 for row in ten)
+    helped = [row.dataset for row in ten if row.gain is not None and row.gain.low > 0]
+    require(helped == ["COLLAB"], "the only gain with 10 % of the labels")
+    gain_there = few_label_rows()["joao", 10, "COLLAB"].gain
+    first = _first_definition("COLLAB", 10)["JOAO"]
     trained = {method: mean(_transfer(method)) for method in _pretrained_encoders()}
     best = max(trained, key=lambda method: trained[method])
     forest = mean(_transfer_or_some("ecfp"))
@@ -132,16 +140,17 @@ def results_findings() -> str:
     )
     corpus = transfer.record_file(RECORDS)["bbbp/joao"]
     molecules, epochs = corpus["corpus"]["molecules"], corpus["recipe"]["training"]["epochs"]
-    names = list(clear)
     return f"""\
-- Of the paper's six [findings](docs/results/findings.md), {listed(said)}.
-- The learned pairs are not better than uniform pairs. No 95 % interval of the difference excludes 0 on any of the
-  {len(unsupervised_sets())} data sets ([controls](docs/results/controls.md)).
-- Compared with the same encoder untrained, the 95 % interval of JOAO's gain is above 0 on {len(clear)} of {len(unsupervised_sets())} data sets: {names[0]}
-  {gains.removeprefix(names[0] + " ")}. On COLLAB nothing remains of it when duplicate graphs share a fold:
-  {_without_duplicates()} ([variants](docs/results/unsupervised/variants.md)).
-- With 10 % of the labels, the interval of JOAO's gain over no pre-training is above 0 on {helped} of {len(ten)} data sets. Our figures are
-  below the paper's, partly because the authors' code [selects the epoch by test accuracy](docs/results/published-epoch.md).
+- {len(judged.claims)} [claims of the paper](docs/results/findings.md), tested with the data set as unit and corrected for their number:
+  {said}.
+- No gain of the learned pairs over uniform pairs was found: on all {len(unsupervised_sets())} data sets the interval of the difference contains 0
+  ([controls](docs/results/controls.md)).
+- JOAO is better than the stronger form of the same encoder untrained
+  {gains}.
+  On the other {len(unsupervised_sets()) - len(clear)} data sets the difference is inconclusive.
+- With 10 % of the labels, JOAO's gain over no pre-training is above 0 on {listed(helped)} alone, {with_bounds(gain_there)}; by the
+  [first definition](docs/results/semi-supervised/semi-supervised.md) of that row it was {first}.
+  Our figures are below the paper's, partly because the authors' code [selects the epoch by test accuracy](docs/results/published-epoch.md).
 - On molecules, a random forest on ECFP fingerprints ({forest:.1f}) is better on average than every pre-trained encoder. The best of them
   is AttrMasking ({trained[best]:.1f}). The paper's pre-training data are not available; we used {molecules:,} other molecules for {epochs} epochs."""  # noqa: E501
 
@@ -181,7 +190,8 @@ def summary_unsupervised() -> str:
     gains = {name: factors.gains_of(name, factors.read_all(), factors.DATA) for name in factors.LEVELS}
     effects = {name: sum(gain.low > 0 or gain.high < 0 for gain in each.values()) for name, each in gains.items()}
     several = {name for name, number in effects.items() if number > 1}
-    require(several == {"untrained", "degree"} and max(effects.values()) == 2, "factors with effects on two data sets")
+    require(several == {"untrained", "degree"}, "factors with effects on several data sets")
+    require((effects["untrained"], effects["degree"]) == (2, 3), "numbers of data sets with effects")
     variants = {
         name: [table[f"joao-{each}", name].mean - table["joao", name].mean for each in ("twins", "inductive")]
         for name in sets
@@ -194,13 +204,64 @@ def summary_unsupervised() -> str:
   JOAOv2 reaches it on {count_word(len(sets) - len(low))}. On {listed(list(low))} it is below by less than the paper's standard deviation.
 - `JOAO()` with default settings uses one configuration for all data and has an average of {averages["joao_default"]:.1f}. With degrees instead of a constant as features, it gains on {moved["COLLAB"]} and {moved["IMDB-BINARY"]} and loses on {moved["REDDIT-BINARY"]} and {moved["REDDIT-MULTI-5K"]}.
   It is above the paper's JOAOv2 on all data sets except {worst}, where it is {miss:.1f} points below.
-- Compared with the stronger form of the same encoder *untrained*, JOAO has a clear gain on {listed([f"{name} ({gain.mean:+.2f})" for name, gain in clear.items()])}. On the other data sets the interval includes 0.
+- Compared with the stronger form of the same encoder *untrained*, JOAO's gain is above 0 {listed([f"on {name}, {with_bounds(gain)}," for name, gain in clear.items()]).rstrip(",")}. On the other data sets it is inconclusive, also on COLLAB, {with_bounds(table["joao", "COLLAB"].gains["untrained"])}.
 - On DD the WL kernel and on IMDB-BINARY the WL kernel and the histogram are as good as JOAO. On COLLAB {listed(shown)} are better than any encoder with the paper's features.
-- The learned distribution of pairs is as good as the uniform one, but not better. The same holds for the learned distribution frozen from the start, permuted and reversed: no interval of JOAO's gain over any of them excludes 0 on any data set
+- No difference between the learned distribution of pairs and the uniform one was found, nor between it and the learned distribution frozen from the start, permuted or reversed: on every data set the interval of JOAO's gain over each of them contains 0
   ([controls](results/controls.md)). [What was learned](results/learned-table.md).
-- We changed parts of JOAO one at a time on {count_word(len(factors.DATA))} data sets. No change had a clear effect on more than one of them. Omitting pre-training and using other features each had a clear effect on two ([factors](results/factors.md)).
-- Keeping duplicate graphs in one fold, and pre-training without the test graphs, change JOAO's accuracy by less than one point, except on COLLAB ({variants["COLLAB"][0]:+.2f}), where many graphs are duplicates. Without the duplicates nothing remains there of the gain over the untrained
-  encoder: {_without_duplicates()} ([stricter protocols](results/unsupervised/variants.md))."""  # noqa: E501
+- We changed parts of JOAO one at a time on {count_word(len(factors.DATA))} data sets. No change had an effect on more than one of them whose interval excludes 0, except two: omitting pre-training on two, and degrees as features on three ([factors](results/factors.md)).
+- Keeping duplicate graphs in one fold, and pre-training without the test graphs, change JOAO's accuracy by less than one point, except on COLLAB ({variants["COLLAB"][0]:+.2f}), where many graphs are duplicates. Without the duplicates JOAO's gain over the untrained
+  encoder there is {_without_duplicates()} ([stricter protocols](results/unsupervised/variants.md)).{_mvgrl()}"""  # noqa: E501
+
+
+def _over_sets(differences: Mapping[str, float]) -> str:
+    """The mean over data sets with its interval, the data set as the unit, and whether it excludes 0."""
+    gain = estimate_over_sets(list(differences.values())).interval()
+    verdict = "inconclusive" if gain.low <= 0 <= gain.high else "the interval excludes 0"
+    return f"{with_bounds(gain)} over {count_word(len(differences))} data sets ({verdict})"
+
+
+def _mvgrl() -> str:
+    """A line about both losses of MVGRL; empty if not all data sets have both."""
+    table, sets = unsupervised_rows(), unsupervised_sets()
+    if not all(("mvgrl_nt_xent", name) in table for name in sets):
+        return ""
+    rows = _unsupervised("mvgrl_nt_xent")
+    differences = {row.dataset: row.mean - table["mvgrl", row.dataset].mean for row in rows}
+    papers = [f"{row.dataset} {row.mean:.1f} (paper: {row.paper.mean:.1f})" for row in rows if row.paper]
+    return f"""
+- MVGRL with NT-Xent, as the paper's table has it, reaches {listed(papers)}. Its average is {mean(rows):.1f}, with the Jensen-Shannon loss of its own paper {mean(_unsupervised("mvgrl")):.1f}. NT-Xent minus Jensen-Shannon: {_over_sets(differences)}."""  # noqa: E501
+
+
+def _augmentations() -> str:
+    """A line about fine-tuning with augmentations; empty if a data set of the older row has no record by the rule."""
+    table = few_label_rows()
+    differences: dict[str, list[float]] = {}
+    for (name, rate, dataset), row in table.items():
+        if name == "augmentations_all":
+            if ("augmentations", rate, dataset) not in table:
+                return ""
+            differences.setdefault(dataset, []).append(table["augmentations", rate, dataset].mean - row.mean)
+    found = [row for (name, _, _), row in table.items() if name == "augmentations"]
+    gains = {row.column: row.gain for row in found if row.gain}
+    clear = [f"{column} {with_bounds(gain)}" for column, gain in gains.items() if gain.low > 0 or gain.high < 0]
+    shown = f"excludes 0 on {listed(clear)} alone" if clear else "contains 0 everywhere"
+    averaged = {dataset: float(np.mean(values)) for dataset, values in differences.items()}
+    return f"""
+- Augmentations in fine-tuning alone, from GraphCL's pools as in the paper: the interval of the gain over no pre-training {shown}, of {len(gains)} columns. GraphCL's pools minus all five augmentations: {_over_sets(averaged)}."""  # noqa: E501
+
+
+def _pairs() -> str:
+    """A line about the gains of single pairs and JOAO's choice."""
+    found = agreements(semi_supervised.record_file(RECORDS).read())
+    ranks = [
+        f"{each.correlation.value:+.2f} on {name} (p = {each.correlation.p_value:.2f}, "
+        f"{count_word(each.num_seeds)} seed{'s' if each.num_seeds > 1 else ''})"
+        for name, each in found.items()
+    ]
+    overall = _over_sets({name: each.correlation.value for name, each in found.items()})
+    require(all(each.correlation.p_value > 0.05 for each in found.values()), "no rank correlation of pairs is clear")
+    return f"""
+- The probability that JOAO gives a pair of augmentations says little about the gain of that pair alone: the rank correlation is {listed(ranks)}. Its mean is {overall} ([pairs](results/semi-supervised/pairs.md))."""  # noqa: E501
 
 
 COLLAB_NAMES = ("the histogram", "graph2vec", "the WL kernel", "local degree profiles")
@@ -210,12 +271,10 @@ def summary_semi_supervised() -> str:
     table = few_label_rows()
 
     def clear(method: str) -> str:
-        return listed([row.dataset for row in _few_labels(method) if row.gain and row.gain.low > 0])
+        return listed([row.dataset for row in _few_labels(method) if row.gain and row.gain.low > 0] or ["none"])
 
     def gain(method: str, rate: int, dataset: str) -> str:
-        found = table[method, rate, dataset].gain
-        assert found is not None
-        return f"{found.mean:+.2f}"
+        return with_bounds(table[method, rate, dataset].gain)
 
     def below(method: str) -> str:
         misses = [row.paper.mean - row.mean for row in _few_labels(method)]
@@ -226,8 +285,12 @@ def summary_semi_supervised() -> str:
         assert row.paper is not None
         return f"{row.paper.mean - row.mean:.2f}"
 
-    losses = [table[method, rate, "NCI1"].gain for method in ("joao", "joaov2") for rate in (1, 10)]
-    require(all(each is not None and each.mean < 0 for each in losses), "JOAO and JOAOv2 gain nothing on NCI1")
+    found_gains = [
+        table[method, rate, "NCI1"].gain for method in ("joao", "joaov2", "gae", "infomax") for rate in (1, 10)
+    ]
+    require(all(each is not None and each.low < 0 < each.high for each in found_gains), "no gain on NCI1 is clear")
+    require(clear("joao") == "COLLAB" and clear("joaov2") == "none", "the only clear gain at 10 %")
+    first, first_ten = (_first_definition("COLLAB", each) for each in (1, 10))
     for method, other in (("joao", "joao_stronger"), ("joaov2", "joaov2_stronger"), ("joao", "joao_without_prior")):
         for (name, rate, dataset), row in table.items():
             own = table.get((method, rate, dataset))
@@ -237,21 +300,17 @@ def summary_semi_supervised() -> str:
     best, ours = ({key: 100 * np.mean(row[kind]) for key, row in rule.items()} for kind in PUBLISHED_KINDS)
     adds = {key: f"{best[key] - ours[key]:.2f}" for key in rule}
     seeds = len(rule["NCI1|none"][PUBLISHED_KINDS[0]])
-    found = agreements(semi_supervised.record_file(RECORDS).read())
-    ranks = [
-        f"{found[name].correlation.value:+.2f} on {name} (p = {found[name].correlation.p_value:.2f})"
-        for name in ("NCI1", "PROTEINS")
-    ]
     papers = {method: table[method, 10, "NCI1"].paper for method in ("none", "joao")}
     nci1 = {method: f"{paper.mean:.2f}" if paper else "" for method, paper in papers.items()}
     return f"""\
-- With 10 % of the labels JOAO has a clear gain over no pre-training on {clear("joao")}, and JOAOv2 on {clear("joaov2")}. On NCI1 neither gains, while GAE ({gain("gae", 10, "NCI1")}) and Infomax ({gain("infomax", 10, "NCI1")}) do.
+- With 10 % of the labels the interval of JOAO's gain over no pre-training is above 0 on COLLAB alone, {gain("joao", 10, "COLLAB")}; by the first definition of that row it was {first_ten["JOAO"]}. On the other five data sets, and for JOAOv2 on all six, the gain is inconclusive. So are those of GAE, {gain("gae", 10, "NCI1")}, and Infomax, {gain("infomax", 10, "NCI1")}, on NCI1.
 - Nearly all figures are below the paper's, with and without pre-training. At 10 % the difference is {below("none")} points without pre-training, {below("joao")} for JOAO and {below("joaov2")} for JOAOv2. The paper reports the epoch with the best mean *test* accuracy. Here a tenth
   of the labelled graphs selects the epoch and is not used for training.
 - On {count_word(seeds)} seeds the published rule adds {adds["NCI1|none"]} (no pre-training) to {adds["NCI1|joao"]} points (JOAO) on NCI1 and {adds["PROTEINS|none"]} (no pre-training) to {adds["PROTEINS|graphcl"]} (GraphCL) on PROTEINS ([published epoch](results/published-epoch.md)). With this rule, no pre-training reaches {best["NCI1|none"]:.2f} on NCI1 (paper: {nci1["none"]}) and
   JOAO {best["NCI1|joao"]:.2f} (paper: {nci1["joao"]}). The remaining difference may come from other folds and from settings selected by score. We did not measure these.
-- With 1 % of the labels JOAO and JOAOv2 gain nothing on NCI1. On COLLAB JOAO gains {gain("joao", 1, "COLLAB")} and JOAOv2 {gain("joaov2", 1, "COLLAB")} points; they are {miss("joao")} and {miss("joaov2")} points below the paper.
-- The probability that JOAO gives a pair of augmentations says little about the gain of that pair alone: the rank correlation is {" and ".join(ranks)}, with {count_word(found["NCI1"].num_seeds)} seeds per pair.
+- With 1 % of the labels the gains of JOAO and JOAOv2 on NCI1 are inconclusive. On COLLAB JOAO gains {gain("joao", 1, "COLLAB")} and JOAOv2 {gain("joaov2", 1, "COLLAB")} points; they are {miss("joao")} and {miss("joaov2")} points below the paper.
+  The row without pre-training was redefined (calibrated) after its first records existed. By the first definition these gains were {first["JOAO"]} and {first["JOAOv2"]}, so that the choice of the definition decides whether they are significant
+  ([both definitions](results/semi-supervised/semi-supervised.md#the-row-without-pre-training-was-redefined)).{_pairs()}{_augmentations()}
 - Strength 0.25 instead of 0.2 changes JOAO and JOAOv2 by less than their standard deviation over seeds. The same holds for omitting the prior."""  # noqa: E501
 
 
@@ -264,8 +323,9 @@ def summary_transfer() -> str:
     def last(method: str) -> float:
         return float(np.mean([row.last_mean for row in _transfer(method) if row.last_mean is not None]))
 
-    def clear(method: str) -> str:
-        return listed([MOLECULE_SETS[row.dataset] for row in _transfer(method) if row.gain and row.gain.low > 0])
+    def ahead_of_none(method: str, *, by_last: bool) -> int:
+        pairs = [(row, table["none", row.dataset]) for row in _transfer(method)]
+        return sum((a.last_mean or 0) > (b.last_mean or 0) if by_last else a.mean > b.mean for a, b in pairs)
 
     averages = {method: mean(_transfer(method)) for method in ("none", *_pretrained_encoders())}
     papers = {method: paper_mean(_transfer(method)) for method in ("none", "joao", "joaov2")}
@@ -291,7 +351,7 @@ def summary_transfer() -> str:
 - The average over the eight data sets is {averages["joao"]:.1f} for JOAO and {averages["joaov2"]:.1f} for JOAOv2 (paper: {papers["joao"]:.1f} and {papers["joaov2"]:.1f}). Without pre-training it is {averages["none"]:.1f} (paper: {papers["none"]:.1f}), so the protocol does not explain the difference. Most of it comes from ClinTox, where {validation} validation molecules select the epoch:
   JOAOv2 reaches {clintox.mean:.1f} there at the selected epoch and {clintox.last_mean:.1f} at the last epoch (paper: {clintox.paper.mean:.1f}). At the last epoch, which the published figures probably use, JOAO has an average of {last("joao"):.1f} and JOAOv2 of {last("joaov2"):.1f}.
 - On BACE JOAO is {below[0]} and JOAOv2 {below[1]} points below the paper. Likely reasons are two epochs instead of 100 and a corpus mostly without stereochemistry.
-- JOAO has a clear gain over no pre-training on {clear("joao")}, and JOAOv2 on {clear("joaov2")}.
+- Compared by the same rule for the epoch, the mean of JOAO is above that of no pre-training on {ahead_of_none("joao", by_last=False)} of 8 data sets at the selected epoch and on {ahead_of_none("joao", by_last=True)} at the last epoch, that of JOAOv2 on {ahead_of_none("joaov2", by_last=False)} and {ahead_of_none("joaov2", by_last=True)}. One pre-training says nothing about another, so these gains have no interval.
 - AttrMasking has the highest average of the pre-trained encoders, {averages[best]:.1f}, followed by GraphCL with its fixed pool, {averages[second]:.1f}. On molecules the learned choice of augmentations does not beat them. Every row has a single pre-training. The pre-trainings of Infomax, EdgePred, AttrMasking and
   ContextPred are not reproducible on a GPU, and we did not measure the spread over pre-trainings. Small differences between these rows are therefore not meaningful.
 - **A random forest on ECFP counts has a higher mean than every pre-trained encoder on {listed(ahead)}**, and on average (one seed on {listed(single)}; on ClinTox within the encoders' standard deviation). Adding JOAO's embeddings to the fingerprints makes
@@ -303,11 +363,9 @@ def summary_ogb() -> str:
         (row.method, row.dataset, row.label_rate): row.gain for row in ogb_rows() if row.gain is not None
     }
     seeds = {row.num_seeds for row in ogb_rows()}
-    require(seeds == {3} and all(gain.low <= 0 for gain in gains.values()), "no method has a clear gain")
-    losses = [(key, gain) for key, gain in gains.items() if gain.high < 0]
-    ((method, dataset, rate), gain), *others = losses
-    require(not others and method == "graphcl", "GraphCL has the only clear loss")
-    sets = listed(list(dict.fromkeys(row.dataset for row in ogb_rows() if row.dataset != dataset)))
+    require(seeds == {3} and not any(np.isfinite(gain.high) for gain in gains.values()), "one pre-training per row")
+    values = [gain.mean for gain in gains.values()]
+    sets = listed(list(dict.fromkeys(row.dataset for row in ogb_rows())))
     return f"""\
-{dataset} and {sets} were run at a scale that takes ten minutes on one core. With three seeds, no method has a clear gain over no pre-training ([table](results/ogb/table.md)).
-GraphCL has a clear loss on {dataset} with {rate} % of the labels: {with_bounds(gain)}."""  # noqa: E501
+{sets} were run at a scale that takes ten minutes on one core. Each row has one pre-training with three runs of fine-tuning, which say nothing about other pre-trainings. Its gains over no pre-training, {min(values):+.2f} to {max(values):+.2f} points, are
+therefore inconclusive ([table](results/ogb/table.md))."""  # noqa: E501

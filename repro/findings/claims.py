@@ -1,129 +1,230 @@
-"""Claims of the paper: its figure, ours and a verdict, as text."""
+"""Claims of the paper: a sentence, the figures that test it, and how they combine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import permutations
 
+import numpy as np
+from scipy.stats import rankdata, wilcoxon
+
+from joao.core.pair_table import PairTable
+from joao.evaluation.statistics import Estimate
 from joao.evaluation.tables import with_interval
-from repro.findings.evidence import Shares, Table
-from repro.findings.verdicts import (
-    Contrast,
-    ahead_somewhere,
-    better,
-    contrast,
-    correlated,
-    favoured,
-    gains_on_sets,
-    rank_lead,
-    share_gains,
-)
-from repro.protocols.semi_supervised.pairs import Agreement
-from repro.tables.learned import FIGURE_3
-from repro.tables.paper import ROWS
+from repro.findings.evidence import Signs, Table
+from repro.findings.verdicts import UNDECIDED, Combine, Test, above, all_of, not_worse
+from repro.intervals import estimate_difference, estimate_mean, estimate_over_sets
+
+
+@dataclass(frozen=True)
+class Member:
+    """A figure that tests a claim, or a part of it.
+
+    Attributes:
+        name: what it is about, such as a data set or a rival.
+        show: the figure as text, with an interval that misses the truth with the given probability.
+        test: its p-values; None for a figure that is shown and not counted.
+        paper: the paper's figure.
+        basis: data sets and further facts.
+    """
+
+    name: str
+    show: Callable[[float], str]
+    test: Test | None
+    paper: str = ""
+    basis: str = ""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a claim and how they make one test.
+
+    Attributes:
+        members: a claim without any is not tested.
+        combine: how the tests of the members make one.
+        ways: number of members that share the chance of an error, for "some".
+        beside: figures that are shown and not counted.
+    """
+
+    members: Sequence[Member]
+    combine: Combine = all_of
+    ways: int = 1
+    beside: Sequence[Member] = ()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A part of a finding.
+    """A claim of the paper.
 
     Attributes:
-        text: what is claimed.
-        paper, here: the paper's figure and ours.
-        basis: data sets and seeds of our figure.
-        verdict: whether it holds.
-        extra: whether the paper does not make this claim, so that it does not count for the finding.
+        number: as in the paper; letters where the paper has no number.
+        title: a short form of the sentence.
+        place: section and table or figure.
+        sentence: as printed in the paper.
+        rule: what is tested and when it holds.
     """
 
-    text: str
-    paper: str
-    here: str
-    basis: str
-    verdict: str
-    extra: bool = False
+    number: str
+    title: str
+    place: str
+    sentence: str
+    rule: str
+    figures: Figures
+
+    @property
+    def test(self) -> Test | None:
+        tests = [each.test for each in self.figures.members if each.test is not None]
+        return self.figures.combine(tests) if tests else None
 
 
-Rule = Callable[[Contrast], str]
+Tester = Callable[[Estimate], Test]
 
 
-def difference(text: str, table: Table, signs: Mapping[str, int], rule: Rule, unit: str = "set") -> Claim:
-    """Claim that a signed sum of scores is above 0, or not far below, depending on ``rule``."""
-    found = contrast(table, signs)
-    paper = "" if found.paper is None else f"{found.paper:+.2f}"
-    ahead = f", above 0 on {found.num_ahead}" if found.num_sets > 1 else ""
-    stands_in = ", none of the paper's" if found.num_sets and found.stands_in else ""
-    basis = _basis(found.num_sets, found.seeds, unit) + ahead + stands_in
-    return Claim(text, paper, with_interval(found.gain), basis, rule(found))
-
-
-def not_in_paper(claim: Claim) -> Claim:
-    """Mark a claim that the paper does not make."""
-    return replace(claim, text=f"{claim.text} (not in the paper)", extra=True)
-
-
-def rank(text: str, table: Table, rivals: Sequence[str]) -> Claim:
-    """Claim that JOAOv2 has a better average rank than the best of ``rivals``."""
-    found = rank_lead(table, "joaov2", rivals)
-    if found is None:
-        return Claim(text, "", "", _basis(0, (0, 0)), better(Contrast(None, None)))
-    lead, sets = found.lead, sum(found.rival in scores for scores in table.scores.values())
-    return Claim(
-        text,
-        f"{lead.paper:+.1f} ({found.paper_own:.1f} to {found.paper_best:.1f})",
-        f"{with_interval(lead.gain)}, {found.own:.1f} to {found.best:.1f} of {ROWS[found.rival]}",
-        f"{_basis(lead.num_sets, lead.seeds)}; {ROWS[found.rival]} on {sets}",
-        better(lead),
-    )
-
-
-def choice(text: str, shares: Shares, names: Sequence[str], sets: Sequence[str]) -> Claim:
-    """Claim that JOAO prefers the named augmentations on some of the data sets of Figure 3."""
-    others = [dataset for dataset in FIGURE_3 if dataset not in sets]
-    over_uniform, over_others = share_gains(shares, names, sets, others)
-    figures = f"over uniform {with_interval(over_uniform)}, over other sets {with_interval(over_others)}"
-    seeds = [len(shares[dataset]) for dataset in FIGURE_3 if dataset in shares]
-    verdict = favoured(over_uniform, over_others)
-    return Claim(text, "no numbers", figures if over_others else "", _basis(len(seeds), _extent(seeds)), verdict)
-
-
-def agreement(text: str, found: Mapping[str, Agreement]) -> Claim:
-    """Claim that JOAO draws pairs more often that help more on their own."""
-    ranks = {name: each.correlation for name, each in found.items()}
-    here = ", ".join(f"{name} {each.value:+.2f} (p = {each.p_value:.2f})" for name, each in ranks.items())
-    seeds = [each.num_seeds for each in found.values()]
-    return Claim(text, "no numbers", here, _basis(len(seeds), _extent(seeds)), correlated(list(ranks.values())))
-
-
-def somewhere(text: str, table: Table, methods: Sequence[str], baseline: str) -> Claim:
-    """Claim that one of ``methods`` is better than ``baseline`` on some data set."""
-    gains = gains_on_sets(table, methods, baseline)
+def over_sets(name: str, table: Table, signs: Signs, tester: Tester = above) -> list[Member]:
+    """A signed sum of scores, with the data set as unit. Fewer than three sets decide nothing; none gives no member."""
+    gains = table.by_set(signs)
     if not gains:
-        return Claim(text, "", "", _basis(0, (0, 0)), ahead_somewhere([]))
-    sets = list(dict.fromkeys(column for _, column in gains))
-    ahead = {column for (_, column), gain in gains.items() if gain.low > 0}
-    of_paper = [table.paper[column] for column in sets]
-    in_paper = sum(max(figures[name] for name in methods) > figures[baseline] for figures in of_paper)
-    method, column = max(gains, key=lambda key: gains[key].low)
-    clearest = f"{ROWS[method]} on {column}, {with_interval(gains[method, column])}"
-    return Claim(
-        text,
-        f"on {in_paper} of {len(sets)}",
-        f"on {len(ahead)} of {len(sets)}; clearest: {clearest}",
-        _basis(len(sets), _extent([len(table.scores[column][baseline]) for column in sets])),
-        ahead_somewhere(list(gains.values())),
-    )
+        return []
+    values, of_paper = list(gains.values()), table.paper_mean(signs)
+    ahead = f"{len(values)} set{'s' if len(values) > 1 else ''}, above 0 on {sum(value > 0 for value in values)}"
+    paper = "" if of_paper is None else f"{of_paper:+.2f}"
+    if len(values) < 3:
+        return [Member(name, lambda chance: f"{np.mean(values):+.2f}", UNDECIDED, paper, ahead)]
+    signed_rank = float(wilcoxon(values, method="exact").pvalue) if all(values) else float("nan")
+    basis = f"{ahead}; Wilcoxon p = {signed_rank:.3f}"
+    return [Member(name, *_shown(estimate_over_sets(values), tester), paper, basis)]
 
 
-def _extent(seeds: Sequence[int]) -> tuple[int, int]:
-    return min(seeds, default=0), max(seeds, default=0)
+def on_columns(table: Table, signs: Signs, prefix: str = "") -> list[Member]:
+    """A signed sum of scores on every column that has all methods, each with its interval over seeds and folds."""
+    members = []
+    for column in table.scores:
+        if (estimate := table.estimate(column, signs)) is not None:
+            of_paper = table.paper.get(column, {})
+            known = set(signs) <= set(of_paper)
+            paper = f"{sum(sign * of_paper[name] for name, sign in signs.items()):+.2f}" if known else ""
+            seeds = len(next(iter(table.scores[column].values())))
+            members.append(Member(f"{prefix}{column}", *_shown(estimate, above), paper, f"{seeds} seeds"))
+    return members
 
 
-def _basis(number: int, seeds: tuple[int, int], unit: str = "set") -> str:
+Drawn = Mapping[str, Sequence[PairTable]]
+Share = Callable[[PairTable], float]
+
+
+def on_drawn(
+    drawn: Drawn, sets: Sequence[str], share: Share, null: float, *, most: bool = False, against: float | None = None
+) -> list[Member]:
+    """A share of the draws on each of the sets, in percent, above ``null``, or below it (``most``)."""
+    members = []
+    for dataset in sets:
+        values = np.array([share(table) for table in drawn.get(dataset, ())])
+        if len(values) > 1:
+            found = estimate_mean(values)
+            turned = Estimate(-found.mean, found.variance, found.freedom) if most else found
+            limits = [None if each is None else -each if most else each for each in (null, against)]
+            test = above(turned, limits[0] or 0.0, against=limits[1])
+            members.append(Member(dataset, _percent(found), test, "no numbers", f"{len(values)} seeds"))
+    return members
+
+
+def between_sets(drawn: Drawn, sets: Sequence[str], others: Sequence[str], share: Share) -> list[Member]:
+    """A share of the draws on some data sets less that on others, with the data set as unit (Welch)."""
+    means = _means(drawn, share)
+    ours, theirs = ([means[name] for name in names if name in means] for names in (sets, others))
+    if min(len(ours), len(theirs)) < 2:
+        return []
+    found = estimate_difference(ours, theirs)
+    shown = ", ".join(f"{name} {value:.1f}" for name, value in means.items() if name in (*sets, *others))
+    return [Member("difference", *_shown(found, above), "no numbers", f"{len(ours)} and {len(theirs)} sets: {shown}")]
+
+
+def with_order(drawn: Drawn, order: Mapping[str, float], share: Share) -> list[Member]:
+    """Spearman's correlation over data sets between a share of the draws and another figure of the set.
+
+    The p-value is exact: the share of all orders of the sets with at least this correlation on either side.
     """
-    >>> _basis(1, (3, 5))
-    '1 set, 3 to 5 seeds'
-    """
-    if not number:
-        return "no records"
-    least, most = seeds
-    return f"{number} {unit}{'s' if number > 1 else ''}, {least if least == most else f'{least} to {most}'} seeds"
+    means = {name: value for name, value in _means(drawn, share).items() if name in order}
+    if len(means) < 3:
+        return []
+    first, second = (rankdata(each) for each in ([order[name] for name in means], list(means.values())))
+    centred = [each - each.mean() for each in (first, second)]
+    scale = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
+    found = np.array([centred[0] @ np.array(each) for each in permutations(centred[1])]) / scale
+    value = float(centred[0] @ centred[1]) / scale
+    p = float((np.abs(found) >= abs(value) - 1e-12).mean())
+    test = Test(p if value > 0 else 1.0, p if value < 0 else 1.0)
+    shown = ", ".join(f"{name} {each:.1f}" for name, each in means.items())
+    return [
+        Member("rank correlation", lambda chance: f"{value:+.2f}", test, "no numbers", f"{len(means)} sets: {shown}")
+    ]
+
+
+def over_values(name: str, values: Mapping[str, float], needed: int = 3) -> list[Member]:
+    """The mean of one figure for each data set, above 0; fewer than ``needed`` sets decide nothing."""
+    if not values:
+        return []
+    basis = ", ".join(f"{each} {value:+.2f}" for each, value in values.items())
+    if len(values) < needed:
+        shown = float(np.mean(list(values.values())))
+        return [Member(name, lambda chance: f"{shown:+.2f}", UNDECIDED, "no numbers", f"{len(values)} sets: {basis}")]
+    found = estimate_over_sets(list(values.values()))
+    return [Member(name, *_shown(found, above), "no numbers", f"{len(values)} sets: {basis}")]
+
+
+def uncounted(members: Sequence[Member], prefix: str = "") -> list[Member]:
+    """Show members beside a claim; the intervals have 95 %."""
+    return [
+        Member(f"{prefix}{each.name}", lambda chance, each=each: each.show(0.05), None, each.paper, each.basis)  # type: ignore[misc]
+        for each in members
+    ]
+
+
+def _means(drawn: Drawn, share: Share) -> dict[str, float]:
+    return {name: float(np.mean([share(each) for each in tables])) for name, tables in drawn.items()}
+
+
+def _shown(estimate: Estimate, tester: Tester) -> tuple[Callable[[float], str], Test]:
+    # A one-sided test of level a belongs to the interval of level 1 - 2 a.
+    sides = 2 if tester is not_worse else 1
+    return lambda chance: with_interval(estimate.interval(1 - sides * chance)), tester(estimate)
+
+
+def _percent(estimate: Estimate) -> Callable[[float], str]:
+    def show(chance: float) -> str:
+        gain = estimate.interval(1 - chance)
+        return f"{gain.mean:.2f} % ({gain.low:.2f} to {gain.high:.2f})"
+
+    return show
+
+
+def containing(name: str) -> Share:
+    """The share of pairs that contain an augmentation, in percent."""
+    return lambda table: 100 * sum(table[pair] for pair in _all_pairs(table) if name in pair)
+
+
+def views_of(*names: str) -> Share:
+    """The share of views that the augmentations make, in percent."""
+    return lambda table: 100 * sum(table.by_augmentation()[name] for name in names)
+
+
+def pair_share(*pair: str) -> Share:
+    """The share of one pair, in percent."""
+    first, second = pair
+    return lambda table: 100 * table[first, second]
+
+
+def different(table: PairTable) -> float:
+    """The share of pairs of two different augmentations, in percent."""
+    return 100 * float(1 - np.trace(table.values))
+
+
+def effective_pairs(table: PairTable) -> float:
+    """The exponential of the entropy of the draws: K^2 for uniform pairs, 1 for a single one."""
+    shares = table.values[table.values > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def _all_pairs(table: PairTable) -> list[tuple[str, str]]:
+    return [(first, second) for first in table.names for second in table.names]

@@ -1,4 +1,4 @@
-"""Scores and shares from the records of all protocols, in the form in which the findings use them."""
+"""Scores and shares from the records of all protocols, in the form in which the claims use them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
+from joao.evaluation.statistics import Estimate
+from repro.intervals import estimate_mean
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.unsupervised import run as unsupervised
+from repro.statistics import table_correlation
 from repro.tables import paper
 from repro.tables.records import FILES, read_records
 
-Scores = dict[str, dict[str, dict[int, float]]]
-Shares = Mapping[str, Sequence[Mapping[str, float]]]
+Scores = dict[str, dict[str, dict[int, list[float]]]]
+Signs = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -28,40 +32,106 @@ class Table:
     """Our scores and the paper's for one of its tables, in percent.
 
     Attributes:
-        scores: by column, method and seed.
-        paper: by column and method, for every column of the paper.
-        paper_ranks: the paper's average ranks, by method.
-        one_pretraining: whether the seeds of a method share one pre-training.
+        scores: by column, method and seed, one for each fold or run of fine-tuning. Columns are data sets, or
+            "data set, label rate %".
+        paper: by column and method.
+        paired: whether equal seeds of two methods were scored on the same parts.
     """
 
     scores: Scores = field(default_factory=dict)
     paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    paper_ranks: Mapping[str, float] = field(default_factory=dict)
-    one_pretraining: bool = False
+    paired: bool = True
+
+    def differences(self, column: str, signs: Signs) -> NDArray[np.float64] | None:
+        """Return the signed sum of the scores of methods: a row for each seed that all have. None without any."""
+        groups = [self.scores.get(column, {}).get(method, {}) for method in signs]
+        seeds = sorted(set.intersection(*map(set, groups)))
+        if not seeds or not self.paired:
+            return None
+        signed = [
+            sign * np.array([group[seed] for seed in seeds]) for sign, group in zip(signs.values(), groups, strict=True)
+        ]
+        total: NDArray[np.float64] = np.sum(signed, axis=0)
+        return total
+
+    def estimate(self, column: str, signs: Signs) -> Estimate | None:
+        """Return the signed sum on one column with its variance (:mod:`repro.intervals`); None below two seeds."""
+        found = self.differences(column, signs)
+        return None if found is None or len(found) < 2 else estimate_mean(found)
+
+    def by_set(self, signs: Signs) -> dict[str, float]:
+        """Return the mean signed sum by data set. Label rates of a set are averaged."""
+        found: dict[str, list[float]] = {}
+        for column in self.scores:
+            if (value := self._mean(column, signs)) is not None:
+                found.setdefault(set_of(column), []).append(value)
+        return {name: float(np.mean(values)) for name, values in found.items()}
+
+    def paper_mean(self, signs: Signs) -> float | None:
+        """Return the paper's figure for :meth:`by_set`, averaged over the sets for which it has all methods."""
+        found: dict[str, list[float]] = {}
+        for column in self.scores:
+            of_paper = self.paper.get(column, {})
+            if self._mean(column, signs) is not None and set(signs) <= set(of_paper):
+                total = sum(sign * of_paper[method] for method, sign in signs.items())
+                found.setdefault(set_of(column), []).append(total)
+        return float(np.mean([np.mean(values) for values in found.values()])) if found else None
+
+    def _mean(self, column: str, signs: Signs) -> float | None:
+        if self.paired:
+            found = self.differences(column, signs)
+            return None if found is None else float(found.mean())
+        groups = self.scores[column]
+        if not set(signs) <= set(groups):
+            return None
+        # One pre-training counts as much as another, however many runs of fine-tuning it has.
+        means = {method: np.mean([np.mean(runs) for runs in groups[method].values()]) for method in signs}
+        return float(sum(sign * means[method] for method, sign in signs.items()))
+
+
+def set_of(column: str) -> str:
+    """
+    >>> set_of("NCI1, 10 %")
+    'NCI1'
+    """
+    return column.partition(",")[0]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All figures that the findings need.
+    """All figures that the claims need.
 
     Attributes:
-        unsupervised, transfer, ogb: columns are data sets, or "data set, rate %".
-        few_labels: by label rate.
-        strength: ablation of the strength; columns are "data set, rate %".
-        shares: by protocol and data set, for each seed of JOAO the share of views of each augmentation.
-        agreements: by data set, the gain of each pair and its share of JOAO's draws.
+        unsupervised, semi_supervised: the paper's Tables 5 and 4.
+        strength: Table 2.
+        transfer: Table 6, by the rule for the epoch: :data:`EPOCHS`.
+        drawn: by protocol, method and data set, for each seed the share of all draws of each pair.
+        alignments: by data set, the gain of each pair by itself and its share of JOAO's draws.
     """
 
-    unsupervised: Table
-    few_labels: Mapping[int, Table]
-    strength: Table
-    transfer: Table
-    ogb: Table
-    shares: Mapping[str, Shares]
-    agreements: Mapping[str, pairs.Agreement]
+    unsupervised: Table = field(default_factory=Table)
+    semi_supervised: Table = field(default_factory=Table)
+    strength: Table = field(default_factory=Table)
+    transfer: Mapping[str, Table] = field(default_factory=dict)
+    drawn: Mapping[str, Mapping[str, Mapping[str, Sequence[PairTable]]]] = field(default_factory=dict)
+    alignments: Mapping[str, pairs.Agreement] = field(default_factory=dict)
+
+    def alignment_of(self, method: str) -> dict[str, float]:
+        """Return by data set the rank correlation of the gain of a pair and its share of a method's draws."""
+        found = {}
+        for dataset, each in self.alignments.items():
+            if tables := self.drawn.get("semi-supervised", {}).get(method, {}).get(dataset):
+                shares = np.mean([[table[pair] for pair in _pairs(each.gains)] for table in tables], axis=0)
+                found[dataset] = table_correlation(each.gains.values, shares.reshape(each.gains.values.shape)).value
+        return found
 
 
-RATES = (1, 10)
+def _pairs(table: PairTable) -> list[tuple[str, str]]:
+    return [(first, second) for first in table.names for second in table.names]
+
+
+EPOCHS = {"last_test": "last epoch", "test": "epoch chosen by validation"}
+DRAWING = ("joao", "joaov2", "joao_without_prior")
 
 
 def read_evidence(results: Path) -> Evidence:
@@ -72,21 +142,21 @@ def read_evidence(results: Path) -> Evidence:
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
     in_table = set(semi_supervised.cells("strength"))
     ablation = [record for record in few if semi_supervised.Cell(**record["cell"]) in in_table]
-    of_ogb = {
+    papers = {
         f"{dataset}, {rate} %": figures
-        for rate in RATES
-        for dataset, figures in _papers(partial(paper.ogb, label_rate=rate)).items()
+        for rate in (1, 10)
+        for dataset, figures in _papers(partial(paper.semi_supervised, label_rate=rate)).items()
     }
     return Evidence(
-        unsupervised=Table(
-            _scores(frozen, dataset_column), _papers(paper.unsupervised), _ranks(paper.unsupervised_rank)
-        ),
-        few_labels={rate: _few_labels(few, rate) for rate in RATES},
+        unsupervised=Table(_scores(frozen, dataset_column), _papers(paper.unsupervised)),
+        semi_supervised=Table(_scores(few, rate_column), papers),
         strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
-        transfer=Table(_scores(found["transfer"], dataset_column), _papers(paper.transfer), one_pretraining=True),
-        ogb=Table(_scores(found["ogb"], rate_column), of_ogb, one_pretraining=True),
-        shares={"unsupervised": _shares(frozen), "semi-supervised": _shares(ten)},
-        agreements=pairs.agreements(few),
+        transfer={
+            words: Table(_transfer_scores(found["transfer"], key), _papers(paper.transfer), paired=False)
+            for key, words in EPOCHS.items()
+        },
+        drawn={"semi-supervised": _drawn(ten), "unsupervised": _drawn(frozen)},
+        alignments=pairs.agreements(few),
     )
 
 
@@ -105,36 +175,30 @@ def _scores(records: Iterable[Mapping[str, Any]], column: Callable[[Mapping[str,
     scores: Scores = {}
     splits: dict[tuple[str, int], str] = {}
     for record in records:
-        name, method = column(record["cell"]), record["cell"]["method"]
-        for seed, score, split in _by_seed(record):
-            if splits.setdefault((name, seed), split) != split:
-                raise UserError(
-                    f"records: {method} on {name}, seed {seed}: the split differs from that of other methods. "
-                    "Remove the older record and compute it again."
-                )
-            scores.setdefault(name, {}).setdefault(method, {})[seed] = 100 * float(score)
+        cell = record["cell"]
+        name, method, seed = column(cell), cell["method"], cell["seed"]
+        if "partitions" in record["scores"]:
+            (part,) = record["scores"]["partitions"]
+            accuracies, split = part["accuracies"], part["fold_hash"]
+        else:
+            accuracies, split = record["scores"]["accuracy"], record["split_hash"]
+        if splits.setdefault((name, seed), split) != split:
+            raise UserError(
+                f"records: {method} on {name}, seed {seed}: the split differs from that of other methods. "
+                "Remove the older record and compute it again."
+            )
+        scores.setdefault(name, {}).setdefault(method, {})[seed] = [100 * share for share in accuracies]
     return scores
 
 
-def _by_seed(record: Mapping[str, Any]) -> list[tuple[int, float, str]]:
-    """Return seed, score and hash of the split, for records of one seed (mean over folds) or of all seeds."""
-    scores = record["scores"]
-    if "test" in scores:
-        return [(seed, score, record["split_hash"]) for seed, score in zip(scores["seed"], scores["test"], strict=True)]
-    if "partitions" in scores:
-        accuracies, split = scores["partitions"][0]["accuracies"], scores["partitions"][0]["fold_hash"]
-    else:
-        accuracies, split = scores["accuracy"], record["split_hash"]
-    return [(record["cell"]["seed"], float(np.mean(accuracies)), split)]
-
-
-def _few_labels(records: Sequence[Mapping[str, Any]], rate: int) -> Table:
-    own = [record for record in records if record["cell"]["label_rate"] == rate]
-    return Table(
-        _scores(own, dataset_column),
-        _papers(partial(paper.semi_supervised, label_rate=rate)),
-        _ranks(partial(paper.semi_supervised_rank, label_rate=rate)),
-    )
+def _transfer_scores(records: Iterable[Mapping[str, Any]], key: str) -> Scores:
+    """Return the runs of fine-tuning by data set, method and number of the pre-training, in percent."""
+    scores: Scores = {}
+    for record in records:
+        if key in record["scores"]:
+            group = scores.setdefault(record["cell"]["dataset"], {}).setdefault(record["cell"]["method"], {})
+            group[len(group)] = [100 * score for score in record["scores"][key]]
+    return scores
 
 
 def _papers(cell: Callable[[str, str], paper.Published | None]) -> dict[str, dict[str, float]]:
@@ -154,14 +218,12 @@ def _paper_of_strength() -> dict[str, dict[str, float]]:
     return found
 
 
-def _ranks(rank: Callable[[str], float | None]) -> dict[str, float]:
-    return {method: found for method in paper.ROWS if (found := rank(method)) is not None}
-
-
-def _shares(records: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, float]]]:
-    found: dict[str, list[dict[str, float]]] = {}
+def _drawn(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[PairTable]]]:
+    found: dict[str, dict[str, list[PairTable]]] = {}
     for record in records:
-        if record["cell"]["method"] == "joao" and "policy" in record:
-            table = PairTable.of(record["policy"]["augmentations"], record["policy"]["drawn"])
-            found.setdefault(record["cell"]["dataset"], []).append(table.by_augmentation())
+        method, dataset = record["cell"]["method"], record["cell"]["dataset"]
+        if method in DRAWING and "policy" in record:
+            drawn = np.array(record["policy"]["drawn"], dtype=np.float64)
+            table = PairTable.of(record["policy"]["augmentations"], drawn / drawn.sum())
+            found.setdefault(method, {}).setdefault(dataset, []).append(table)
     return found

@@ -13,11 +13,11 @@ import numpy as np
 
 from joao.core.errors import UserError, suggest
 from joao.core.files import make_folder
-from joao.core.processes import Task, run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.runs.trained import TrainedEncoder
 from repro.record_files import Record, RecordFile
+from repro.tasks import Task, run_tasks
 
 
 @cache

@@ -26,11 +26,12 @@ def write_record(name: str, record: dict[str, Any]) -> None:
     write_json(RECORDS / f"{name}.json", record)
 
 
-def generated(module: str) -> str:
-    """Return the first sentences of a page."""
+def generated(module: str, *, intervals: bool = False) -> str:
+    """Return the first sentences of a page, with a link to the argument for its intervals if it has some."""
+    link = " [How intervals are computed](../protocols.md#confidence-intervals)." if intervals else ""
     return (
         "Generated from `repro/records` by `python -m repro docs`. Do not edit. "
-        f"Compute: `python -m repro.studies.{module}`."
+        f"Compute: `python -m repro.studies.{module}`.{link}"
     )
 
 

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
-from joao.core.processes import run_tasks
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.pretraining import pretrain
@@ -35,6 +34,7 @@ from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_fil
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
 from repro.studies.common import generated, write_page
+from repro.tasks import run_tasks
 
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
 
@@ -104,7 +104,7 @@ def page(records: list[dict[str, Any]]) -> str:
         "\n\n".join(
             [
                 "# Does the learned distribution of pairs matter?",
-                f"{generated('controls')} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
+                f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
                 "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
                 "largest probability where the smallest was.",
                 markdown(header, lines),

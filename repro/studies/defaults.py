@@ -26,7 +26,6 @@ from torch import Tensor
 from joao.config.builder import Method, build_method, build_pool
 from joao.config.recipe import Recipe, Schedule, make_recipe
 from joao.core.graphs import GraphBatch, GraphStore
-from joao.core.processes import run_tasks
 from joao.core.randomness import numpy_generator, temporary_seed, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -58,6 +57,7 @@ from repro.studies.readouts import (
     whole,
     with_log_degree,
 )
+from repro.tasks import run_tasks
 
 DATA = ("MSRC_9", "COX2", "DHFR", "MSRC_21", "Mutagenicity")
 FEATURES = ("labels", "degree", "constant")

@@ -10,8 +10,8 @@ from scipy.stats import rankdata
 
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
+from repro.intervals import estimate_over_sets
 from repro.protocols.unsupervised.table import gain_between, rows
-from repro.statistics import gain_over_seeds
 from repro.studies.common import generated
 
 Records = Sequence[Mapping[str, Any]]
@@ -34,7 +34,7 @@ def page(records: Records, words: Mapping[str, str]) -> str:
     ]
     gains = gains_over_default(records, places, words)
     sections = [
-        INTRODUCTION.format(generated=generated("defaults")),
+        INTRODUCTION.format(generated=generated("defaults", intervals=True)),
         seeds_and_devices(records),
         "## Difference from the default",
         means(gains, places, rules, words),
@@ -98,7 +98,7 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
     differences = [float(np.mean(each)) for each in of_set.values()]
     if len(differences) < 2:
         return f"{differences[0]:+.2f}"
-    gain = gain_over_seeds(differences, np.zeros(len(differences)))
+    gain = estimate_over_sets(differences).interval()
     return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 

@@ -22,11 +22,11 @@ from joao.config.recipe import make_recipe
 from joao.data import Dataset
 from joao.encoders.base import LayeredEncoder
 from joao.encoders.layers import Readout
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
 from joao.training.device import pick_device
 from repro.studies.common import generated
-from repro.studies.sweep import SETS, load, made_with, main, score, show_interval
+from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
 MOST_SCORED = 2000
 SEEDS = 5
@@ -193,7 +193,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         for choice, base in comparisons:
             gains = [gain(scores, dataset, choice, base) for dataset in SETS]
             known = [each for each in gains if each is not None]
-            total = show_interval(known) if known else ""
+            total = with_interval(interval(known)) if len(known) > 1 else ""
             cells_ = ["" if each is None else f"{each:+.2f}" for each in gains]
             lines.append([step, *(f"{each.training}, `{each.readout}`" for each in (choice, base)), total, *cells_])
     rows = []

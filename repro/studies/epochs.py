@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 
 from joao.core.files import make_folder, write_json
-from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
@@ -37,11 +36,12 @@ from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
+from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
-from repro.statistics import gain_over_seeds
 from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
+from repro.tasks import run_tasks
 
 LABEL_RATE = 10
 
@@ -207,7 +207,7 @@ def rule_page(record: dict[str, Any]) -> str:
         name, method = key.split("|")
         best, last, chosen = (100 * np.array(values) for values in row.values())
         figures = [with_deviation(each.mean(), float(each.std(ddof=1))) for each in (best, last, chosen)]
-        gains = [gain_over_seeds(best, other) for other in (last, chosen)]
+        gains = [estimate_gain(best, other).interval() for other in (last, chosen)]
         shown = [f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains]
         lines.append([name, NAMES[method], str(len(best)), *figures, *shown])
     header = [
@@ -215,8 +215,9 @@ def rule_page(record: dict[str, Any]) -> str:
         *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),
     ]
     text = (
-        f"{generated('epochs')} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
-        "graphs; the third uses a tenth of them to select the epoch.\n\n"
+        f"{generated('epochs', intervals=True)} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
+        "graphs; the third uses a tenth of them to select the epoch. The interval has one score per "
+        "seed and covers other seeds, not other graphs.\n\n"
     )
     return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
 

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from joao.config.builder import Method, build_method
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -41,6 +40,7 @@ from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
 from repro.studies.common import generated, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
+from repro.tasks import run_tasks
 
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
 BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}
@@ -194,7 +194,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "\n\n".join(
             [
                 "# Which parts of JOAO affect the accuracy",
-                f"{generated('factors')} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
+                f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
                 "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
                 "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
                 "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "

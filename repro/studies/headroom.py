@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.config.recipe import POOL, make_recipe
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
 from repro.studies.common import generated
-from repro.studies.sweep import SETS, interval, load, made_with, main, score, show_interval
+from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
 STRENGTHS = (0.1, 0.2, 0.3)
 POLICIES = ("uniform", "joao", "joaov2", "graphcl")
@@ -167,7 +167,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
                 by_rank,
             ]
         )
-    summary = [[name, show_interval(values)] for name, values in gains.items()]
+    summary = [[name, with_interval(interval(values))] for name, values in gains.items()]
     return "\n\n".join(
         [
             "# Headroom of choosing augmentation pairs and strengths",
@@ -186,12 +186,12 @@ def verdict(gains: Mapping[str, Sequence[float]], seeds: Sequence[int]) -> str:
     """Apply the rule."""
     if len(seeds) < len(SETS) or min(seeds) < 5:
         return "Not all runs are finished, so the rule takes no decision yet."
-    if interval(gains["oracle (labels)"])[0] < 0.5:
+    if interval(gains["oracle (labels)"]).mean < 0.5:
         return (
             "The oracle gains less than 0.5 points, so there is no headroom worth searching for: draw pairs uniformly."
         )
     means = [interval(gains[name]) for name in ("largest effective rank", "largest effective rank, over a random arm")]
-    adopted = all(mean >= 0.5 and low > 0 for mean, low, _ in means)
+    adopted = all(gain.mean >= 0.5 and gain.low > 0 for gain in means)
     return (
         "With labels there is headroom. The first criterion without labels, the effective rank of the embeddings after a full training of "
         f"every arm, {'satisfies' if adopted else 'does not satisfy'} the rule (at least 0.5 points over uniform and over a random arm, with "

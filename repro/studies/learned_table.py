@@ -1,4 +1,4 @@
-"""Does the learned distribution of pairs agree with the rules of thumb that the paper finds in it?
+"""What JOAO draws: the share of views of each augmentation on the data sets of the paper's Figure 3.
 
     python -m repro.studies.learned_table
 
@@ -33,48 +33,22 @@ def spread(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def finding(claim: str, share: dict[str, float], named: tuple[str, ...], uniform: float) -> str:
-    """Judge a claim about the data sets ``named`` in two ways: against uniform pairs and against the other data sets."""
-    others = [dataset for dataset in DATASETS if dataset not in named]
-    more_than_uniform = min(share[d] for d in named) > uniform
-    more_than_elsewhere = min(share[d] for d in named) > max(share[d] for d in others)
-    figures = ", ".join(f"{d} {share[d]:.2f}" for d in (*named, *others))
-    return (
-        f"{claim}. More than with uniform pairs ({uniform:.2f}): {verdict(more_than_uniform)}. "
-        f"More than on the other data sets: {verdict(more_than_elsewhere)}. {figures}."
-    )
-
-
-def verdict(holds: bool) -> str:
-    return "**holds**" if holds else "**does not hold**"
-
-
 def page() -> str:
     shares = {dataset: [table.by_augmentation() for table in tables(dataset)] for dataset in DATASETS}
     same = {dataset: [float(np.trace(table.values)) for table in tables(dataset)] for dataset in DATASETS}
     names = list(shares["NCI1"][0])
-    mean = {d: {name: float(np.mean([each[name] for each in shares[d]])) for name in names} for d in DATASETS}
     lines = [
         [d, str(len(shares[d])), *(spread([each[n] for each in shares[d]]) for n in names), spread(same[d])]
         for d in DATASETS
     ]
-    cut = {d: mean[d]["node_drop"] + mean[d]["subgraph"] for d in DATASETS}
-    mask = {d: mean[d]["attribute_mask"] for d in DATASETS}
-    edge = {d: mean[d]["edge_perturb"] for d in DATASETS}
-    findings = [
-        finding("1. NodeDrop and Subgraph are preferred on molecules", cut, ("NCI1", "PROTEINS"), 0.4),
-        finding("2. AttrMask is preferred on dense graphs", mask, ("COLLAB",), 0.2),
-        finding("3. EdgePert is preferred on social networks", edge, ("COLLAB", "REDDIT-BINARY"), 0.2),
-    ]
     header = ["data", "seeds", *names, "same augmentation twice"]
     return "\n".join(
         [
-            "# Learned distributions and the rules of thumb\n",
+            "# Learned distributions of pairs\n",
             f"{generated('learned_table')} Shares of views for JOAO with the settings of the paper's unsupervised table. COLLAB "
             "and REDDIT-BINARY have constant features, which AttrMask only replaces by noise.\n",
             markdown(header, lines) + "\n",
-            *findings,
-            "",
+            "Whether this agrees with what the paper reads in its Figure 3 is judged on the page of [findings](findings.md).\n",
         ]
     )
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from joao.config.recipe import POOL
 from joao.core.errors import UserError
-from joao.core.processes import run_tasks
 from joao.training.device import pick_device
 from repro.protocols.cells import RunOptions, dataset_of
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.unsupervised import run as unsupervised
 from repro.record_files import RECORDS
+from repro.tasks import run_tasks
 
 TF32 = ("NCI1", "PROTEINS", "COLLAB")  # on a GPU, as the other rows of these columns; the others: bf16-mixed
 SLOW_FIRST = ("COLLAB", "REDDIT-MULTI-5K", "REDDIT-BINARY", "DD", "NCI1", "PROTEINS", "IMDB-BINARY", "MUTAG")

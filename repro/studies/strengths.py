@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m repro.studies.strengths
 
 Pre-trains with the settings of the unsupervised table on development data sets, seeds 0 to 2, and scores by its protocol.
-Strengths are 0.1, 0.2 and 0.3; a peaked prior gives them weights 1/4, 1/2 and 1/4. The rule was fixed before any run: the
+Strengths are 0.1, 0.2 and 0.3; a peaked prior gives them weights 1/4, 1/2 and 1/4. The rule selects the
 candidate with the best average accuracy, or an earlier, simpler one within half a point. The other ways are references.
 Two of the candidates change the lower level:
 

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from joao.core.processes import run_tasks
 from joao.core.provenance import versions
 from joao.core.randomness import numpy_generator
 from joao.data import Dataset, read_whole
 from joao.data.refinement import find_twins
 from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.statistics import Gain
 from joao.runs.trained import TrainedEncoder
+from repro.intervals import estimate_over_sets
 from repro.record_files import RECORDS, RecordFile
+from repro.tasks import run_tasks
 
 Compute = Callable[[Any, Path | None, str], dict[str, Any]]
 SETS = ("COX2", "MSRC_9", "DHFR", "MSRC_21", "Mutagenicity", "reddit10k")
@@ -58,16 +59,9 @@ def made_with(trained: TrainedEncoder) -> str:
     )
 
 
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and Student's 95 % interval with the set as the unit."""
-    mean = float(np.mean(values))
-    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return mean, mean - half, mean + half
-
-
-def show_interval(values: Sequence[float]) -> str:
-    mean, low, high = interval(values) if len(values) > 1 else (values[0], 0.0, 0.0)
-    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})" if len(values) > 1 else f"{mean:+.2f}"
+def interval(values: Sequence[float]) -> Gain:
+    """Mean and 95 % interval with the set as the unit."""
+    return estimate_over_sets(values).interval()
 
 
 def record_file(path: Path) -> RecordFile:

@@ -30,7 +30,6 @@ import torch
 from joao.config.recipe import Recipe
 from joao.core.errors import Interrupted, UserError
 from joao.core.files import make_folder, write_json
-from joao.core.processes import run_tasks
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data import read_whole
 from joao.data.dataset import Dataset
@@ -50,8 +49,10 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.stacked_fits import Part, can_be_stacked
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
+from repro.protocols.transfer.repeats import record_file
 from repro.protocols.transfer.score import score_parts
-from repro.record_files import Record, RecordFile
+from repro.record_files import Record
+from repro.tasks import run_tasks
 
 CORPUS = "zinc_part"
 Encoders = Mapping[tuple[str, int], TrainedEncoder]
@@ -224,16 +225,6 @@ def _part(finetuning: Finetuning, split: Split, trained: TrainedEncoder, seed: i
 def _by_name(rows: Sequence[tuple[tuple[str, int], int, dict[str, Any]]]) -> dict[str, list[Any]]:
     columns = [{"pretraining": task[1], "seed": seed, **score} for task, seed, score in rows]
     return {name: [row[name] for row in columns] for name in columns[0]}
-
-
-def record_file(folder: Path) -> RecordFile:
-    """The records of all pre-trainings."""
-    return RecordFile(folder / "transfer-repeats.jsonl", _key)
-
-
-def _key(record: Record) -> str:
-    _ = record["scores"]["pretraining"], record["split_hash"]
-    return f"{record['cell']['dataset']}/{record['cell']['method']}"
 
 
 def missing_datasets(out: Path) -> list[str]:

@@ -26,6 +26,8 @@ class Overview:
         unit: of the figures.
         columns: the data sets.
         lines: for each method, a figure or None for each column.
+        groups: for lines of methods that are shown in several ways, the way. The best figures are found within a way;
+            a line without one is compared with all.
         usual_seeds: the number of seeds that cells do not state.
         last: further columns: heading to text by method.
         notes: differences from the paper's setting, and other remarks.
@@ -38,14 +40,16 @@ class Overview:
     columns: Sequence[str]
     lines: Mapping[str, Sequence[Figure | None]]
     usual_seeds: int
+    groups: Mapping[str, str] = field(default_factory=dict)
     last: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: str = ""
     empty_cells: Sequence[str] = ()
     paragraphs: Sequence[str] = ()
 
-    def is_among_best(self, figure: Figure | None, column: int) -> bool:
-        """Return whether a figure is the best of its column or within the standard deviation of the best."""
-        found = [line[column] for line in self.lines.values()]
+    def is_among_best(self, figure: Figure | None, column: int, group: str | None = None) -> bool:
+        """Return whether a figure is the best of its column and group, or within the standard deviation of the best."""
+        lines = self.lines.items()
+        found = [line[column] for name, line in lines if group is None or self.groups.get(name, group) == group]
         best = max((each for each in found if each and each.mean is not None), key=_mean, default=None)
         return figure is not None and best is not None and _mean(figure) >= _mean(best) - (best.std or 0.0)
 
@@ -66,19 +70,19 @@ class Overview:
         return [
             [
                 method,
-                *(self._text(figure, column) for column, figure in enumerate(line)),
+                *(self._text(figure, column, self.groups.get(method)) for column, figure in enumerate(line)),
                 *(texts.get(method, "") for texts in self.last.values()),
             ]
             for method, line in self.lines.items()
         ]
 
-    def _text(self, figure: Figure | None, column: int) -> str:
+    def _text(self, figure: Figure | None, column: int, group: str | None) -> str:
         if figure is None:
             return ""
         if figure.mean is None:
             return f"({figure.paper:.1f})"
         own = f"{figure.mean:.1f}"
-        if self.is_among_best(figure, column):
+        if self.is_among_best(figure, column, group):
             own = f"**{own}**"
         deviation = "" if figure.std is None else f" ± {figure.std:.1f}"
         paper = "" if figure.paper is None else f" ({figure.paper:.1f}, {figure.mean - figure.paper:+.1f})"

@@ -19,6 +19,7 @@ from repro.protocols.ogb import table as ogb_table
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised import table as few_labels
+from repro.protocols.transfer import overlap, repeats
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer import table as transfer_table
 from repro.protocols.unsupervised.run import Cell, grid, rows_of, why_not
@@ -39,6 +40,7 @@ from repro.tables.overview import Overview
 from repro.tables.records import FILES, read_records
 
 Record = Mapping[str, Any]
+INTERVALS = "[How intervals are computed](../../protocols.md#confidence-intervals)."
 GENERATED = "Generated from `repro/records` by `python -m repro docs`. Do not edit."
 
 
@@ -129,7 +131,8 @@ class Pages:
     def add(self, name: str, title: str, command: str, text: str) -> None:
         """Add a page, unless its text is empty."""
         if text:
-            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.\n\n{text}"
+            intervals = f" {INTERVALS}" if "95 % CI" in text else ""
+            self.texts[name] = f"# {title}\n\n{GENERATED}\nCompute: `python -m repro {command}`.{intervals}\n\n{text}"
 
     def add_table(self, protocol: str, summary: Overview, table: str) -> None:
         """Add the overview and the full table."""
@@ -183,6 +186,10 @@ def semi_supervised_pages(records: Path) -> Pages:
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
             pages.add(f"{command}.md", title, command, text + "\n")
             if table == "semi_supervised":
+                first = semi_supervised.record_file(records, "no-pretraining-first").read()
+                if redefined := few_labels.redefined_lines(own, first):
+                    lines = markdown(few_labels.REDEFINED_HEADER, redefined)
+                    pages.texts[f"{command}.md"] += f"\n{few_labels.REDEFINED}\n{lines}\n"
                 pages.summary = few_labels.overview(made)
                 pages.add("overview.md", title, command, body(pages.summary))
     learned = learned_markdown([record for record in found if record["cell"]["label_rate"] == 10])
@@ -194,9 +201,15 @@ def transfer_pages(records: Path) -> Pages:
     """Return the pages of the transfer table."""
     pages, grid = Pages(), transfer.grid()
     names = [*grid["datasets"], *grid["methods"]]
-    table = transfer_table.rows(_in_order("transfer", records, names, ("dataset", "method")))
-    summary, lines = transfer_table.overview(table), [transfer_table.cells_of(row) for row in table]
-    pages.add_table("transfer", summary, f"{summary.notes}\n\n{markdown(transfer_table.HEADER, lines)}")
+    found, shared = _in_order("transfer", records, names, ("dataset", "method")), overlap.read_count(records)
+    table = transfer_table.rows(found, shared)
+    summary, lines = transfer_table.overview(table, shared), [transfer_table.cells_of(row) for row in table]
+    text = "\n\n".join([summary.notes, markdown(transfer_table.HEADER, lines), *summary.paragraphs])
+    pages.add_table("transfer", summary, text)
+    if text := repeats.repeats_markdown(repeats.record_file(records).read(), found):
+        title = "Transfer: three pre-trainings per method, without test molecules"
+        command = "python -m repro.studies.transfer_repeats run"
+        pages.texts["repeats.md"] = f"# {title}\n\n{GENERATED}\nCompute: `{command}`.\n\n{text}"
     return pages
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import Gain, sample_std
-from joao.evaluation.tables import with_deviation
-from repro.statistics import gain_over_seeds
+from joao.evaluation.tables import with_deviation, with_interval
+from repro.intervals import estimate_difference
 from repro.tables.names import NAMES
 from repro.tables.overview import Figure
 from repro.tables.paper import Published
+
+Record = Mapping[str, Any]
 
 # Variants of the protocol (`Cell.variant`).
 VARIANTS = {"twins": "twins together", "inductive": "inductive", "twins-inductive": "twins together, inductive"}
@@ -101,14 +104,35 @@ def overview_lines(
     return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
 
 
-def gain_on_one_split(ours: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> Gain | None:
-    """Return the gain over the seeds that both records have. None if the splits differ or fewer than two are shared."""
-    if baseline is None or ours["split_hash"] != baseline["split_hash"]:
+def gain_on_one_split(
+    ours: Sequence[Record], baseline: Record | None, kind: str = "test", baseline_kind: str = "test"
+) -> Gain | None:
+    """Return the gain of fine-tuning over training from scratch on one split; None if the splits differ.
+
+    The seed of the pre-training is the unit: runs of fine-tuning from one pre-training count by their mean
+    (:func:`repro.intervals.estimate_difference`). One pre-training says nothing about others; its interval is infinite.
+
+    Args:
+        ours: one record for each pre-training of the method.
+        baseline: no pre-training, where every run is a seed of its own.
+        kind, baseline_kind: ``test`` at the chosen epoch, or ``last_test`` at the last one.
+    """
+    if baseline is None or any(record["split_hash"] != baseline["split_hash"] for record in ours):
         return None
-    first, second = (
-        dict(zip(each["scores"]["seed"], each["scores"]["test"], strict=True)) for each in (ours, baseline)
+    scores, (scratch,) = (
+        [100 * np.array(each["scores"][name]) for each in records]
+        for records, name in ((ours, kind), ([baseline], baseline_kind))
     )
-    seeds = sorted(set(first) & set(second))
-    if len(seeds) < 2:
-        return None
-    return gain_over_seeds([100 * first[seed] for seed in seeds], [100 * second[seed] for seed in seeds])
+    # Without a pre-training (a forest) every run is a seed.
+    seeds = scores[0] if len(ours) == 1 and ours[0].get("corpus", ours) is None else [runs.mean() for runs in scores]
+    if min(len(seeds), len(scratch)) < 2:
+        return Gain(float(np.mean(seeds) - scratch.mean()), -math.inf, math.inf)
+    return estimate_difference(seeds, scratch).interval()
+
+
+def gain_text(gain: Gain | None) -> str:
+    """
+    >>> gain_text(Gain(2.77, -1.66, 7.21)), gain_text(Gain(2.77, -math.inf, math.inf)), gain_text(None)
+    ('+2.77 (-1.66 to +7.21)', '+2.77', '')
+    """
+    return f"{gain.mean:+.2f}" if gain and math.isinf(gain.high) else with_interval(gain)

@@ -26,23 +26,23 @@ class Outcome:
     err: str
 
 
-def run_joao(*arguments):
+def run_joao(*arguments, err=None):
     """Run ``joao`` with these arguments; return its exit code and output."""
-    return run_command(main.app, "joao", arguments)
+    return run_command(main.app, "joao", arguments, err)
 
 
-def run_command(app, name, arguments):
-    """Run a command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
+def run_command(app, name, arguments, err=None):
+    """Run a command line in this process; ``err`` is a file to use as standard error."""
+    out, told = io.StringIO(), io.StringIO()
     code = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [name, *map(str, arguments)])
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err or told):
             try:
                 main.run(app, name)
             except SystemExit as exit:
                 code = exit.code or 0
-    return Outcome(code, out.getvalue(), err.getvalue())
+    return Outcome(code, out.getvalue(), told.getvalue())
 
 
 def assert_refused(outcome, *values):

@@ -1,9 +1,7 @@
 """The record of a comparison. Oracles: the scorer itself, the statistics themselves, and a count of what is done."""
 
 import json
-import multiprocessing
-import operator
-import signal
+import pickle
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
@@ -22,6 +20,7 @@ from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
+from tests.executed import execute
 from tests.messages import refused
 
 WHOLE_GRID = svm.C_GRID
@@ -123,9 +122,7 @@ def test_rows_and_verdict_are_those_of_the_statistics(graphs):
         by_partition = found[row.method].mean(axis=1)
         assert row.accuracy == pytest.approx(by_partition.mean())
         assert row.deviation == pytest.approx(np.std(by_partition, ddof=1))
-        assert row.gain == (
-            None if row.method == "untrained" else paired_gain(found[row.method], found["untrained"], 2)
-        )
+        assert row.gain == (None if row.method == "untrained" else paired_gain(found[row.method], found["untrained"]))
         pieces = record["methods"][row.method]["seeds"].values()
         assert row.seconds == pytest.approx(np.mean([piece["seconds"] for piece in pieces]))
         assert row.peak_bytes == max(piece["peak bytes"] for piece in pieces)
@@ -229,47 +226,46 @@ def test_separate_processes_give_the_same_scores_and_report_failures(graphs):
     assert second.accuracy == alone.mean
 
 
-def test_process_that_dies(monkeypatch):
-    monkeypatch.setattr(processes, "_run_task", operator.is_)
-    (done,) = processes.run_in_processes([SimpleNamespace(method="joao")], 1)
-    assert (done.method, done.score) == ("joao", None)
-    assert "code 0" in done.failure
+@pytest.mark.parametrize(("code", "end"), [("os._exit(0)", "code 0"), ("os.kill(os.getpid(), 9)", "SIGKILL")])
+def test_process_that_dies(monkeypatch, code, end):
+    """The others go on, one after the other."""
+    monkeypatch.setattr(processes, "pickle_call", lambda run, task: pickle.dumps((execute, (task.code,))))
+    good = "connection.send({'seed': 0})\nconnection.send(None)"
+    tasks = [SimpleNamespace(method=name, code=good) for name in "abc"]
+    tasks[1].code = f"connection.send({{'seed': 1}})\nimport os\n{code}"
+    found = list(processes.run_in_processes(tasks, 2))
+    scores = {done.method: done.score for done in found if done.score is not None}
+    assert scores == {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 0}}
+    (failed,) = [done for done in found if done.score is None]
+    assert failed.method == "b"
+    assert end in failed.failure
 
 
 @pytest.mark.parametrize(
-    ("error", "last"), [(None, None), (UserError("cannot."), "cannot."), (MemoryError(), "memory")]
+    ("error", "expected"),
+    [("", None), ("UserError('cannot.')", "cannot."), ("MemoryError()", "memory"), ("1 / 0", None)],
 )
-def test_messages_of_a_process(monkeypatch, graphs, error, last):
-    def some_pieces(task):
-        yield {"seed": 0}
-        if error is not None:
-            raise error
+def test_failures_of_a_process(monkeypatch, error, expected):
+    monkeypatch.setattr(processes, "pickle_call", lambda run, task: pickle.dumps((execute, (task.code,))))
+    code = "from joao.core.errors import UserError\nconnection.send({'seed': 0})\n"
+    code += {"": "connection.send(None)", "1 / 0": "1 / 0"}.get(error, f"raise {error}")
+    doing = processes.run_in_processes([SimpleNamespace(method="joao", code=code)], 1)
+    assert next(doing).score == {"seed": 0}
+    if error == "1 / 0":
+        with pytest.raises(processes.MethodError, match="joao") as raised:
+            next(doing)
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        return
+    failures = [done.failure for done in doing]
+    assert len(failures) == (expected is not None)
+    assert all(expected in failure for failure in failures)
 
+
+def test_messages_of_a_process(monkeypatch, graphs):
     sent = []
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(processes, "score_seeds", some_pieces)
-    try:
-        processes._run_task(Task("joao", [0], graphs), SimpleNamespace(send=sent.append))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert sent[0] == {"seed": 0}
-    assert len(sent) == 2
-    assert sent[1] is None if last is None else last in sent[1]
-
-
-def test_bug_in_a_process_is_raised_with_its_traceback(monkeypatch):
-    def parent(context):
-        here, there = context.Pipe(duplex=False)
-        there.send(processes.MethodError("joao: ZeroDivisionError"))
-        return here, SimpleNamespace(close=lambda: None)
-
-    ended = []
-    process = SimpleNamespace(start=lambda: None, terminate=lambda: ended.append("told to"), join=lambda: None)
-    context = SimpleNamespace(Pipe=lambda duplex: parent(multiprocessing), Process=lambda **arguments: process)
-    monkeypatch.setattr(processes.multiprocessing, "get_context", lambda kind: context)
-    with pytest.raises(processes.MethodError, match="ZeroDivisionError"):
-        list(processes.run_in_processes([SimpleNamespace(method="joao")], 1))
-    assert ended == ["told to"]
+    monkeypatch.setattr(processes, "score_seeds", lambda task: iter([{"seed": 0}]))
+    processes._run_task(SimpleNamespace(send=sent.append), Task("joao", [0], graphs))
+    assert sent == [{"seed": 0}, None]
 
 
 @pytest.mark.parametrize(("option", "value"), [("partitions", 0), ("epochs", 0), ("jobs", 0)])

@@ -41,12 +41,12 @@ def record():
 
 def test_the_table(record):
     # joao: all differences are 0.2, so that their interval is a point; and the partitions' means are all equal.
-    # wl: differences -.1, -.2, -.15, -.15 with variance .005 / 3; 3.18245 * sqrt((1 / 4 + 1) * .005 / 3) = .1453.
+    # wl: differences -.1, -.2 and -.15, -.15 with variances .005 and 0; 4.302653 * sqrt(.0025 / 2) = .1521.
     assert table_lines(Comparison(record)) == [
         ["joao", "85.00 ± 0.00", "+20.00 (+20.00 to +20.00)", "1,234", "1,234"],
         ["gl", "failed", "", "", ""],
         ["untrained", "65.00 ± 0.00", "", "2.5", "3"],
-        ["wl", "50.00 ± 0.00", "-15.00 (-29.53 to -0.47)", "<0.01", ""],
+        ["wl", "50.00 ± 0.00", "-15.00 (-30.21 to +0.21)", "<0.01", ""],
         ["chance", "50.00", "", "", ""],
     ]
 

@@ -1,4 +1,4 @@
-"""Work in one process or several."""
+"""Processes that work for this one."""
 
 import os
 import signal
@@ -7,122 +7,103 @@ import sys
 import time
 
 import pytest
-import torch
 
-from joao.core.processes import run_tasks
-
-
-def test_one_process_does_one_after_the_other(tmp_path):
-    folders = [tmp_path / name for name in "bca"]
-    doing = run_tasks(os.mkdir, folders, jobs=1)
-    for number, folder in enumerate(folders):
-        assert next(doing) == folder
-        assert [each.exists() for each in folders] == [place <= number for place in range(3)]
-    assert list(doing) == []
+from joao.core.processes import Ended, Processes, map_in_processes, pickle_call
+from tests.messages import refused
 
 
-@pytest.mark.parametrize("ends", ["done", "closed", "failed"])
-def test_threads_are_given_back(tmp_path, ends):
-    threads, seen = torch.get_num_threads(), []
-    torch.set_num_threads(2)
+def is_there(process):
     try:
-        doing = run_tasks(lambda work: seen.append((torch.get_num_threads(), 1 / work)), [1, 0], jobs=1)
-        assert next(doing) == 1
-        if ends == "closed":
-            doing.close()
-        else:
-            with pytest.raises(ZeroDivisionError):
-                next(doing)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
-    assert seen == [(1, 1.0)]
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
-@pytest.mark.slow
-def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
-    advice = (
-        "from joao.training.device import make_fabric\nmake_fabric('cpu', '32-true')\n"
-        "from lightning_fabric.utilities.rank_zero import rank_zero_info, rank_zero_warn\n"
-    )
-    works = [f"{advice}rank_zero_info('advice')", f"{advice}rank_zero_warn('danger')"]
-    assert set(run_tasks(exec, works, jobs=2)) == set(works)
-    told = capfd.readouterr().err
-    assert "danger" in told
-    assert "advice" not in told
-
-
-def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
-    paths = [tmp_path / name for name in ("a", "b", "c", "wrong")]
-    works = [
-        "import os, pathlib, torch\n"
-        f"path = pathlib.Path({str(path)!r})\n"
-        "path.write_text(f'{os.getpid()} {torch.get_num_threads()}')\n"
-        "assert path.stem != 'wrong'\n"
-        for path in paths
-    ]
-    done = []
-    with pytest.raises(AssertionError):
-        done.extend(run_tasks(exec, works, jobs=2))
-    assert len(done) == len(set(done))
-    assert set(done) <= set(works[:3])
-    told = [path.read_text().split() for path in paths]
-    assert [threads for _, threads in told] == ["1"] * 4
-    assert str(os.getpid()) not in {process for process, _ in told}
-
-
-@pytest.fixture
-def hears_ctrl_c():
-    """What a shell starts in the background does not hear Ctrl-C, and hands that on."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ctrl_c):
-    path = tmp_path / "done"
-    work = f"import os, pathlib, signal\nos.kill(os.getpid(), signal.SIGINT)\npathlib.Path({str(path)!r}).touch()"
-    try:
-        list(run_tasks(exec, [work], jobs=2))
-    except KeyboardInterrupt:  # as it is, it would end the tests
-        pytest.fail("the other process heard it")
-    assert path.exists()
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ready", [False, True], ids=["workers are starting", "workers are at work"])
-def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
+def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
     (tmp_path / "work.py").write_text(
-        "import pathlib, time\n"
-        "from joao.core.processes import run_tasks\n"
+        "import os, pathlib, time\n"
+        "from joao.core.processes import map_in_processes\n"
         "def wait(name):\n"
-        "    pathlib.Path(name).touch()\n"
+        "    pathlib.Path('begun').write_text(str(os.getpid()))\n"
+        "    pathlib.Path('begun').rename(name)\n"
         "    time.sleep(300)\n"
         "if __name__ == '__main__':\n"
-        "    print('begun', flush=True)\n"
-        "    try:\n"
-        "        list(run_tasks(wait, ['a', 'b'], jobs=2))\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('stopped')\n"
+        "    list(map_in_processes(wait, ['at work'], 1))\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "work.py"],
-        cwd=tmp_path,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background work does not hear it
-    )
-    assert process.stdout.readline() == "begun\n"
-    time.sleep(1.5)  # they import torch
-    while ready and not (tmp_path / "a").exists() and process.poll() is None:
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
+    with subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path) as killed:
+        while not (tmp_path / "at work").exists():
+            assert killed.poll() is None
+            time.sleep(0.05)
+        worker = int((tmp_path / "at work").read_text())
+        assert is_there(worker)
+        killed.kill()
     try:
-        out, err = process.communicate(timeout=120)
+        for _ in range(600):
+            if not is_there(worker):
+                return
+            time.sleep(0.05)
+        pytest.fail("still there after half a minute")
     finally:
+        if is_there(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("code", ["os.kill(os.getpid(), 9)", "os._exit(3)", "os._exit(0)"])
+def test_a_worker_that_dies_is_told_in_a_line(code):
+    with refused("1 worker", "jobs=1", "__main__"):
+        list(map_in_processes(exec, [f"import os\n{code}"], 1))
+
+
+def test_each_begins_with_what_is_asked_and_items_keep_their_numbers():
+    found = dict(map_in_processes(os.getenv, ["JOAO_TEST_WORKER", "no such name"] * 4, 2, begin=_begin))
+    assert found == {number: "begun" if number % 2 == 0 else None for number in range(8)}
+    assert "JOAO_TEST_WORKER" not in os.environ
+
+
+def _begin():
+    os.environ["JOAO_TEST_WORKER"] = "begun"
+
+
+class Odd(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first}{second}")
+
+
+def _raise_odd(item):
+    raise Odd("can", "not")
+
+
+@pytest.mark.parametrize(("function", "item", "kind"), [(len, 3, TypeError), (_raise_odd, 3, RuntimeError)])
+def test_exceptions_arrive_with_their_traceback(function, item, kind):
+    """The second one cannot be unpickled: its class takes other arguments."""
+    with pytest.raises(kind) as raised:
+        list(map_in_processes(function, [item], 1))
+    told = "".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
+    assert "Traceback" in told
+    assert "_compute_items" in told
+
+
+def _sleep(connection, ballast):
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("size", [10, 10_000_000])  # a pipe holds 65,536 bytes
+def test_a_process_that_is_killed_while_it_starts_is_noticed(size):
+    started = time.monotonic()
+    with Processes() as processes:
+        processes.start(7, pickle_call(_sleep, bytes(size)))
+        ((_, process, _),) = processes.running.values()
         process.kill()
-    assert (out, err, process.returncode) == ("stopped\n", "", 0)
+        ((number, message, _),) = processes.messages()
+    assert (number, message) == (7, Ended(-signal.SIGKILL))
+    assert "SIGKILL" in str(message)
+    assert time.monotonic() - started < 10
+
+
+def test_processes_end_with_the_context():
+    with Processes() as processes:
+        for number in range(2):
+            processes.start(number, pickle_call(_sleep, bytes(10_000_000)))
+        identifiers = [process.pid for _, process, _ in processes.running.values()]
+    assert not any(map(is_there, identifiers))

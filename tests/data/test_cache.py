@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import stat
-import threading
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -431,15 +430,6 @@ def test_concurrent_reads_and_writes(tmp_path, folder, assert_equal):
         list(pool.map(work, range(4)))
     assert [path.name for path in folder.iterdir()] == ["shared.packed"]
     assert sum(load_cached(file, bytes([number])) is not None for number in (0, 1)) == 1
-
-
-def test_pipe_is_read_once(tmp_path):
-    pipe = tmp_path / "pipe.jsonl"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(lines(),))
-    writer.start()
-    assert len(read(pipe)) == len(GRAPHS)
-    writer.join()
 
 
 def test_least_recently_used_files_are_evicted(tmp_path, folder, monkeypatch):

@@ -83,7 +83,7 @@ def test_scores_of_real_runs_are_plain_numbers():
 
 def test_gain_is_paired_fold_by_fold():
     ours, theirs = made_up((0.9, 0.8), (0.7, 0.9)), made_up((0.8, 0.8), (0.5, 0.8))
-    assert ours.gain_over(theirs) == paired_gain([0.9, 0.8, 0.7, 0.9], [0.8, 0.8, 0.5, 0.8], 1)
+    assert ours.gain_over(theirs) == paired_gain([[0.9, 0.8], [0.7, 0.9]], [[0.8, 0.8], [0.5, 0.8]])
 
 
 def test_gain_over_other_folds_is_an_error():

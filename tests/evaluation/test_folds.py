@@ -69,8 +69,8 @@ def test_classes_that_cannot_be_split_are_named(classes, names, values):
         folds(np.array(classes, dtype=np.int64), 0, class_names=names)
 
 
-def test_one_fold_is_refused():
-    with refused("num_folds", 2, 1):
+def test_one_fold_is_rejected():
+    with refused("folds:", "num_folds", 2, 1):
         folds(CLASSES, 0, num_folds=1)
 
 

@@ -45,8 +45,9 @@ def plain_grid_search(x, classes, parts, standardise, num_inner=5):
     return tuple(accuracies), tuple(chosen)
 
 
-@pytest.mark.parametrize("standardise", [True, False])
-@pytest.mark.parametrize(("seed", "num_classes"), [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4)])
+@pytest.mark.parametrize(
+    ("seed", "num_classes", "standardise"), [(0, 2, True), (1, 2, False), (3, 3, False), (4, 4, True)]
+)
 def test_scores_and_choices_are_those_of_a_plain_grid_search(seed, num_classes, standardise):
     x, classes = noisy_data(seed, num_classes=num_classes)
     parts = folds(classes, seed, num_folds=3)
@@ -54,8 +55,9 @@ def test_scores_and_choices_are_those_of_a_plain_grid_search(seed, num_classes, 
     assert (ours.accuracies, ours.chosen_c) == plain_grid_search(x, classes, parts, standardise)
 
 
-@pytest.mark.parametrize("standardise", [True, False])
-@pytest.mark.parametrize(("seed", "num_classes"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+@pytest.mark.parametrize(
+    ("seed", "num_classes", "standardise"), [(0, 2, True), (1, 2, False), (2, 2, True), (3, 3, False)]
+)
 def test_on_pure_noise_the_ties_are_resolved_as_in_a_plain_grid_search(seed, num_classes, standardise):
     """Four different rows, each of many graphs of all classes: equal kernels, equally good C."""
     rng = np.random.default_rng(seed)

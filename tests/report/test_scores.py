@@ -34,7 +34,7 @@ TWO = record([[0.4, 0.7], [0.6, 0.5]])
 def test_differences_are_paired_gains():
     (found,) = differences({"one": ONE, "none": None, "two": TWO})
     assert (found.one, found.other) == ("one", "two")
-    assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]], num_train_per_test=1)
+    assert found.gain == paired_gain([[50, 70], [60, 80]], [[40, 70], [60, 50]])
     assert found.gain.mean == pytest.approx(10)
 
 
@@ -76,13 +76,20 @@ def written(folder, **files):
 
 
 def test_which_record_is_used(tmp_path):
-    shuffled, other = record([[1.0]], "a", labels="shuffled"), record([[0.9]], "a", fingerprint="g")
-    second = record([[0.2]], "a")
+    shuffled, other = record([[1.0, 1.0]], "a", labels="shuffled"), record([[0.9, 0.9]], "a", fingerprint="g")
+    second = record([[0.2, 0.2]], "a")
     assert find_score(written(tmp_path)) is None
     assert find_score(written(tmp_path, evaluation=shuffled)) is None
     assert find_score(written(tmp_path, evaluation_2=other)) == other
     assert find_score(written(tmp_path, evaluation_3=ONE)) == ONE
     assert find_score(written(tmp_path, evaluation_10=second, evaluation_11=shuffled, evaluation_12=other)) == second
+
+
+@pytest.mark.parametrize("parts", [[[0.5]], [[0.5, 0.5], [0.5]], [[0.5, 2.0]], [[0.5, -1e300]], [[]], [], [None], [{}]])
+def test_invalid_partitions(tmp_path, parts):
+    ours = {**ONE["run"], "partitions": [{"fold_hash": "a", "accuracies": part} for part in parts]}
+    with refused(tmp_path / "evaluation.json"):
+        find_score(written(tmp_path, evaluation={**ONE, "run": ours}))
 
 
 def test_invalid_records(tmp_path):

@@ -83,7 +83,7 @@ def test_each_score_comes_from_its_own_embeddings(trained, record):
 def test_gains_are_paired(record):
     for baseline in ("untrained", "histogram"):
         ours, theirs = accuracies(record["run"]), accuracies(record[baseline])
-        gain = paired_gain(ours, theirs, num_train_per_test=2)
+        gain = paired_gain(ours, theirs)
         assert record[f"gain over {baseline}"] == {
             "mean": gain.mean,
             "low": gain.low,

@@ -23,7 +23,7 @@ from joao.training.pretrain import Pretraining
 
 # Recipes by name, with the size of a section. 21 graphs in batches of 6 leave a last one of 3, in parts of 1 and 2.
 TRAININGS = {
-    "joao": ({"method": "joao"}, 1024),
+    "joao": ({"method": "joao", "training": {"epochs": 2}}, 1024),
     "joaov2": ({"method": "joaov2"}, 1024),
     "joaov2, a pair for each graph": ({"method": "joaov2", "training": {"pair_per": "graph"}}, 1024),
     "graphcl, res_gcn": ({"method": "graphcl", "encoder": "res_gcn"}, 1024),
@@ -33,12 +33,12 @@ TRAININGS = {
     "joaov2 in sections, a pair for each graph": ({"method": "joaov2", "training": {"pair_per": "graph"}}, 4),
 }
 
-KILLED = make_recipe({"training": {"epochs": 8, "batch_size": 10}})
+KILLED = make_recipe({"training": {"epochs": 6, "batch_size": 10}})
 
 
 def small_recipe(table):
     encoder = {"name": table.get("encoder", "gin"), "width": 5, "layers": 2}
-    training = {"epochs": 2, "batch_size": 6, "learning_rate": 0.003, "update_every": 3, **table.get("training", {})}
+    training = {"epochs": 1, "batch_size": 6, "learning_rate": 0.003, "update_every": 3, **table.get("training", {})}
     kind = "molecules" if table.get("features") == "atoms" else "graphs"
     return make_recipe({**table, "encoder": encoder, "training": training}, kind=kind)
 
@@ -96,7 +96,7 @@ def trained_step_by_step(name, fabric=None):
 
 def kept_inside_an_epoch(fabric):
     """Whether a training that goes on from a state inside an epoch ends as the one that the state is of."""
-    recipe = small_recipe({"method": "joao"})
+    recipe = small_recipe({"method": "joao", "training": {"epochs": 2}})
     store = graphs_for(recipe)
     store = replace(store, x=store.x.float())
     whole, part = (Pretraining(store, build_method(recipe, store), recipe.training, fabric) for _ in range(2))
@@ -163,6 +163,19 @@ def averaged(group):
     return [None if each.grad is None else each.grad.tolist() for each in (both, second, neither)]
 
 
+def own_tensors(rank):
+    """Tensors of other types and sizes in each process."""
+    return {
+        "values": torch.arange(3.0 * rank).double() + 0.1,
+        "empty": torch.zeros(0, rank),
+        "flag": torch.tensor(rank > 0),
+    }
+
+
+def read_tensors(tensors):
+    return {name: (str(value.dtype), tuple(value.shape), value.tolist()) for name, value in tensors.items()}
+
+
 def together(send, killed_run, reference_run, dataset):
     """Everything, in each of two processes."""
     fabric = make_fabric("cpu", "32-true", find_process_layout(2))
@@ -173,8 +186,8 @@ def together(send, killed_run, reference_run, dataset):
         "norm of one process's rows": normalised(4, (0, 4), group, momentum=None),
         "averaged": averaged(group),
         "mean": group.mean(torch.tensor([group.rank + 0.5])).tolist(),
-        "broadcast": group.broadcast(f"from {group.rank}"),
-        "all gathered": group.all_gather(group.rank),
+        "broadcast": read_tensors(group.broadcast(own_tensors(group.rank))),
+        "all gathered": [*map(read_tensors, group.all_gather(own_tensors(group.rank)))],
         "kept_inside_an_epoch": kept_inside_an_epoch(fabric),
         "trainings": {name: trained_step_by_step(name, fabric) for name in TRAININGS},
     }

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import with_interval
 from repro.tables.overview import Figure, Overview
 from repro.tables.paper import ogb
-from repro.tables.rows import ScoredRow, gain_on_one_split, row_name
+from repro.tables.rows import ScoredRow, gain_on_one_split, gain_text, row_name
 
 HEADER = [
     *("data", "labels", "method", "metric", "score %", "seeds", "gain over no pre-training (95 % CI)", "paper"),
@@ -51,7 +50,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 labelled=record["split"]["labelled"],
                 metric=record["finetuning"]["metric"],
                 scores=[100 * score for score in record["scores"]["test"]],
-                gain=None if cell["method"] == "none" else gain_on_one_split(record, baseline),
+                gain=None if cell["method"] == "none" else gain_on_one_split([record], baseline),
                 paper=ogb(cell["method"], cell["dataset"], cell["label_rate"]),
                 encoder=f"{encoder['layers']} x {encoder['width']}",
                 pretraining=f"{facts['graphs']:,} graphs, {training['epochs']} epochs" if facts else "",
@@ -63,7 +62,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
 def cells_of(row: Row) -> list[str]:
     """Return the cells of a row (:data:`HEADER`)."""
     facts = [row.dataset, f"{row.label_rate} % ({row.labelled})", row.name, row.metric, row.score, str(row.num_seeds)]
-    return [*facts, with_interval(row.gain), *row.paper_cells, row.encoder, row.pretraining]
+    return [*facts, gain_text(row.gain), *row.paper_cells, row.encoder, row.pretraining]
 
 
 SETTING = (

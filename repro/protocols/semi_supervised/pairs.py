@@ -14,7 +14,7 @@ from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
 from joao.report.plots import draw_tables
 from repro.protocols.semi_supervised.run import PAIRS
-from repro.protocols.semi_supervised.table import rows
+from repro.protocols.semi_supervised.table import check_same_parts
 from repro.statistics import TableCorrelation, table_correlation
 from repro.tables.learned import learned_tables, pairs_table
 
@@ -28,18 +28,21 @@ class Agreement:
         shares: share of JOAO's draws of each pair, mean over seeds.
         num_seeds: number of seeds of both.
         correlation: rank correlation of gains and shares over all pairs.
+        num_filled: number of pairs without a record, whose gain is that of the reversed pair.
     """
 
     gains: PairTable
     shares: PairTable
     num_seeds: int
     correlation: TableCorrelation
+    num_filled: int = 0
 
 
 def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
     """Compare gains and shares by data set, with 10 % of the labels.
 
-    Only seeds are used for which every pair, JOAO and no pre-training have a record. Data sets without any are omitted.
+    Only seeds are used for which every pair or its reverse, JOAO and no pre-training have a record. If there are seeds
+    for which both directions of all pairs have one, only these are used. Data sets without any are omitted.
     """
     by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
     for record in records:
@@ -48,21 +51,42 @@ def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
             by_seed.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})[cell["seed"]] = record
     found = {}
     for dataset, of_method in by_seed.items():
-        groups = [of_method.get(method, {}) for method in ("none", "joao", *PAIRS)]
-        seeds = sorted(set.intersection(*map(set, groups)))
-        if seeds:
-            found[dataset] = _agreement(dataset, [group[seed] for group in groups for seed in seeds], len(seeds))
+        groups = {method: of_method.get(method, {}) for method in ("none", "joao", *PAIRS)}
+        either = {method: {**groups.get(reverse_of(method), {}), **group} for method, group in groups.items()}
+        for taken in (groups, either):
+            seeds = sorted(set.intersection(*map(set, taken.values())))
+            if seeds:
+                found[dataset] = _agreement(dataset, taken, seeds)
+                break
     return found
 
 
-def _agreement(dataset: str, records: Sequence[Mapping[str, Any]], num_seeds: int) -> Agreement:
-    means = {row.method: row.mean for row in rows(records)}
-    gains = [means[pair] - means["none"] for pair in PAIRS]
-    drawn = learned_tables(records)[dataset, "joao"]
+def reverse_of(method: str) -> str:
+    """Return the pair with exchanged views.
+
+    >>> reverse_of("node_drop+identity")
+    'identity+node_drop'
+    """
+    return "+".join(reversed(method.split("+")))
+
+
+def _agreement(dataset: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]]], seeds: Sequence[int]) -> Agreement:
+    none = {seed: groups["none"][seed] for seed in seeds}
+    gains = []
+    for pair in PAIRS:
+        group = {seed: groups[pair][seed] for seed in seeds}
+        check_same_parts(group, none)
+        first, second = (
+            100 * float(np.mean([each[seed]["scores"]["accuracy"] for seed in seeds])) for each in (group, none)
+        )
+        gains.append(first - second)
+    drawn = learned_tables([groups["joao"][seed] for seed in seeds])[dataset, "joao"]
     shares = [drawn[pair] for pair in PAIRS.values()]
     size = len(POOL), len(POOL)
     gain_table, share_table = (PairTable.of(POOL, np.reshape(values, size)) for values in (gains, shares))
-    return Agreement(gain_table, share_table, num_seeds, table_correlation(gain_table.values, share_table.values))
+    filled = sum(any(groups[pair][seed]["cell"]["method"] != pair for seed in seeds) for pair in PAIRS)
+    correlation = table_correlation(gain_table.values, share_table.values)
+    return Agreement(gain_table, share_table, len(seeds), correlation, filled)
 
 
 def pairs_markdown(found: Mapping[str, Agreement]) -> str:
@@ -70,9 +94,12 @@ def pairs_markdown(found: Mapping[str, Agreement]) -> str:
     lines = []
     for dataset, each in found.items():
         rank = each.correlation
-        lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), _best(each)])
-    header = ["data", "rank correlation of gain and share", "seeds", "best pair and its share"]
+        pairs = f"{len(PAIRS) - each.num_filled} of {len(PAIRS)}"
+        lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), pairs, _best(each)])
+    header = ["data", "rank correlation of gain and share", "seeds", "pairs", "best pair and its share"]
     parts = [markdown(header, lines)]
+    if any(each.num_filled for each in found.values()):
+        parts.append("Of a pair that was not run, the gain is that of the reversed pair.")
     for dataset, each in found.items():
         for what, table, form in (("gain over no pre-training", each.gains, "+.2f"), ("share", each.shares, ".3f")):
             parts += [f"## {dataset}, {what}", pairs_table(table, form)]

@@ -241,9 +241,9 @@ def _records_of(work: Work, options: RunOptions) -> list[Record]:
     return compute(work, dataset, device=options.device, precision=options.precision)
 
 
-def record_file(folder: Path) -> RecordFile:
-    """Return the records of these tables."""
-    return RecordFile(folder / "semi-supervised.jsonl", _key)
+def record_file(folder: Path, table: str = "semi-supervised") -> RecordFile:
+    """Return the records of these tables, or another file with cells of this kind."""
+    return RecordFile(folder / f"{table}.jsonl", _key)
 
 
 def _key(record: Record) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
-from repro.statistics import gain_over_seeds
+from repro.intervals import estimate_gain
 from repro.tables.overview import Overview
 from repro.tables.paper import Published, semi_supervised, strength
-from repro.tables.rows import ScoredRow, overview_lines
+from repro.tables.rows import ScoredRow, overview_lines, row_name
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 % CI)"),
@@ -42,10 +42,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
         records: records of any cells.
         of_strength: whether to compare with the paper's ablation of strength.
     """
-    groups: dict[tuple[str, int, str], Group] = {}
-    for record in records:
-        cell = record["cell"]
-        groups.setdefault((cell["dataset"], cell["label_rate"], cell["method"]), {})[cell["seed"]] = record
+    groups = by_row(records)
     result = []
     for (dataset, label_rate, method), group in groups.items():
         baseline = groups.get((dataset, label_rate, "none"), {})
@@ -54,7 +51,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
                 dataset=dataset,
                 label_rate=label_rate,
                 method=method,
-                scores=[_mean(record) for record in group.values()],
+                scores=[float(np.mean(_percent(record))) for record in group.values()],
                 precision=" and ".join(sorted({record["precision"] for record in group.values()})),
                 gain=None if method == "none" else gain(group, baseline),
                 paper=at_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
@@ -63,8 +60,17 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
     return result
 
 
-def gain(ours: Group, baseline: Group) -> Gain | None:
-    """Return the gain over the seeds that both have. None with fewer than two."""
+def by_row(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, str], Group]:
+    """Return the records by data set, label rate and method, and by seed."""
+    groups: dict[tuple[str, int, str], Group] = {}
+    for record in records:
+        cell = record["cell"]
+        groups.setdefault((cell["dataset"], cell["label_rate"], cell["method"]), {})[cell["seed"]] = record
+    return groups
+
+
+def check_same_parts(ours: Group, baseline: Group) -> list[int]:
+    """Return the seeds that both have. Raise an error if they have other folds, labels or graphs."""
     seeds = sorted(set(ours) & set(baseline))
     for seed in seeds:
         for key, what in MUST_AGREE.items():
@@ -72,13 +78,19 @@ def gain(ours: Group, baseline: Group) -> Gain | None:
                 raise UserError(
                     f"records of seed {seed}: different {what}. Remove the older record and compute it again."
                 )
+    return seeds
+
+
+def gain(ours: Group, baseline: Group) -> Gain | None:
+    """Return the gain over the seeds that both have. None with fewer than two."""
+    seeds = check_same_parts(ours, baseline)
     if len(seeds) < 2:
         return None
-    return gain_over_seeds([_mean(ours[seed]) for seed in seeds], [_mean(baseline[seed]) for seed in seeds])
+    return estimate_gain(*([_percent(group[seed]) for seed in seeds] for group in (ours, baseline))).interval()
 
 
-def _mean(record: Mapping[str, Any]) -> float:
-    return 100 * float(np.mean(record["scores"]["accuracy"]))
+def _percent(record: Mapping[str, Any]) -> list[float]:
+    return [100 * share for share in record["scores"]["accuracy"]]
 
 
 def at_strength(method: str, dataset: str) -> Published | None:
@@ -91,6 +103,43 @@ def cells_of(row: Row) -> list[str]:
     """Return the cells of a row (:data:`HEADER`)."""
     facts = [row.dataset, f"{row.label_rate} %", row.name, row.score, str(row.num_seeds), with_interval(row.gain)]
     return [*facts, *row.paper_cells, row.precision]
+
+
+REDEFINED = """\
+## The row without pre-training was redefined
+
+The settings of this row were not fixed before the first records existed. At first its batch normalisation started as initialised. On 2026-11-15, with the records of the first definition known, it was redefined: statistics are calibrated in one pass
+without labels, as for all rows (deviation 24). The first records are in `repro/records/no-pretraining-first.jsonl`. Both gains, on the seeds that both definitions have:
+"""  # noqa: E501
+REDEFINED_HEADER = [
+    "data",
+    "labels",
+    "method",
+    "seeds",
+    "gain over the first definition (95 % CI)",
+    "gain now (95 % CI)",
+]
+
+
+def redefined_lines(records: Sequence[Mapping[str, Any]], first: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the gains over no pre-training by its first definition and now (:data:`REDEFINED_HEADER`).
+
+    Args:
+        records: records of the table.
+        first: records of no pre-training by its first definition.
+    """
+    before, groups = by_row(first), by_row(records)
+    lines = []
+    for (dataset, label_rate, _), old in before.items():
+        now = groups.get((dataset, label_rate, "none"), {})
+        for method in ("graphcl", "joao", "joaov2"):
+            ours = groups.get((dataset, label_rate, method), {})
+            seeds = sorted(set(old) & set(now) & set(ours))
+            gains = [gain(ours, {seed: group[seed] for seed in seeds}) for group in (old, now)]
+            if all(gains):
+                facts = [dataset, f"{label_rate} %", row_name(method), str(len(seeds))]
+                lines.append([*facts, *map(with_interval, gains)])
+    return lines
 
 
 SETTING = (

@@ -13,8 +13,10 @@ the others.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,3 +145,9 @@ def count(corpus: Sequence[str], tests: Mapping[str, Sequence[str]]) -> dict[str
         for name, found in tests.items()
     }
     return {"corpus": len(corpus), "left out": int(mask.sum()), "sets": sets}
+
+
+def read_count(records: Path) -> dict[str, Any] | None:
+    """The stored result of :func:`count` for the corpus of the table; None if there is none."""
+    path = records / "overlap.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -16,7 +16,6 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
-from joao.core.processes import run_tasks
 from joao.data import read_whole
 from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
@@ -36,6 +35,7 @@ from repro.protocols.transfer.forest import FOREST, fingerprints, forest_score
 from repro.protocols.transfer.overlap import find_test_molecules
 from repro.protocols.transfer.score import parts_of, score_seeds
 from repro.record_files import Record, RecordFile
+from repro.tasks import run_tasks
 
 PROTOCOL = {
     "name": "transfer",

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.evaluation.statistics import Gain, paired_gain
+from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
+from repro.intervals import estimate_gain
 from repro.protocols.unsupervised.run import Cell
 from repro.statistics import average_ranks
 from repro.tables.names import NAMES
@@ -36,7 +37,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
             Row(
                 dataset=dataset,
                 method=method,
-                scores=[float(np.mean(_percent(partition))) for partition in scores.values()],
+                scores=[float(np.mean(percent(partition))) for partition in scores.values()],
                 gains={
                     name: gain
                     for name in UNTRAINED
@@ -50,7 +51,10 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str, baseline: str) -> Gain | None:
-    """Return the paired gain of a method over another, over the seeds that both have. None if they share no seed."""
+    """Return the gain of a method over another on the seeds that both have (:func:`repro.intervals.estimate_gain`).
+
+    None with fewer than two: one pre-training says nothing about another.
+    """
     groups = by_seed(records)
     return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
 
@@ -75,12 +79,14 @@ def _gain(ours: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[
     for seed in seeds:
         if ours[seed]["fold_hash"] != baseline[seed]["fold_hash"]:
             raise UserError(f"records of seed {seed}: different folds. Remove the older record and compute it again.")
-    if not seeds:
+    if len(seeds) < 2:
         return None
-    return paired_gain([_percent(ours[seed]) for seed in seeds], [_percent(baseline[seed]) for seed in seeds])
+    first, second = ([percent(scores[seed]) for seed in seeds] for scores in (ours, baseline))
+    return estimate_gain(first, second).interval()
 
 
-def _percent(partition: Mapping[str, Any]) -> list[float]:
+def percent(partition: Mapping[str, Any]) -> list[float]:
+    """Return the accuracies of the folds of a partition, in percent."""
     return [100 * share for share in partition["accuracies"]]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.tables import markdown, with_interval
-from repro.protocols.unsupervised.table import Row, by_seed, gain_between, over, rows
-from repro.statistics import gain_over_seeds
+from repro.intervals import estimate_difference, estimate_gain
+from repro.protocols.unsupervised.table import Row, by_seed, over, percent, rows
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.rows import VARIANTS, row_name, split_variant
 
@@ -19,7 +19,7 @@ ABOUT = """\
 - **standard**: the protocol of [table.md](table.md). Pre-training sees all graphs without labels. Duplicate graphs may be in different folds.
 - **twins together**: pre-training as in the standard protocol. Graphs that Weisfeiler-Lehman refinement cannot distinguish by edges and node labels are in the same fold, also when C is selected, so no test graph has a duplicate in the training set.
 - **inductive**: pre-training sees only the training part of each fold. The folds are those of the standard protocol, or of *twins together*. Methods that learn nothing without labels have no figure.
-- **difference**: from the standard protocol, over the seeds that both have. Paired by fold if the folds are the same, otherwise by seed (Student's interval; the encoder of a seed is the same unless it is inductive).
+- **difference**: from the standard protocol, over the seeds that both have. Paired by fold if the folds are the same; otherwise the variances of both sides add up.
 
 Mean and standard deviation over five seeds (other numbers of seeds in square brackets).
 """  # noqa: E501
@@ -72,10 +72,13 @@ def _difference(records: Records, row: Row | None, standard: str) -> str:
     groups = by_seed(records)
     ours, theirs = groups[row.dataset, row.method], groups.get((row.dataset, standard), {})
     seeds = sorted(set(ours) & set(theirs))
-    if all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds):
-        return with_interval(gain_between(records, row.dataset, row.method, standard))
-    means = [[100 * float(np.mean(scores[seed]["accuracies"])) for seed in seeds] for scores in (ours, theirs)]
-    return with_interval(gain_over_seeds(*means)) if len(seeds) > 1 else f"{means[0][0] - means[1][0]:+.2f}"
+    if not seeds:
+        return ""
+    first, second = ([percent(scores[seed]) for seed in seeds] for scores in (ours, theirs))
+    if len(seeds) == 1:
+        return f"{np.mean(first) - np.mean(second):+.2f}"
+    same = all(ours[seed]["fold_hash"] == theirs[seed]["fold_hash"] for seed in seeds)
+    return with_interval((estimate_gain if same else estimate_difference)(first, second).interval())
 
 
 def _twins(records: Records) -> list[list[str]]:

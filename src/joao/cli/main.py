@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,11 @@ from joao.cli.finetune import finetune, predict
 from joao.cli.pack import pack
 from joao.cli.pretrain import pretrain, quickstart
 from joao.cli.report import report
-from joao.core.errors import Interrupted, ProcessLost, UserError, escape_control, is_out_of_memory
+from joao.core.errors import Interrupted, ProcessLost, UserError, escape_control, is_out_of_memory, one_line
 
 # click's base class of errors about wrong arguments; typer does not export it.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+BUG = 70  # the exit code of an unexpected exception
 HELP = "Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out."
 
 app = typer.Typer(name="joao", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -62,7 +66,10 @@ def _root(
 
 
 def run(app: typer.Typer = app, name: str = "joao") -> None:
-    """Run a command line; wrong input gives a one-line error and exit code 2."""
+    """Run a command line; wrong input gives a one-line error and exit code 2, a bug one and exit code 70."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may not know all characters of names and tables
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
         if code == 130:  # click returns this after Ctrl-C
@@ -84,11 +91,22 @@ def run(app: typer.Typer = app, name: str = "joao") -> None:
         sys.exit(141)
     except OSError as error:
         _exit(name, f"{error.filename or 'file'}: {error.strerror or error}.", 2)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        fix = "Use fewer or smaller graphs or a narrower encoder, or pack the graphs into shards (docs/scaling.md)."
-        _exit(name, f"out of memory. {fix}", 2)
+    except Exception as error:
+        if is_out_of_memory(error):
+            fix = "Use fewer or smaller graphs or a narrower encoder, or pack the graphs into shards (docs/scaling.md)."
+            _exit(name, f"out of memory. {fix}", 2)
+        _exit(name, f"internal error ({type(error).__name__}: {one_line(error)}). {_store_traceback()}", BUG)
+
+
+def _store_traceback() -> str:
+    """Write the traceback of the current error to a new file; returns a sentence that names the file."""
+    try:
+        handle, path = tempfile.mkstemp(prefix="joao-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(traceback.format_exc())
+    except OSError as error:
+        return f"Please report it; the traceback cannot be written ({error.strerror})."
+    return f"Please report it with the traceback in {path}."
 
 
 def _with_file_name(message: str, arguments: Sequence[str]) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from itertools import islice
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +17,8 @@ from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError, is_out_of_memory, short_repr, suggest
-from joao.core.processes import block_interrupts, exit_with_parent
+from joao.core.errors import UserError, is_out_of_memory, one_line, short_repr, suggest
+from joao.core.processes import Ended, Processes, pickle_call
 from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -191,7 +188,7 @@ class Outcome(NamedTuple):
 
 
 class MethodError(Exception):
-    """A bug in the process of a method, with the traceback of that process."""
+    """A bug in the process of a method, caused by the exception of that process."""
 
 
 def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
@@ -209,50 +206,31 @@ def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
 
 def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
     """Run each task in a new process, so that its memory can be measured; yield outcomes as they arrive."""
-    context = multiprocessing.get_context("spawn")
-    waiting, running = list(tasks), dict[Connection, tuple[SpawnProcess, str]]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                task = waiting.pop(0)
-                here, there = context.Pipe(duplex=False)
-                process = context.Process(target=_run_task, args=(task, there), daemon=True)
-                with block_interrupts():
-                    process.start()
-                there.close()  # recv() then raises EOFError when the process ends
-                running[here] = process, task.method
-            for connection in wait(list(running)):
-                assert isinstance(connection, Connection)
-                process, method = running[connection]
-                try:
-                    message = connection.recv()
-                except EOFError:
-                    process.join()
-                    message = f"its process died (exit code {process.exitcode}), possibly out of memory."
-                if isinstance(message, MethodError):
-                    raise message
-                if isinstance(message, dict):
-                    yield Outcome(method, message)
-                    continue
-                del running[connection]
-                connection.close()
-                process.join()
-                if message is not None:
-                    yield Outcome(method, failure=message)
-    finally:
-        for process, _ in running.values():
-            process.terminate()
-            process.join()
+    waiting, finished = iter(enumerate(tasks)), set[int]()
+    with Processes() as processes:
+        for number, task in islice(waiting, at_once):
+            processes.start(number, pickle_call(_run_task, task))
+        for number, message, _ in processes.messages():
+            method = tasks[number].method
+            if message is None:
+                finished.add(number)
+            elif isinstance(message, Exception):
+                finished.add(number)
+                reason = failure_reason(message)
+                if reason is None:
+                    raise MethodError(f"{method}: {one_line(message)}") from message
+                yield Outcome(method, failure=reason)
+            elif isinstance(message, Ended):
+                if number not in finished:
+                    yield Outcome(method, failure=f"its process {message}, possibly out of memory.")
+                for following, task in islice(waiting, 1):
+                    processes.start(following, pickle_call(_run_task, task))
+            else:
+                yield Outcome(method, message)
 
 
-def _run_task(task: Task, parent: Connection) -> None:
-    """Send the result of every seed; then None, or the reason of a failure."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # in case block_interrupts had no effect
-    exit_with_parent()
-    try:
-        for score in score_seeds(task):
-            parent.send(score)
-        parent.send(None)
-    except Exception as error:
-        reason = failure_reason(error)
-        parent.send(MethodError(f"{task.method}:\n{traceback.format_exc()}") if reason is None else reason)
+def _run_task(parent: Connection, task: Task) -> None:
+    """Send the result of every seed, then None."""
+    for score in score_seeds(task):
+        parent.send(score)
+    parent.send(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.comparison.methods import Outcome, Task, method_settings, run_here, run_in_processes
-from joao.comparison.summary import record_verdict, rows
+from joao.comparison.summary import KINDS, record_verdict, rows
 from joao.config.methods import CHEAP_BASELINES
 from joao.config.recipe import METHODS
-from joao.core.errors import UserError, one_line
-from joao.core.files import check_new_file, write_json
-from joao.core.registry import check_minimum
+from joao.core.errors import UserError, short_repr, user_error_on_failure
+from joao.core.files import check_new_file, parse_json, read_regular, user_error_on_os_error, write_json
+from joao.core.registry import check_minimum, check_value, make_record
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
 from joao.evaluation.folds import fold_hash, folds
@@ -105,6 +105,10 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
             if before.get(key) != _as_json(record[key]):
                 raise UserError(f"{out}: belongs to a different comparison ('{key}' differs). Choose another file.")
         record["methods"] = before["methods"]
+        for name, entry in record["methods"].items():
+            for number, expected in enumerate(record["fold hashes"]):
+                if entry["seeds"].get(str(number), {"fold_hash": expected})["fold_hash"] != expected:
+                    raise UserError(f"{out}: seed {number} of {name} was scored on other folds. Choose another file.")
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
@@ -147,17 +151,39 @@ def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
     return find_twins(dataset) if plan.twins_together else None
 
 
+@dataclass(frozen=True)
+class _Method:
+    """An entry of the record; its ``seeds`` are :class:`_Seed`."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    seeds: Mapping[str, Mapping[str, Any]]
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class _Seed:
+    fold_hash: str
+    accuracies: tuple[float, ...]
+    seconds: float
+
+
 def read_record(path: Path) -> Record:
     """Read a record and check its structure."""
-    try:
-        record: Record = json.loads(path.read_text(encoding="utf-8"))
+    place = f"{path}: is not a record of 'joao compare'"
+    with user_error_on_os_error(path, "cannot be read"), user_error_on_failure(place, "Choose another file."):
+        record: Record = parse_json(read_regular(path))
         if record["protocol"]["name"] != PROTOCOL["name"]:
-            raise ValueError(f"protocol '{record['protocol']['name']}'")
-        for entry in record["methods"].values():
-            _ = entry["settings"], entry["kind"], [seed["fold_hash"] for seed in entry["seeds"].values()]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        problem = f"missing key {error}" if isinstance(error, KeyError) else one_line(error)
-        raise UserError(f"{path}: is not a record of 'joao compare' ({problem}). Choose another file.") from error
+            raise ValueError(f"protocol {short_repr(record['protocol']['name'])}")
+        for name, values in record["methods"].items():
+            entry = make_record(_Method, values, f"{place}: {name}", allow_unknown=True)
+            if entry.kind not in KINDS:
+                raise ValueError(f"{name}: unknown kind {short_repr(entry.kind)}")
+            for number, each in entry.seeds.items():
+                seed = make_record(_Seed, each, f"{place}: {name}: seed {number}", allow_unknown=True)
+                check_value(each["peak bytes"], int | None, f"{place}: {name}: peak bytes")
+                if len(seed.accuracies) != record["folds"] or not all(0 <= share <= 1 for share in seed.accuracies):
+                    raise ValueError(f"{name}: expected {record['folds']} accuracies between 0 and 1")
     return record
 
 

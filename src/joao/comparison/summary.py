@@ -58,28 +58,24 @@ def _describe_choice(name: str, number: int, what: str) -> str:
     return f"best of {number} {what}s, {name}," if number > 1 else f"{what} {name}"
 
 
-def make_verdict(
-    data: str, pretrained: Mapping[str, Scores], cheap: Mapping[str, Scores], num_train_per_test: float
-) -> Verdict | None:
+def make_verdict(data: str, pretrained: Mapping[str, Scores], cheap: Mapping[str, Scores]) -> Verdict | None:
     """Compute the verdict from accuracies (0 to 1) of each method on the same folds; see :func:`best_over_best`."""
     if not pretrained or not cheap:
         return None
-    gain = best_over_best(list(pretrained.values()), list(cheap.values()), num_train_per_test)
+    gain = best_over_best(list(pretrained.values()), list(cheap.values()))
     method, baseline = (max(group, key=lambda name: float(group[name].mean())) for group in (pretrained, cheap))
     return Verdict(
         helps=YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE,
         method=method,
         baseline=baseline,
         gain=gain,
-        over={name: paired_gain(pretrained[method], each, num_train_per_test) for name, each in cheap.items()},
+        over={name: paired_gain(pretrained[method], each) for name, each in cheap.items()},
         tried=(len(pretrained), len(cheap)),
         data=data,
     )
 
 
-def best_over_best(
-    methods: Sequence[Scores], baselines: Sequence[Scores], num_train_per_test: float = 9, *, level: float = 0.95
-) -> Gain:
+def best_over_best(methods: Sequence[Scores], baselines: Sequence[Scores], *, level: float = 0.95) -> Gain:
     r"""Compute the gain of the best of m methods over the best of k baselines, chosen by the same scores.
 
     With the true gain :math:`\theta_{ij}` of method i over baseline j and an interval
@@ -95,13 +91,12 @@ def best_over_best(
 
     Args:
         methods, baselines: accuracies of each on the same folds in the same order.
-        num_train_per_test: number of folds minus one.
         level: :math:`1 - \alpha`.
     """
 
     def gains(ways: int) -> list[list[Gain]]:
         share = 1 - (1 - level) / ways
-        return [[paired_gain(one, other, num_train_per_test, level=share) for other in baselines] for one in methods]
+        return [[paired_gain(one, other, level=share) for other in baselines] for one in methods]
 
     low = max(min(gain.low for gain in over) for over in gains(len(methods)))
     high = min(max(gain.high for gain in of) for of in zip(*gains(len(baselines)), strict=True))
@@ -155,7 +150,7 @@ def _row(record: Mapping[str, Any], name: str) -> Row:
         kind=entry["kind"],
         accuracy=mean(means),
         deviation=sample_std(means),
-        gain=None if untrained is None else paired_gain(accuracies, untrained, record["folds"] - 1),
+        gain=None if untrained is None else paired_gain(accuracies, untrained),
         seconds=mean([cost["seconds"] for cost in costs]),
         peak_bytes=max(peaks, default=None),
     )
@@ -167,7 +162,7 @@ def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
     for name in record["compared"]:
         if (accuracies := accuracies_of(record, name)) is not None:
             groups[record["methods"][name]["kind"]][name] = accuracies
-    return make_verdict(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"], record["folds"] - 1)
+    return make_verdict(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"])
 
 
 def accuracies_of(record: Mapping[str, Any], name: str) -> Scores | None:

@@ -11,9 +11,10 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from joao.core.errors import UserError, WriteError, short_repr
 
@@ -23,7 +24,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading. A pipe or device, which might never end, raises an ``OSError``, as a folder does."""
     stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -40,6 +41,14 @@ def read_regular(path: Path) -> bytes:
     """Read a whole file, see :func:`open_regular`."""
     with open_regular(path) as stream:
         return stream.read()
+
+
+def user_path(text: str) -> Path:
+    """Path of a text that may begin with ``~`` or ``~user``; raises an error if there is no such home folder."""
+    path = os.path.expanduser(text)
+    if path.startswith("~"):
+        raise UserError(f"{text}: no home folder of {path.partition('/')[0]} is known. Write out the path.")
+    return Path(path)
 
 
 def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:

@@ -1,7 +1,7 @@
-"""The budget of memory of an input.
+"""The budget of an input.
 
-A few bytes of a file can claim any number of nodes, columns or weights. Whatever takes memory that is not in proportion
-to the bytes of the input draws on a :class:`Budget` first. Its limit is stated in SECURITY.md.
+A few bytes of a file can claim any number of nodes, columns or weights, or expand to gigabytes. Whatever takes memory
+that is not in proportion to the bytes of the input draws on a :class:`Budget` first. Its limits are in SECURITY.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from joao.core.errors import UserError, short_repr
 
 VARIABLE, DEFAULT = "JOAO_MEMORY", "1G"
-# An input may take this many times its size, if that is more.
+# An input may take this many times its size, if that is more than the limit.
 GROWTH = 64
+# A compressed input may expand to so many times its size, or to so many bytes if that is more. Published data sets
+# expand 2 to 50 times; a decompression bomb expands a thousand times or more.
+MAX_EXPANSION, ALWAYS_ALLOWED_BYTES = 100, 1 << 26
 _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -32,6 +35,7 @@ is 1024 MB. Check them, or raise the limit: JOAO_MEMORY=1025G.
     place: str
     input_bytes: int = 0
     taken: int = 0
+    expanded: int = 0
 
     def take(self, num_bytes: int, what: str) -> None:
         """Draw ``num_bytes`` for ``what``, a plural; raises an error if the budget is exceeded."""
@@ -42,6 +46,13 @@ is 1024 MB. Check them, or raise the limit: JOAO_MEMORY=1025G.
                 f"{self.place}: {what} would take {self.taken >> 20} MB, the limit for this input is {limit >> 20} MB. "
                 f"Check them, or raise the limit: {VARIABLE}={(self.taken >> 30) + 1}G."
             )
+
+    def expand(self, num_bytes: int) -> None:
+        """Count bytes that were decompressed, of all files of the input and at all levels of compression."""
+        self.expanded += num_bytes
+        if self.expanded > max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * self.input_bytes):
+            limit = f"{MAX_EXPANSION} times its size and {ALWAYS_ALLOWED_BYTES >> 20} MB"
+            raise OSError(f"expands to more than {limit}. If you trust it, decompress it yourself")
 
 
 def memory_limit() -> int:

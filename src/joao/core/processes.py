@@ -1,50 +1,124 @@
-"""Worker processes: map a function over chunks, and run independent tasks."""
+"""Worker processes: start and watch them, and map a function over items or chunks."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
-from typing import TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from joao.core.errors import UserError
 
+PATIENCE = 3.0  # seconds in which a process that is told to end does so, before it is killed
 
-@contextmanager
-def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
-    """Start worker processes. They are spawned: forked ones would inherit the locks of the caller's threads.
 
-    They call ``begin`` first, and end with this process, even if it is killed. A worker that dies raises a
-    :class:`UserError`.
+class Ended(NamedTuple):
+    """The last message of a process: its exit code, or minus the signal that ended it."""
+
+    code: int
+
+    def __str__(self) -> str:
+        return (
+            f"ended with exit code {self.code}" if self.code >= 0 else f"was ended by {signal.Signals(-self.code).name}"
+        )
+
+
+class Processes:
+    """New processes, which are watched from the moment they are started and end with the context.
+
+    They are spawned: forked ones would inherit the locks of the caller's threads. They ignore Ctrl-C, and end when this
+    process ends, even if it is killed.
+
+    ``multiprocessing`` writes the arguments of a process into a pipe of 64 KiB, and waits forever if the process dies
+    before it has read them. So a process starts with a few bytes, and its call follows through a connection of which
+    only that process has the other end: if it dies, writing fails.
     """
-    spawn = multiprocessing.get_context("spawn")
-    others = {*multiprocessing.active_children()}
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_start, initargs=(begin,)) as pool:
-        try:
-            yield pool
-        except BrokenProcessPool as error:
-            for worker in {*multiprocessing.active_children()} - others:  # they might wait forever
-                worker.terminate()
-            raise UserError(
-                f"one of {jobs} worker processes died. If memory is short, use fewer jobs. In a script, guard calls "
-                "with if __name__ == '__main__':. With jobs=1, no processes are started."
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+
+    def __init__(self) -> None:
+        self.running: dict[Connection, tuple[int, SpawnProcess, threading.Thread]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for _, process, _ in self.running.values():
+            process.terminate()
+        for connection, (_, process, sender) in self.running.items():
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            sender.join()
+            connection.close()
+
+    def start(self, number: int, call: bytes, environment: Mapping[str, str] | None = None) -> None:
+        """Start a process that makes a ``call`` of :func:`pickle_call`; its messages carry ``number``."""
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_run, args=(there, dict(environment or {})), daemon=True)
+        with block_interrupts():
+            process.start()
+        there.close()
+        sender = threading.Thread(target=_send_call, args=(here, call), daemon=True)
+        sender.start()
+        self.running[here] = number, process, sender
+
+    def messages(self) -> Iterator[tuple[int, Any, Connection]]:
+        """Yield what the processes send, each with its number and connection, until all have ended.
+
+        A process that fails sends its exception. The last message of every process is :class:`Ended`.
+        """
+        while self.running:
+            for connection in wait(list(self.running)):
+                assert isinstance(connection, Connection)
+                number, process, sender = self.running[connection]
+                try:
+                    message = connection.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    sender.join()
+                    del self.running[connection]
+                    connection.close()
+                    message = Ended(process.exitcode or 0)
+                yield number, message, connection
 
 
-def exit_with_parent() -> None:
-    """Make this process end when its parent ends."""
+def pickle_call(function: Callable[..., None], *arguments: Any) -> bytes:
+    """Pickle a call ``function(connection, *arguments)`` for another process, which must be able to import it."""
+    return pickle.dumps((function, arguments))
+
+
+def _send_call(connection: Connection, call: bytes) -> None:
+    with suppress(OSError):  # the process is gone, which its last message tells
+        connection.send_bytes(call)
+
+
+def _run(connection: Connection, environment: Mapping[str, str]) -> None:
+    """Make the call that arrives first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+    os.environ.update(environment)
+    try:
+        function, arguments = pickle.loads(connection.recv_bytes())
+        function(connection, *arguments)
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        if not isinstance(error, UserError):
+            error.add_note(f"In another process:\n{text}")
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # its class needs other arguments
+            error = RuntimeError(text)
+        connection.send(error)
 
 
 def _exit_after(parent: BaseProcess) -> None:
@@ -52,14 +126,50 @@ def _exit_after(parent: BaseProcess) -> None:
     os._exit(1)
 
 
-def _start(begin: Callable[[], None] | None) -> None:
-    exit_with_parent()
-    if begin is not None:
-        begin()
-
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def map_in_processes(
+    compute: Callable[[Item], Result], items: Iterable[Item], jobs: int, begin: Callable[[], None] | None = None
+) -> Iterator[tuple[int, Result]]:
+    """Compute each item in one of ``jobs`` processes, which call ``begin`` first; yield results with the item's index.
+
+    Raises:
+        UserError: if a process dies.
+    """
+    waiting = enumerate(items)
+    with Processes() as processes:
+        call = pickle_call(_compute_items, compute, begin)
+        for number in range(jobs):
+            processes.start(number, call)
+        busy = 0
+        for _, message, connection in processes.messages():
+            if isinstance(message, Exception):
+                raise message
+            if isinstance(message, Ended):
+                raise UserError(
+                    f"one of {jobs} worker processes died. If memory is short, use fewer jobs. In a script, guard "
+                    "calls with if __name__ == '__main__':. With jobs=1, no processes are started."
+                )
+            item = next(waiting, None)
+            busy += (item is not None) - (message is not None)
+            if item is not None:
+                with suppress(OSError):  # the process is gone, which its last message tells
+                    connection.send(item)
+            if message is not None:
+                yield message
+            if not busy and item is None:
+                return
+
+
+def _compute_items(connection: Connection, compute: Callable[[Any], Any], begin: Callable[[], None] | None) -> None:
+    if begin is not None:
+        begin()
+    connection.send(None)  # ready
+    while True:  # until it is ended
+        number, item = connection.recv()
+        connection.send((number, compute(item)))
 
 
 def map_chunks(
@@ -78,56 +188,15 @@ def map_chunks(
     if jobs < 1:
         raise UserError(f"jobs must be at least 1, got {jobs}.")
     chunks = [items[first : first + size] for first in range(0, len(items), size)]
-    with ExitStack() as stack:
-        results: Iterable[Result] = map(compute, chunks)
-        if min(jobs, len(chunks)) > 1:
-            pool = stack.enter_context(worker_pool(min(jobs, len(chunks))))
-            # Not pool.map, which hangs if a process dies while others wait.
-            tasks = deque(pool.submit(compute, chunk) for chunk in chunks)
-            results = (tasks.popleft().result() for _ in chunks)
-        for chunk, result in zip(chunks, results, strict=True):
-            if on_chunk is not None:
-                on_chunk(len(chunk))
-            yield result
-
-
-Task = TypeVar("Task")
-
-
-def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
-    """Run ``compute`` on every task in ``jobs`` processes, and yield each task when it is finished.
-
-    Other processes must be able to import ``compute``. Each has one thread: sums of several threads round differently.
-    """
-    if jobs == 1:
-        import torch
-
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            for task in tasks:
-                compute(task)
-                yield task
-        finally:
-            torch.set_num_threads(threads)
-        return
-    with worker_pool(jobs, _initialize) as pool:
-        with block_interrupts():
-            futures = {pool.submit(compute, task): task for task in tasks}
-        try:
-            for future in as_completed(futures):
-                future.result()
-                yield futures[future]
-        except KeyboardInterrupt:
-            for child in multiprocessing.active_children():  # unfinished tasks are run again later
-                child.terminate()
-            raise
-
-
-def _initialize() -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    jobs = min(jobs, len(chunks))
+    found = map_in_processes(compute, chunks, jobs) if jobs > 1 else enumerate(map(compute, chunks))
+    early: dict[int, Result] = {}
+    for number, chunk in enumerate(chunks):
+        while number not in early:
+            index, early[index] = next(found)
+        if on_chunk is not None:
+            on_chunk(len(chunk))
+        yield early.pop(number)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import numpy as np
 
 from joao.core import codes
 from joao.core.errors import UserError
-from joao.core.files import make_folder, user_error_on_os_error, write_file
+from joao.core.files import make_folder, open_regular, user_error_on_os_error, user_path, write_file
 from joao.data.dataset import Dataset
 from joao.data.formats import FORMATS
 from joao.data.formats.packed import packed_chunks, read_packed_if
@@ -44,21 +44,21 @@ def _hash_readers() -> bytes:
 _READERS_HASH = _hash_readers()
 
 
-def cache_root() -> Path:
-    """Folder of everything that can be downloaded or computed again."""
+def cache_root() -> Path | None:
+    """Folder of everything that can be downloaded or computed again; None if there is no home folder."""
     given = os.environ.get("JOAO_CACHE", "")
     if given and given.lower() != "off":
-        return Path(given).expanduser()
-    user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user) if user else Path.home() / ".cache") / "joao"
+        return user_path(given)
+    try:
+        return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "joao"
+    except UserError:
+        return None
 
 
 def folder() -> Path | None:
     """Folder of the cached data sets; None if the cache is off or there is no home folder."""
-    try:
-        return None if os.environ.get("JOAO_CACHE", "-").lower() in ("", "off") else cache_root() / "packed"
-    except RuntimeError:
-        return None
+    root = None if os.environ.get("JOAO_CACHE", "-").lower() in ("", "off") else cache_root()
+    return None if root is None else root / "packed"
 
 
 def read_cached(
@@ -122,7 +122,7 @@ def _stamp(path: Path, options: str, min_bytes: int) -> bytes | None:
 
             digest.update(version("networkx").encode())
         for file in found:
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
             digest.update(b"/" + os.fsencode(file.relative_to(path)) + content)
         return digest.digest()

@@ -238,8 +238,8 @@ def as_bytes(array: Array) -> memoryview:
 def sizes_to_offsets(sizes: Array, total: int | None = None) -> NDArray[np.int64]:
     """Convert ``(G,)`` sizes to ``(G + 1,)`` offsets.
 
-    Sizes come from files: before they are added, it is checked that the sum cannot overflow. Raises ValueError if a size
-    is negative, or if the sum is not ``total``, the length of the array that the offsets point into.
+    Sizes come from files: before they are added, it is checked that the sum cannot overflow. Raises ValueError if a
+    size is negative, or if the sum is not ``total``, the length of the array that the offsets point into.
     """
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
         raise ValueError("sizes are not a list of integers")
@@ -250,7 +250,7 @@ def sizes_to_offsets(sizes: Array, total: int | None = None) -> NDArray[np.int64
     return offsets if total is None else check_offsets(offsets, total)
 
 
-def check_offsets(first: Array, length: int) -> NDArray[np.int64]:
+def check_offsets(first: NDArray[Any], length: int) -> NDArray[np.int64]:
     """Return ``(G + 1,)`` offsets into an array of ``length`` items; raises ValueError if they are not ascending."""
     if first.ndim != 1 or first.dtype.kind not in "iu" or not len(first):
         raise ValueError("offsets are not a list of integers")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from joao.core.errors import UserError
-from joao.core.files import write_file
+from joao.core.files import open_regular, read_regular, user_path, write_file
 from joao.data.cache import cache_root
 from joao.data.formats import PACKED_SUFFIXES, TABLE_SUFFIXES, known_suffix
 from joao.data.formats.ogb import archive_stems, dataset_name, is_ogb
@@ -60,7 +60,7 @@ def resolve_path(source: str | os.PathLike[str], root: str | os.PathLike[str] | 
         return _find(source, _root_folder(root))
     if not text:
         raise UserError("the name of the data set is empty. Give a name or a path.")
-    return Path(text).expanduser()
+    return user_path(text)
 
 
 def list_datasets(root: str | os.PathLike[str] | None = None) -> list[str]:
@@ -89,14 +89,14 @@ def _root_folder(root: str | os.PathLike[str] | None) -> Path | None:
     given = os.fspath(root) if root is not None else os.environ.get("JOAO_DATA")
     if not given:
         return None
-    folder = Path(given).expanduser()
+    folder = user_path(given)
     if not folder.is_dir():
         raise UserError(f"{'data root' if root is not None else 'JOAO_DATA'}: {folder} is not a folder.")
     return folder
 
 
-def _entries(*folders: Path) -> Iterator[Path]:
-    return (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
+def _entries(*folders: Path | None) -> Iterator[Path]:
+    return (entry for folder in folders if folder and folder.is_dir() for entry in sorted(folder.iterdir()))
 
 
 def _tu_folders(root: Path | None) -> list[Path]:
@@ -125,12 +125,13 @@ def _find(name: str, root: Path | None) -> Path:
     if name.startswith("ogbg-"):
         return _find_ogb(name, root)
     candidates = [path for folder in _tu_folders(root) for path in (folder / f"{name}.zip", folder / name)]
-    candidates += [BUNDLED / f"{name}.zip", Path(name), download_folder() / f"{name}.zip"]
+    candidates += [BUNDLED / f"{name}.zip", Path(name)]
+    candidates += [folder / f"{name}.zip"] if (folder := download_folder()) else []
     if name in (molecules := _molecule_files(root)):
         return molecules[name]
     for path in candidates:
         if path.is_file() if path.suffix == ".zip" else path.is_dir() and (path == Path(name) or is_tu(path)):
-            if path.parent == download_folder():
+            if path.parent == folder:
                 check_download_hash(path)
             return path
     return Path(name) if Path(name).is_file() else _download_or_explain(name, root)
@@ -179,9 +180,10 @@ def _normalize(name: str) -> str:
     return re.sub("[-_]", "", name).casefold()
 
 
-def download_folder() -> Path:
-    """Folder of downloaded data sets."""
-    return cache_root() / "tu"
+def download_folder() -> Path | None:
+    """Folder of downloaded data sets; None if there is no home folder."""
+    root = cache_root()
+    return None if root is None else root / "tu"
 
 
 def download(name: str) -> Path:
@@ -190,13 +192,15 @@ def download(name: str) -> Path:
     Raises:
         UserError: with the reason only, as a part of the caller's sentence.
     """
-    address = ADDRESS.format(name=name)
-    path = download_folder() / f"{name}.zip"
+    address, folder = ADDRESS.format(name=name), download_folder()
+    if folder is None:
+        raise UserError("there is no home folder for downloads: set HOME or JOAO_CACHE")
+    path = folder / f"{name}.zip"
     try:
         _check_scheme(address)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            part = Path(folder) / path.name
+        with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+            part = Path(temporary) / path.name
             opener = urllib.request.build_opener(_SafeRedirects())
             with opener.open(address, timeout=_TIMEOUT_SECONDS) as answer, part.open("wb") as file:
                 while piece := answer.read(_CHUNK_BYTES):
@@ -232,9 +236,9 @@ def _check_scheme(address: str) -> None:
 def check_download_hash(path: Path, content: Path | None = None) -> None:
     """Compare a downloaded file, or its new ``content``, with the stored hash; store the hash if there is none."""
     record = path.with_name(f"{path.name}.sha256")
-    with (content or path).open("rb") as stream:
+    with open_regular(content or path) as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
-    known = record.read_text(encoding="ascii", errors="replace").split()[:1] if record.is_file() else []
+    known = read_regular(record).decode("ascii", "replace").split()[:1] if record.is_file() else []
     if not known:
         write_file(record, f"{found}  {path.name}\n")
     elif known != [found]:

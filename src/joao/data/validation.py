@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from joao.core import codes
 from joao.core.errors import UserError, short_repr
+from joao.core.memory import Budget
 from joao.data.dataset import Array, Dataset, sizes_to_offsets
 
 MAX_NODES = (1 << 31) - 1
-MAX_ISOLATED_NODES = 1 << 24
+_ISOLATED_NODE_BYTES = 1 << 11  # of its features and activations in a small encoder
 
 Edges = tuple[NDArray[np.integer], NDArray[np.integer]]  # source and target
 
@@ -98,17 +99,16 @@ def to_global_edges(edges: Iterable[ArrayLike], sizes: NDArray[np.int64]) -> Edg
     return source, target
 
 
-def check_isolated_nodes(place: str, bare: Sequence[int]) -> None:
+def check_isolated_nodes(budget: Budget, bare: NDArray[np.int64]) -> None:
     """Refuse a few bytes that declare an enormous number of nodes without rows or edges.
 
     ``bare`` is a lower bound on the number of such nodes per graph; it may be negative.
     """
-    if sum(number for number in bare if number > 0) > MAX_ISOLATED_NODES:
-        graph = max(range(len(bare)), key=bare.__getitem__)
-        raise UserError(
-            f"{place}: more than {MAX_ISOLATED_NODES} nodes have neither a row nor an edge, {bare[graph]} of them in "
-            f"graph {graph}. Check the numbers of nodes."
-        )
+    number = sum(count for count in bare.tolist() if count > 0)
+    if number:
+        graph = int(np.argmax(bare))
+        what = f"{number} nodes without rows and edges ({bare[graph]} of them in graph {graph})"
+        budget.take(number * _ISOLATED_NODE_BYTES, what)
 
 
 def parse_label(value: object) -> int | str | None:

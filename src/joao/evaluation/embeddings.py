@@ -65,8 +65,7 @@ class Scores:
                 f"paired gain: the fold hashes differ: {', '.join(ours)} and {', '.join(theirs)}. "
                 "Score both on the same classes, partitions and number of folds."
             )
-        num_folds = len(self.accuracies[0])
-        return statistics.paired_gain(self.accuracies, baseline.accuracies, num_train_per_test=num_folds - 1)
+        return statistics.paired_gain(self.accuracies, baseline.accuracies)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything in types that JSON supports."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +16,11 @@ from joao.config.methods import titles
 from joao.config.recipe import METHODS, Recipe
 from joao.core.errors import UserError, suggest
 from joao.core.randomness import derive_seed, numpy_generator
+from joao.core.registry import check_value
 from joao.data.dataset import Dataset
 from joao.report.scores import find_score
 from joao.runs.finetuning import FILE as FINETUNED
+from joao.runs.finetuning import read_finetune_json
 from joao.runs.folder import Run, read_text
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.metrics import EpochMetrics
@@ -222,8 +223,8 @@ def _load_graphs(
 
 
 def _load_finetuned(run: Run) -> dict[str, Any] | None:
-    text = read_text(run.folder, FINETUNED)
-    try:
-        return None if text is None else dict(json.loads(text))
-    except ValueError as error:
-        raise UserError(f"{run.folder / FINETUNED}: is damaged ({error}).") from error
+    if read_text(run.folder, FINETUNED) is None:
+        return None
+    fields = read_finetune_json(run.folder)[1]
+    check_value(fields.get("scores", {}), Mapping[str, Any], f"{run.folder / FINETUNED}: scores")
+    return fields

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import combinations
@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from joao.config.methods import titles
-from joao.core.errors import UserError
+from joao.core.errors import user_error_on_failure
+from joao.core.files import parse_json, read_regular, user_error_on_os_error
 from joao.core.pair_table import augmentation_name
+from joao.core.registry import check_value, make_record
 from joao.evaluation.statistics import Gain, paired_gain
 from joao.runs.folder import Run
 from joao.runs.scoring import REFERENCES
@@ -65,31 +67,46 @@ def find_score(run: Run) -> dict[str, Any] | None:
     return next(reversed(own or true), None)
 
 
+@dataclass(frozen=True)
+class _Scores:
+    """What the page needs of the scores of an encoder or baseline; their ``partitions`` are :class:`_Partition`."""
+
+    mean: float
+    std: float | None
+    partitions: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _Partition:
+    fold_hash: str
+    accuracies: tuple[float, ...]
+
+
 def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    place = f"{path}: is not a record of 'joao evaluate'"
+    with (
+        user_error_on_os_error(path, "cannot be read"),
+        user_error_on_failure(place, "Remove it or run joao evaluate again."),
+    ):
+        record: dict[str, Any] = parse_json(read_regular(path))
+        num_folds = len(record["run"]["partitions"][0]["accuracies"])
         for key in ("run", *REFERENCES):
-            _check_numbers(record[key]["mean"], record[key]["std"] or 0)
-            for part in record[key]["partitions"]:
-                _ = part["fold_hash"]
-                _check_numbers(*part["accuracies"])
-        _check_numbers(record["chance"])
-        _ = record["protocol"]["labels"], record["data"]["fingerprint"]
+            scores = make_record(_Scores, record[key], f"{place}: {key}", allow_unknown=True)
+            shares = [scores.mean, scores.std or 0.0]
+            for part in scores.partitions:
+                partition = make_record(_Partition, part, f"{place}: {key}: partitions", allow_unknown=True)
+                shares += partition.accuracies
+                if len(partition.accuracies) != num_folds or num_folds < 2:
+                    raise ValueError(f"{key}: partitions must have the same number of folds, at least two")
+            if not all(0 <= share <= 1 for share in shares):
+                raise ValueError(f"{key}: accuracies must be between 0 and 1")
+        check_value(record["chance"], float, f"{place}: chance")
+        for text in (record["protocol"]["labels"], record["data"]["fingerprint"], record["data"]["name"]):
+            check_value(text, str, f"{place}: protocol and data")
         for name in REFERENCES:
-            _check_numbers(*(record[f"gain over {name}"][key] for key in ("mean", "low", "high")))
+            for key in ("mean", "low", "high"):
+                check_value(record[f"gain over {name}"][key], float, f"{place}: gain over {name}: {key}")
         return record
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise UserError(
-            f"{path}: is not a record of 'joao evaluate' ({error}). Remove it or run joao evaluate again."
-        ) from error
-
-
-def _check_numbers(*numbers: Any) -> None:
-    """Raise TypeError for values that are not numbers; ``float`` would accept the text "0.5"."""
-    for number in numbers:
-        _ = number + 0.0
 
 
 def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
@@ -126,10 +143,11 @@ def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mappi
     if record["data"]["fingerprint"] != baseline["data"]["fingerprint"]:
         return Difference(one, other, None, "scored on different graphs")
     ours, theirs = record["run"]["partitions"], baseline["run"]["partitions"]
-    if [part["fold_hash"] for part in ours] != [part["fold_hash"] for part in theirs]:
+    folds, others = ([(part["fold_hash"], len(part["accuracies"])) for part in parts] for parts in (ours, theirs))
+    if folds != others:
         return Difference(one, other, None, "scored on different folds")
     percent, reference = ([[100 * share for share in part["accuracies"]] for part in parts] for parts in (ours, theirs))
-    return Difference(one, other, paired_gain(percent, reference, num_train_per_test=len(percent[0]) - 1))
+    return Difference(one, other, paired_gain(percent, reference))
 
 
 # Probabilities and losses are stored as integers, multiplied by this.

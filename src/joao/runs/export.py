@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +29,7 @@ from joao.core.randomness import numpy_generator
 from joao.data.features import CODE_RULES, Features, make_store
 from joao.data.formats.packed import make_header
 from joao.data.synthetic import random_graphs
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, plain_text
 from joao.evaluation.targets import join_names
 from joao.runs.finetuning import FILE, FinetunedModel, load_finetuned
 from joao.runs.folder import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
@@ -159,23 +161,31 @@ def model_card(
     name: str, trained: TrainedEncoder, *, finetuned: FinetunedModel | None = None, half_change: float | None = None
 ) -> str:
     """Write the model card of the exported file ``name`` in Markdown: the model, its training data, use and limits."""
-    parts = [f"# {name}", _summary(trained, finetuned), _facts(trained), "## Use", *_use(name, trained, finetuned)]
+    name = " ".join(name.split())
+    parts = [
+        f"# {plain_text(name)}",
+        _summary(trained, finetuned),
+        _facts(trained),
+        "## Use",
+        *_use(name, trained, finetuned),
+    ]
     parts += ["## Augmentations", _augmentations(trained), "## Limits", _limits(trained, finetuned, half_change)]
     text = "\n\n".join([*parts, "## Origin", _origin(trained)]) + "\n"
-    # Names are untrusted: Markdown would render HTML, and a terminal would obey control characters.
-    return escape_control(text).replace("<", "&lt;")
+    # All texts of runs are untrusted and pass plain_text; a terminal would obey control characters in the others.
+    return escape_control(text)
 
 
 def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     info = trained.info
     graphs = "molecules" if info.codes else "graphs"
     learned = "pre-trained without labels" if info.pretrained else "with calibrated initial weights"
-    lines = [f"An encoder of {graphs}, {learned} on {info.num_graphs:,} {graphs} ({info.data})."]
+    lines = [f"An encoder of {graphs}, {learned} on {info.num_graphs:,} {graphs} ({plain_text(info.data)})."]
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
         lines.append(
-            f"It was then fine-tuned on labels of {facts.data} and predicts {_KINDS[finetuned.kind]} "
-            f"({join_names(names)}). {facts.split.capitalize()} split: {facts.num_train:,} {graphs} for training, "
+            f"It was then fine-tuned on labels of {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
+            f"({plain_text(join_names(names))}). {plain_text(facts.split.capitalize())} split: "
+            f"{facts.num_train:,} {graphs} for training, "
             f"{facts.num_validation:,} for validation"
             + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )
@@ -204,24 +214,28 @@ def _facts(trained: TrainedEncoder) -> str:
         ]
     if info.codes:
         rows.append(["featuriser", info.featuriser or f"codes {info.codes}"])
-    return markdown(["", ""], rows)
+    return markdown(["", ""], [[name, plain_text(value)] for name, value in rows])
 
 
 def _use(name: str, trained: TrainedEncoder, finetuned: FinetunedModel | None) -> Sequence[str]:
     graphs = '["CCO", "c1ccccc1"]' if trained.info.codes else 'joao.read("graphs.jsonl")'
     data = "molecules.csv" if trained.info.codes else "graphs.jsonl"
     call, command = ("transform", "embed") if finetuned is None else ("predict", "predict")
-    python = f'```python\nimport joao\n\nmodel = joao.load("{name}")\nresult = model.{call}({graphs})\n```'
-    return python, f"```\njoao {command} {name} {data} --out {command}.csv\n```"
+    python = (
+        f"import joao\n\nmodel = joao.load({json.dumps(name, ensure_ascii=False)})\nresult = model.{call}({graphs})"
+    )
+    shell = f"joao {command} {shlex.quote(name)} {data} --out {command}.csv"
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", name)), default=0))
+    return f"{fence}python\n{python}\n{fence}", f"{fence}\n{shell}\n{fence}"
 
 
 def _augmentations(trained: TrainedEncoder) -> str:
     if not trained.metrics:
         return "None: the encoder was not pre-trained."
     if len(trained.info.pool) == 1:
-        return f"Every graph was augmented by {trained.info.pool[0]}."
+        return f"Every graph was augmented by {plain_text(trained.info.pool[0])}."
     top, drawn = trained.policy.top(5), trained.drawn
-    rows = [[f"{first} + {second}", f"{p:.3f}", f"{drawn[first, second]:.3f}"] for first, second, p in top]
+    rows = [[plain_text(f"{first} + {second}"), f"{p:.3f}", f"{drawn[first, second]:.3f}"] for first, second, p in top]
     table = markdown(["pair", "probability", "share of training"], rows)
     return f"The most probable pairs at the end of training.\n\n{table}"
 
@@ -231,29 +245,34 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
     limits = []
     if finetuned is None or not finetuned.scores.get("test"):
         limits.append(
-            f"The model was not evaluated on unseen graphs, neither of {info.data} nor of other data. Compare it with "
-            "a simple baseline on your data."
+            f"The model was not evaluated on unseen graphs, neither of {plain_text(info.data)} nor of other data. "
+            "Compare it with a simple baseline on your data."
         )
     limits += _MOLECULES if info.codes else ()
     for part, figures in ({} if finetuned is None else finetuned.scores).items():
         # The means over tasks, without the figures of single tasks.
         means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in means.items()) or "none"
-        limits.append(f"Score on the {part} graphs{_PARTS.get(part, '')}: {shown}.")
+        shown = plain_text(", ".join(f"{name} {value:.4g}" for name, value in means.items())) or "none"
+        limits.append(f"Score on the {plain_text(part)} graphs{_PARTS.get(part, '')}: {shown}.")
     if half_change is not None:
         limits.append(
             "The matrices of the encoder are stored in half precision. On 64 random graphs this changes embeddings by "
             f"up to {half_change:.2g} of their length."
         )
-    limits.append(f"Licence of the data ({info.data}): not recorded. State it when you distribute this file.")
+    limits.append(
+        f"Licence of the data ({plain_text(info.data)}): not recorded. State it when you distribute this file."
+    )
     return "\n".join(f"- {line}" for line in limits)
 
 
 def _origin(trained: TrainedEncoder) -> str:
     info = trained.info
-    versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
-    machine = ", ".join(f"{name}: {value}" for name, value in info.machine.items())
-    return f"Command: `{info.command}`  \nVersions: {versions}  \nMachine: {machine}"
+    facts = {
+        "Command": info.command,
+        "Versions": ", ".join(f"{name} {version}" for name, version in info.versions.items()),
+        "Machine": ", ".join(f"{name}: {value}" for name, value in info.machine.items()),
+    }
+    return "  \n".join(f"{what}: {plain_text(text)}" for what, text in facts.items())
 
 
 def _describe_part(part: Part) -> str:

@@ -356,7 +356,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     if not folder.exists():
         raise UserError(f"{folder}: no such file or folder. Create a fine-tuned model with 'joao finetune'.")
     trained = load_run(folder, device=device, encoder=encoder)
-    path, (kind, fields) = folder / FILE, _read_finetune_json(folder)
+    path, (kind, fields) = folder / FILE, read_finetune_json(folder)
     with user_error_on_failure(_DAMAGED.format(path)):
         classes = check_value(fields["classes"], tuple[int | str, ...], f"{path}: classes")
         tasks = check_value(fields.get("tasks", ()), tuple[str, ...], f"{path}: tasks")
@@ -379,10 +379,11 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
 
 def read_label_kind(folder: Path) -> str:
     """Read whether a fine-tuned run predicts ``classes``, ``binary`` or ``numbers``, without reading its weights."""
-    return _read_finetune_json(folder)[0]
+    return read_finetune_json(folder)[0]
 
 
-def _read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
+def read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Return the kind of the labels and all fields of ``finetune.json``, whose types are checked by the caller."""
     path, text = folder / FILE, read_text(folder, FILE)
     if text is None:
         raise UserError(f"{folder}: was not fine-tuned. Run 'joao finetune {folder} DATA --out FOLDER'.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from joao.config.builder import CustomParts, build_method, build_objective, build_pool, check_input
@@ -21,7 +22,7 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 from joao.objectives import NodeObjective
-from joao.runs.folder import Run, RunInfo, check_new_folder
+from joao.runs.folder import Run, RunInfo, check_new_folder, format_epoch, parse_epoch
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
@@ -87,7 +88,7 @@ class Checkpointer:
         group = self.training.group
         if group is not None:
             # All processes contribute to a checkpoint, so they must take it after the same step.
-            if self.training.step % CHECK_EVERY == 0 and group.broadcast(self._is_due()):
+            if self.training.step % CHECK_EVERY == 0 and group.broadcast({"": torch.tensor(self._is_due())})[""]:
                 self._save()
             return
         if self._is_due():
@@ -263,7 +264,8 @@ def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
 
 def _check_same_data(dataset: Dataset | Shards, fabric: Fabric) -> None:
     group = ProcessGroup(fabric.global_rank, fabric.world_size)
-    if len(set(group.all_gather(dataset.fingerprint))) > 1:
+    found = group.all_gather({"fingerprint": _to_tensor(dataset.fingerprint)})
+    if len({bytes(each["fingerprint"].tolist()) for each in found}) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Use the same data on all machines.")
 
 
@@ -307,10 +309,20 @@ def _start_run(
     if not resume:
         return [], None if folder is None else Run.create(folder, recipe, info, capture_state(training))
     run = None if folder is None else Run.open(folder)
-    state: Any = None if run is None else run.read_checkpoint()
-    restore_state(training, state if training.group is None else training.group.broadcast(state))
-    metrics: Any = None if run is None else run.metrics(training.epoch)
-    return metrics if training.group is None else training.group.broadcast(metrics), run
+    state: dict[str, Tensor] = {}
+    if run is not None:
+        state = run.read_checkpoint()
+        epochs = run.metrics(int(state["position"][0]))
+        state["metrics"] = _to_tensor("".join(map(format_epoch, epochs)))
+    if training.group is not None:
+        state = training.group.broadcast(state)
+    lines = bytes(state.pop("metrics").tolist()).decode().splitlines()
+    restore_state(training, state)
+    return [parse_epoch(line, len(info.pool), info.num_graphs) for line in lines], run
+
+
+def _to_tensor(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
 
 def _pretrain_in_workers(

@@ -52,12 +52,10 @@ def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
         "epoch/seconds": torch.tensor(time.perf_counter() - progress.started, dtype=torch.float64),
         "epoch/finite_steps": training.steps.finite_steps,
     }
-    own = training.steps.loss_sum.cpu(), global_rng_state(training.fabric.device)
+    own = {f"global/{number}": state for number, state in enumerate(global_rng_state(training.fabric.device))}
+    own["loss_sum"] = training.steps.loss_sum
     by_rank = [own] if training.group is None else training.group.all_gather(own)
-    for rank, (loss_sum, states) in enumerate(by_rank):
-        tensors[f"process/{rank}/loss_sum"] = loss_sum
-        tensors |= {f"process/{rank}/global/{number}": state for number, state in enumerate(states)}
-    return tensors
+    return tensors | {f"process/{rank}/{name}": each[name] for rank, each in enumerate(by_rank) for name in each}
 
 
 def restore_state(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:

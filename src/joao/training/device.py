@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import torch.distributed as distributed
 
 from joao.core.errors import ProcessLost, UserError, one_line
-from joao.training.distributed.launch import ProcessLayout
+from joao.training.distributed.launch import RENDEZVOUS, ProcessLayout
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric as Fabric
@@ -98,9 +101,20 @@ def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None
     level = lightning._logger.level
     lightning._logger.setLevel("WARNING")  # otherwise every process prints a greeting
     try:
+        # Otherwise Lightning connects as torchrun, SLURM or MASTER_ADDR tell.
+        if RENDEZVOUS in os.environ and not distributed.is_initialized():
+            _connect_locally(Path(os.environ[RENDEZVOUS]), "nccl" if kind == "cuda" else "gloo", layout)
         fabric.launch()
     except RuntimeError as error:
         raise ProcessLost(f"the processes could not connect to each other ({one_line(error)}).") from error
     finally:
         lightning._logger.setLevel(level)
     return fabric
+
+
+def _connect_locally(meeting: Path, backend: str, layout: ProcessLayout) -> None:
+    """Connect to the other processes of this machine: no port is open to other machines, and no name is looked up."""
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    os.environ.update(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback))
+    address = f"file://{meeting}"
+    distributed.init_process_group(backend, address, rank=layout.rank, world_size=layout.world_size)

@@ -77,7 +77,9 @@ GOOD = '{"edges": [[0, 1]], "node_labels": [1, 2]}'
         ('{"edges": [], "node_labels": [1, null]}', (2, "'node_labels'", "null")),
         ('{"edges": [], "node_labels": [1, "a"]}', (2, "'node_labels'", '"a"')),
         ('{"edges": [], "node_labels": [[1, 2]]}', (2, "'node_labels'", "[1, 2]", 2, 1, 1)),
-        ('{"edges": [], "node_labels": [' + "9" * 30 + "]}", (2, "'node_labels'", "9" * 30)),
+        ('{"edges": [], "node_labels": [' + "9" * 30 + "]}", (2, "9" * 30)),
+        ('{"edges": [], "node_labels": ["\\ud800"]}', (2, "JSON")),
+        ('{"edges": [], "num_nodes": 1, "num_nodes": 1}', (2, "'num_nodes'")),
         ('{"edges": [], "num_nodes": 1}', (2, "'node_labels'", 1)),
         ('{"edges": [], "node_labels": [1], "node_attributes": [["a"]]}', (1, "'node_attributes'", 2)),
         (
@@ -102,7 +104,8 @@ def test_errors_name_the_line(write, line, values):
     [
         (b"", ("graphs",)),
         (b"\xff\xfe\x00", ("graphs.jsonl", 1, "UTF-8", "0xff")),
-        (b'{"edges": [], "node_attributes": [[NaN]]}', ("graphs", "node attribute", 0, 0, "nan")),
+        (b'{"edges": [], "node_attributes": [[NaN]]}', ("graphs.jsonl", 1, "'NaN'")),
+        (b'{"edges": [], "node_attributes": [[1e39]]}', ("graphs", "node attribute", 0, 0, "inf")),
         (
             b'{"edges": [], "node_attributes": [["a"]]}',
             ("graphs.jsonl", 1, "'node_attributes'", '["a"]'),

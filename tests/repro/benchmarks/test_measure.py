@@ -3,7 +3,6 @@
 import json
 import os
 import statistics
-import types
 
 import pytest
 import torch
@@ -83,25 +82,15 @@ def test_threads_are_restored_after_measuring(monkeypatch):
 
 
 def test_every_setting_gets_a_new_process_with_its_threads(monkeypatch):
-    """Oracle: a stand-in for the pool of processes, which notes the environment that they would inherit."""
+    """Oracle: a stand-in for the new process, which notes the environment that it would inherit."""
     started = []
 
-    class Pool:
-        def __init__(self, jobs):
-            assert jobs == 1
+    def in_process(compute, settings, jobs):
+        assert (compute.func, len(settings), jobs) == (measuring.measure_setting, 1, 1)
+        started.append((os.environ["OMP_NUM_THREADS"], settings[0].threads))
+        return [(0, {"setting": settings[0].threads})]
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def submit(self, function, plan, setting):
-            assert function is measuring.measure_setting
-            started.append((os.environ["OMP_NUM_THREADS"], setting.threads))
-            return types.SimpleNamespace(result=lambda: {"setting": setting.threads})
-
-    monkeypatch.setattr(measuring, "worker_pool", Pool)
+    monkeypatch.setattr(measuring, "map_in_processes", in_process)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     told = []
     plan = Plan(("molecules", "NCI1"), threads=(1, 2), quick=True)

@@ -345,11 +345,11 @@ def test_tables_are_rebuilt_from_records(repro, tmp_path):
     transfer.record_file(tmp_path / "records").write(record)
     page = tmp_path / "all.tex"
     outcome = repro("tables", str(tmp_path / "records"), "--out", str(page), "--json")
-    mean = f"{100 * np.mean(record['scores']['test']):.1f}"
+    mean, last = (f"{100 * np.mean(record['scores'][kind]):.1f}" for kind in ("test", "last_test"))
     assert outcome.code == 0
     (table,) = [lines for title, lines in json.loads(outcome.out)["tables"].items() if title.startswith("Transfer:")]
-    assert table[1][1].startswith(f"**{mean}** ±")
-    assert rf"JOAO & \textbf{{{mean}}} $\pm$" in page.read_text()
+    assert [line[1].partition(" ±")[0] for line in table[1:]] == [f"**{last}**", f"**{mean}**"]
+    assert rf"JOAO, epoch by validation & \textbf{{{mean}}} $\pm$" in page.read_text()
     assert (tmp_path / "records/transfer/overview.md").exists()
     assert_refused(
         repro("tables", str(tmp_path)), f"repro: {tmp_path}: ", "python -m repro", tmp_path / "transfer.jsonl"

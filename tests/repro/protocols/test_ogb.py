@@ -15,6 +15,7 @@ from joao.evaluation.targets import BinaryTargets
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions
+from repro.protocols.check import check_record
 from repro.protocols.ogb import benchmark as ogb_benchmark
 from repro.protocols.ogb import run as reproduce
 from repro.protocols.ogb.benchmark import Benchmark, benchmark_of, labelled_part
@@ -221,3 +222,11 @@ def test_only_ogb_files_are_accepted(tmp_path, monkeypatch):
     monkeypatch.setattr(ogb_benchmark, "ogb_path", lambda name, root: None)
     with refused("mine", "OGB"):
         benchmark_of("mine", str(tmp_path))
+
+
+def test_a_record_is_made_again_bit_for_bit(short, root, tmp_path):
+    cell, options = Cell("ogbg-molbbbp", "joao", 50), RunOptions(tmp_path, root, "cpu", encoders=tmp_path / "encoders")
+    list(compute_missing([cell], options))
+    findings = check_record(tmp_path, cell.key, options)
+    assert {"finetuning", "splits", "loss, epoch 1", "score"} <= {each.what for each in findings}
+    assert all(each.difference == 0 for each in findings)

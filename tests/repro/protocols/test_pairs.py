@@ -70,6 +70,25 @@ def test_missing_pair_gives_no_correlation(missing):
     assert list(agreements([*left, *records(DRAWN)])) == ["NCI1"]
 
 
+def test_reversed_pairs_stand_in_for_missing_ones():
+    gains = DRAWN / 10
+    upper = [each for each in records(gains) if not is_lower(each["cell"]["method"])]
+    found = agreements(upper)["NCI1"]
+    np.testing.assert_allclose(found.gains.values, np.triu(gains) + np.triu(gains, 1).T, atol=1e-9)
+    assert (found.num_seeds, found.num_filled) == (2, 10)
+    assert "| 15 of 25 |" in pairs_markdown({"NCI1": found})
+    # Seeds with both directions are preferred.
+    seed_0 = [each for each in records(gains, seeds=[0]) if is_lower(each["cell"]["method"])]
+    whole = agreements([*upper, *seed_0])["NCI1"]
+    assert (whole.num_seeds, whole.num_filled) == (1, 0)
+    np.testing.assert_allclose(whole.gains.values, gains, atol=1e-9)
+
+
+def is_lower(method):
+    first, second = (POOL.index(name) for name in PAIRS.get(method, (POOL[0], POOL[0])))
+    return first > second
+
+
 def test_only_common_seeds_are_compared():
     complete = records(DRAWN / 10)
     # Of seed 2, on which all is easy, only some pairs are there yet; and JOAO drew otherwise.
@@ -94,7 +113,7 @@ def test_records_with_different_labels_are_rejected():
 def test_markdown_matches_a_hand_computation():
     text = pairs_markdown(agreements(records(-1 - DRAWN / 10)))
     lines = text.splitlines()
-    assert lines[2].startswith("| NCI1 | -1.00 (p = 0.02) | 2 | ")
+    assert lines[2].startswith("| NCI1 | -1.00 (p = 0.02) | 2 | 25 of 25 | ")
     assert_mentions(lines[2], "node_drop + node_drop", "-1.00", "0.000")
     first, second = (number for number, line in enumerate(lines) if line.startswith("## NCI1"))
     gains, shares = lines[first:second], lines[second:]

@@ -10,7 +10,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import METHODS, POOL, make_recipe
-from joao.core.processes import run_tasks
 from joao.core.randomness import torch_generator
 from joao.core.registry import snake_case
 from joao.data import list_datasets, read
@@ -22,6 +21,7 @@ from joao.runs.pretraining import pretrain
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from repro.protocols.cells import RunOptions
+from repro.protocols.check import check_record
 from repro.protocols.semi_supervised import run as reproduce
 from repro.protocols.semi_supervised.run import (
     PAIRS,
@@ -41,6 +41,7 @@ from repro.protocols.semi_supervised.run import (
     works,
 )
 from repro.protocols.semi_supervised.score import score_splits
+from repro.tasks import run_tasks
 from tests.messages import refused
 from tests.repro.records import remove
 
@@ -500,3 +501,11 @@ def test_whole_recipe_in_two_processes(root, tmp_path):
         assert compute_all([cell], tmp_path / str(jobs), root, jobs=jobs) == works([cell])
     one, two = (untimed(record_file(tmp_path / str(jobs))[cell.key]) for jobs in (1, 2))
     assert one == two
+
+
+def test_a_record_is_made_again_bit_for_bit(short, root, tmp_path):
+    cell = Cell("NCI1", "joao", 1, 50)
+    compute_all([cell], tmp_path, root)
+    findings = check_record(tmp_path, cell.key, RunOptions(tmp_path, data_root=root, device="cpu"))
+    assert {"finetuning", "splits", "loss, epoch 1", "score"} <= {each.what for each in findings}
+    assert all(each.difference == 0 for each in findings)

@@ -4,9 +4,9 @@ from dataclasses import astuple
 
 import pytest
 
+from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import PAIRS, grid
 from repro.protocols.semi_supervised.table import HEADER, cells_of, overview, rows
-from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.paper import Published
 from tests.messages import refused
@@ -37,8 +37,9 @@ def test_row_matches_a_hand_computation():
     assert joao.std == pytest.approx(15 / 2**0.5)
     assert none.mean == pytest.approx(70)
     assert none.gain is None
-    # Differences 10 and 5: mean 7.5, deviation 5 / sqrt(2); t with 1 degree of freedom at 97.5 % is 12.706205.
-    half_width = 12.706205 * 5 / 2
+    # Differences 10, 10 and 0, 10: the variance of the folds, 0 and 50, gives 25 / 2, more than that of the seed means,
+    # 12.5 / 2; t with 2 degrees of freedom at 97.5 % is 4.302653.
+    half_width = 4.302653 * 12.5**0.5
     assert joao.gain.mean == pytest.approx(7.5)
     assert (joao.gain.low, joao.gain.high) == pytest.approx((7.5 - half_width, 7.5 + half_width), abs=1e-5)
     assert joao.paper == Published(74.48, 0.27)
@@ -48,7 +49,7 @@ def test_row_matches_a_hand_computation():
 def test_row_as_text():
     joao = rows(RECORDS)[1]
     assert cells_of(joao) == [
-        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-24.27 to +39.27)", "74.48 ± 0.27", "+3.02", "tf32"),
+        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-7.71 to +22.71)", "74.48 ± 0.27", "+3.02", "tf32"),
     ]
     assert len(HEADER) == len(cells_of(joao))
 
@@ -73,7 +74,9 @@ def test_only_common_seeds_are_paired():
     joao = next(row for row in rows([*more, *RECORDS]) if row.method == "joao")
     assert joao.num_seeds == 3
     assert joao.mean == pytest.approx((100 + 85 + 70) / 3)
-    assert astuple(joao.gain) == pytest.approx(astuple(gain_over_seeds([85, 70], [75, 65])))
+    assert astuple(joao.gain) == pytest.approx(
+        astuple(estimate_gain([[80, 90], [60, 80]], [[70, 80], [60, 70]]).interval())
+    )
 
 
 def test_one_seed_has_neither_deviation_nor_gain():

@@ -18,6 +18,7 @@ from joao.runs.folder import Run
 from joao.runs.trained import load_run, make_untrained
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions
+from repro.protocols.check import check_record
 from repro.protocols.transfer import run as reproduce
 from repro.protocols.transfer.forest import fingerprints, forest_score
 from repro.protocols.transfer.overlap import molecules_of_test
@@ -254,3 +255,15 @@ def test_labels_of_the_file_are_scored(short, root, tmp_path):
     record = reproduce.compute(Cell("bace", "none"), dataset, None, device="cpu")
     assert record["tasks"] == 2
     assert record["finetuning"]["dropout"] == 0.5
+
+
+@pytest.mark.parametrize("method", ["none", "joao", "ecfp"])
+def test_a_record_is_made_again_bit_for_bit(short, root, tmp_path, method):
+    cell, options = Cell("bace", method), RunOptions(tmp_path, root, "cpu", encoders=tmp_path / "encoders")
+    list(pretrain_missing([method], None, options))
+    list(compute_missing([cell], options))
+    # With the encoder at hand, and with a new one: its folder is made, as if it had been lost.
+    for encoders in ("encoders", "others"):
+        findings = check_record(tmp_path, cell.key, RunOptions(tmp_path, root, "cpu", encoders=tmp_path / encoders))
+        assert {"finetuning", "splits", "score"} <= {each.what for each in findings}
+        assert all(each.difference == 0 for each in findings)

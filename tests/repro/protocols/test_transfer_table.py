@@ -1,10 +1,13 @@
 """Rows of the transfer table against figures worked out by hand."""
 
+import math
+
 import pytest
 
+from joao.evaluation.statistics import Gain
+from repro.intervals import estimate_difference
 from repro.protocols.transfer.run import grid, record_file
 from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
-from repro.statistics import gain_over_seeds
 from repro.tables.pages import transfer_pages
 from tests.messages import assert_mentions, refused
 
@@ -32,14 +35,32 @@ def test_row_matches_a_hand_computation():
     assert (joao.mean, joao.last_mean, joao.num_seeds) == (pytest.approx(73), pytest.approx(75), 2)
     assert joao.std == pytest.approx(6 / 2**0.5)
     assert none.gain is None
-    assert joao.gain == gain_over_seeds([70, 76], [60, 70])
-    assert joao.gain.mean == pytest.approx(8)
+    # One pre-training says nothing about another; every run of a forest is a seed.
+    assert joao.gain == Gain(pytest.approx(8), -math.inf, math.inf)
+    assert forest.gain == estimate_difference([90, 80], [60, 70]).interval()
+    assert joao.last_gain == Gain(pytest.approx(20), -math.inf, math.inf)
     assert forest.last_mean is None
+    assert (
+        forest.last_gain == estimate_difference([90, 80], [50, 60]).interval()
+    )  # has no epochs: the same scores by both rules
     line = cells_of(joao)
     assert len(line) == len(HEADER)
-    assert line[6:8] == ["70.2 ± 1.0", "+4.78"]
-    assert_mentions(line[8], "1,234,567", "zinc", "2 epochs")
-    assert cells_of(forest)[3] == ""
+    assert line[2] == "75.00 ± 7.07"
+    assert line[3:6] == ["+20.00", "73.00 ± 4.24", "+8.00"]
+    assert line[7:9] == ["70.2 ± 1.0", "+4.78"]
+    assert_mentions(line[9], "1,234,567", "zinc", "2 epochs")
+    assert line[10] == ""
+    assert cells_of(forest)[2] == ""
+
+
+def test_test_molecules_in_the_corpus_are_shown_for_the_corpus_that_was_counted():
+    counted = {"test": 204, "with stereochemistry": 13, "without stereochemistry": 15}
+    overlap = {"corpus": ZINC["molecules"], "left out": 17, "sets": {"bbbp": counted}}
+    none, joao, _ = rows(RECORDS, overlap)
+    assert (none.shared, joao.shared) == ("", "15 of 204 (13 with the same stereochemistry)")
+    assert rows(RECORDS, {**overlap, "corpus": 5})[1].shared == ""
+    (note,) = overview(rows(RECORDS, overlap), overlap).paragraphs
+    assert_mentions(note, "bbbp", "15", "13", "204", "17", "1,234,567")
 
 
 def test_scores_on_different_splits_are_not_compared():
@@ -55,10 +76,25 @@ def test_encoders_of_different_corpora_are_not_combined():
 
 def test_average_needs_every_data_set():
     more = [record("none", [0.5], dataset="bace"), record("joao", [0.8], dataset="bace", corpus=ZINC)]
-    lines = overview(rows([*RECORDS, *more])).cells()
-    # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34.
-    assert [line[-1] for line in lines] == ["57.5 (67.9, -10.4)", "76.5 (73.8, +2.7)", ""]
-    assert lines[2][2] == ""
+    lines = {line[0]: line for line in overview(rows([*RECORDS, *more])).cells()}
+    # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34. These records of bace have no last epoch.
+    assert lines["no pre-training, epoch by validation"][-1] == "57.5 (67.9, -10.4)"
+    assert lines["JOAO, epoch by validation"][-1] == "76.5 (73.8, +2.7)"
+    forest = lines["random forest on ECFP"]
+    assert (forest[2], forest[-1]) == ("", "")
+    assert lines["JOAO, last epoch"][1].startswith("75.0 ± 7.1 (70.2, +4.8)")
+
+
+def test_the_best_figures_are_those_of_a_rule():
+    records = [
+        record("none", [0.60, 0.62], [0.80, 0.82]),
+        record("joao", [0.70, 0.72], [0.70, 0.72], corpus=ZINC),
+        record("graphcl", [0.90, 0.92], [0.50, 0.52], corpus=ZINC),
+    ]
+    bold = {line[0] for line in overview(rows(records)).cells() if line[1].startswith("**")}
+    assert bold == {"no pre-training, last epoch", "GraphCL (rule pool), epoch by validation"}
+    bold = {line[0] for line in overview(rows([*records, record("ecfp", [0.85, 0.87])])).cells() if "**" in line[1]}
+    assert bold == {"GraphCL (rule pool), epoch by validation"}  # the forest is compared with all lines
 
 
 def test_every_method_and_data_set_has_a_name_and_paper_figures():
@@ -79,3 +115,5 @@ def test_documents_are_written_from_records(tmp_path):
     pages = transfer_pages(tmp_path).texts
     assert pages["table.md"].count("| bbbp |") == 3
     assert "(70.2, +2.8) [2] | 73.0 (70.2, +2.8) |" in pages["overview.md"]
+    assert "(70.2, +4.8) [2] | 75.0 (70.2, +4.8) |" in pages["overview.md"]
+    assert "repeats.md" not in pages

@@ -1,9 +1,9 @@
 """The page of stricter protocols against figures worked out by hand."""
 
 from joao.evaluation.statistics import paired_gain
+from repro.intervals import estimate_difference
 from repro.protocols.unsupervised.run import record_file
 from repro.protocols.unsupervised.variants import variants_markdown
-from repro.statistics import gain_over_seeds
 from repro.tables.names import NAMES
 from repro.tables.pages import unsupervised_pages
 from repro.tables.rows import VARIANTS
@@ -50,24 +50,24 @@ def interval(gain):
 
 def test_page_matches_a_hand_computation():
     accuracy, gain, twins = tables(variants_markdown([*USUAL, *OTHERS])).values()
-    # By seed: JOAO 95 and 80 become 70 and 70; the untrained encoder's 85 and 75 become 70 and 60.
-    joao, untrained = gain_over_seeds([70, 70], [95, 80]), gain_over_seeds([70, 60], [85, 75])
-    inductive = paired_gain([80, 90], [90, 100])  # of seed 0, fold by fold
-    assert (joao.mean, untrained.mean, inductive.mean) == (-17.5, -15, -10)
+    # Other folds: the variances of both sides add up. JOAO's 95 and 80 become 70 and 70, the untrained 85 and 75 become
+    # 70 and 60. The inductive encoder has one seed and no interval.
+    joao = estimate_difference([[70, 70], [60, 80]], [[90, 100], [70, 90]]).interval()
+    untrained = estimate_difference([[60, 80], [60, 60]], [[80, 90], [70, 80]]).interval()
+    assert (joao.mean, untrained.mean) == (-17.5, -15)
     assert (accuracy[0][3], accuracy[0][5]) == (VARIANTS["twins"], VARIANTS["inductive"])
     assert accuracy[2:] == [
         ["MUTAG", NAMES["untrained"], "80.00 ± 7.07 [2]", "65.00 ± 7.07 [2]", interval(untrained), "", ""],
         [
             *("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)),
-            *("85.00 [1]", interval(inductive)),
+            *("85.00 [1]", "-10.00"),
         ],
     ]
     over = [
         paired_gain([[90, 100], [70, 90]], [[80, 90], [70, 80]]),
         paired_gain([[70, 70], [60, 80]], [[60, 80], [60, 60]]),  # on folds with twins together, both
-        paired_gain([80, 90], [80, 90]),
     ]
-    assert gain[2:] == [["MUTAG", "JOAO", *map(interval, over)]]
+    assert gain[2:] == [["MUTAG", "JOAO", *map(interval, over), ""]]
     assert twins[2:] == [["MUTAG", "200", "24 (12.0 %)", "3 (1.5 %)"]]
 
 
@@ -82,10 +82,10 @@ def test_single_variant_has_no_difference():
 
 
 def test_both_variants_are_compared_with_the_untrained_encoder():
-    both = record("joao", 0, [0.8, 0.8], inductive=True, **TWINS)
-    gain = list(tables(variants_markdown([*USUAL, OTHERS[0], both])).values())[1]
+    both = [record("joao", seed, [0.8, 0.8], inductive=True, **TWINS) for seed in (0, 1)]
+    gain = list(tables(variants_markdown([*USUAL, *OTHERS[:2], *both])).values())[1]
     assert gain[0][3:] == [VARIANTS["twins"], VARIANTS["twins-inductive"]]
-    assert gain[2][3:] == ["", interval(paired_gain([80, 80], [60, 80]))]
+    assert gain[2][3:] == ["", interval(paired_gain([[80, 80], [80, 80]], [[60, 80], [60, 60]]))]
 
 
 def test_other_pages_exclude_variants(tmp_path):

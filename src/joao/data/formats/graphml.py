@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, short_repr
+from joao.core.files import open_regular
 from joao.data.dataset import Array, Dataset
 from joao.data.validation import make_dataset, parse_label
 
@@ -84,9 +85,10 @@ def _graphml(path: Path) -> list[Any]:
 
     try:
         _check_markup(path)
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             graphs = list(GraphMLReader(node_type=str)(path=stream))
-        graphs = graphs or [networkx.read_graphml(path)]  # also tries without the namespace
+            stream.seek(0)
+            graphs = graphs or [networkx.read_graphml(stream)]  # also tries without the namespace
     except (OSError, networkx.NetworkXException, *_UNREADABLE) as error:
         if isinstance(error, UserError):
             raise
@@ -107,7 +109,7 @@ def _check_markup(path: Path) -> None:
 
     parser = ParserCreate()
     parser.EntityDeclHandler = refuse
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while piece := stream.read(_CHUNK_BYTES):
             parser.Parse(piece)
             if stream.tell() - parser.CurrentByteIndex > MAX_TAG_BYTES + _CHUNK_BYTES:

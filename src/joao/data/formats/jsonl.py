@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import UserError, short_repr, suggest, user_error_on_failure
+from joao.core.files import parse_json
 from joao.data.dataset import Array, Dataset
-from joao.data.formats.text import base_name, text_lines
+from joao.data.formats.text import base_name, file_budget, text_lines
 from joao.data.validation import check_isolated_nodes, make_dataset, parse_label, to_global_edges
 
 _NODE_ROWS = ("node_labels", "node_attributes")
@@ -50,9 +51,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 def _make(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
     places = [place for place, _ in lines]
     graphs = [_check(_parse(text, place), place) for place, text in lines]
-    bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
-    check_isolated_nodes(str(path), bare)
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
+    bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
+    check_isolated_nodes(file_budget(path), np.array(bare, dtype=np.int64))
     return make_dataset(
         base_name(path),
         sizes,
@@ -66,10 +67,8 @@ def _make(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
 
 
 def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not valid JSON ({error}).") from error
+    with user_error_on_failure(f"{place}: not valid JSON"):
+        value = parse_json(text)
     if not isinstance(value, dict):
         raise UserError(f"{place}: expected an object with 'edges', got {short_repr(value)}.")
     return value

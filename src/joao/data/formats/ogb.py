@@ -25,6 +25,7 @@ import io
 from collections.abc import Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -34,7 +35,7 @@ from numpy.typing import DTypeLike, NDArray
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset, sizes_to_offsets
-from joao.data.formats.text import READ_ERRORS, Member, file_member, names_in_zip, number_chunks, open_gzip, open_zip
+from joao.data.formats.text import READ_ERRORS, Member, folder_members, names_in_zip, number_chunks, open_zip, unpack
 from joao.data.validation import check_isolated_nodes, make_dataset
 
 _SUFFIX = ".csv.gz"
@@ -91,7 +92,7 @@ class OgbFiles:
         if file not in self.members:
             raise UserError(f"{self.path}: file {file}{_SUFFIX} is missing.")
         try:
-            with self.members[file].open() as packed, open_gzip(packed, self.members[file].size) as text:
+            with unpack(self.members[file].open(), self.members[file].budget) as text:
                 yield text
         except READ_ERRORS as error:
             raise UserError(f"{self.place(file)} cannot be read ({error}). Copy it again.") from error
@@ -120,7 +121,8 @@ class OgbFiles:
 
     def check_labels(self, labels: Sized, num_graphs: int) -> None:
         if len(labels) != num_graphs:
-            raise UserError(f"{self.place(LABELS)} has {len(labels)} lines for {num_graphs} graphs.")
+            found = f"more than {num_graphs}" if len(labels) > num_graphs else len(labels)
+            raise UserError(f"{self.place(LABELS)} has {found} lines for {num_graphs} graphs.")
 
 
 class Rows:
@@ -176,7 +178,7 @@ def dataset_name(path: Path) -> str:
 def open_ogb(path: Path) -> Iterator[OgbFiles]:
     """Open the one data set in a folder or zip file."""
     if path.is_dir():
-        files = {file.relative_to(path).as_posix(): file_member(file) for file in path.glob(f"*/**/*{_SUFFIX}")}
+        files = folder_members(path, path.glob(f"*/**/*{_SUFFIX}"))
         by_name = {name.removesuffix(_SUFFIX): member for name, member in files.items()}
         yield OgbFiles(path, _name_from_stem(path.name), by_name)
         return
@@ -234,7 +236,7 @@ def read_ogb(path: Path) -> Dataset:
         num_nodes, num_edges = files.numbers(_NODE_COUNTS), files.numbers(_EDGE_COUNTS)
         _check_sizes(files, num_nodes, num_edges)
         if not form.node_columns:
-            check_isolated_nodes(str(files.path), (num_nodes - 2 * num_edges).tolist())
+            check_isolated_nodes(files.members[_NODE_COUNTS].budget, num_nodes - 2 * num_edges)
         first_node, num_found = sizes_to_offsets(num_nodes), 0
         arrays = _allocate(files, form, num_nodes, num_edges)
         edges_per_graph = []
@@ -290,14 +292,15 @@ def _allocate(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indic
     """Allocate the arrays of the data set, for both directions of all edges."""
     most, nodes = 2 * int(num_edges.sum()), int(num_nodes.sum())
     narrow = np.int16 if num_nodes.max() < 1 << 15 else np.int32
-    try:
-        arrays: dict[str, Any] = {"source": np.empty(most, narrow), "target": np.empty(most, narrow)}
-        if form.node_columns:
-            arrays["node_labels"] = np.empty((nodes, form.node_columns), form.node_type)
-        if form.edge_columns:
-            arrays["edge_attr"] = np.empty((most, form.edge_columns), form.edge_type)
-    except (MemoryError, ValueError):  # counts in the files may be arbitrarily large
-        raise UserError(f"{files.path}: not enough memory for {nodes} nodes and {most // 2} edges.") from None
+    node_bytes = form.node_columns * np.dtype(form.node_type).itemsize
+    edge_bytes = 2 * np.dtype(narrow).itemsize + form.edge_columns * np.dtype(form.edge_type).itemsize
+    what = f"{nodes} nodes and {most // 2} edges"
+    files.members[_NODE_COUNTS].budget.take(nodes * node_bytes + most * edge_bytes, what)
+    arrays: dict[str, Any] = {"source": np.empty(most, narrow), "target": np.empty(most, narrow)}
+    if form.node_columns:
+        arrays["node_labels"] = np.empty((nodes, form.node_columns), form.node_type)
+    if form.edge_columns:
+        arrays["edge_attr"] = np.empty((most, form.edge_columns), form.edge_type)
     return arrays
 
 
@@ -382,7 +385,7 @@ def _labels(files: OgbFiles, kind: str, num_graphs: int) -> dict[str, Any]:
     if LABELS not in files:
         return {"smiles": smiles}
     place, rows = files.place(LABELS), []
-    for line, cells in files.cells(LABELS):
+    for line, cells in islice(files.cells(LABELS), num_graphs + 1):
         rows.append(np.array([_label(cell, place, line) for cell in cells or [""]], dtype=np.float32))
         if len(rows[-1]) != len(rows[0]):
             raise UserError(f"{place} line {line}: {len(rows[-1])} labels, expected {len(rows[0])}.")
@@ -403,7 +406,7 @@ def _mapping(files: OgbFiles, num_graphs: int) -> tuple[tuple[str, ...], tuple[s
     """Task names and SMILES; empty if the table is missing."""
     if "mapping/mol" not in files:
         return (), ()
-    (_, header), *rows = [*files.cells("mapping/mol")] or [(1, [])]
+    (_, header), *rows = [*islice(files.cells("mapping/mol"), num_graphs + 2)] or [(1, [])]
     column = header.index("smiles") if "smiles" in header else -1
     if column < 0 or len(rows) != num_graphs or any(len(cells) <= column for _, cells in rows):
         raise UserError(f"{files.place('mapping/mol')} needs a column 'smiles' with one row per graph.")

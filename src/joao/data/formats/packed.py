@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, one_line
-from joao.core.files import write_file
+from joao.core.files import parse_json, write_file
 from joao.data.dataset import Array, Dataset, Failure, as_bytes, sizes_to_offsets
 from joao.data.formats.text import open_file
 from joao.data.validation import check_dataset
@@ -154,7 +154,7 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
     length = int.from_bytes(stream.read(8), "little")
     if not 2 <= length <= _MAX_HEADER_BYTES:
         raise UserError("is not a safetensors file.")
-    entries = json.loads(_read_bytes(stream, length))
+    entries = parse_json(bytes(_read_bytes(stream, length)))
     metadata = entries.pop("__metadata__", {})
     if _FORMAT_KEY not in metadata:
         raise UserError("contains no graphs: it was not written by 'joao pack'.")
@@ -184,7 +184,7 @@ def _read(stream: IO[bytes], metadata: dict[str, str], entries: dict[str, Any]) 
         raise ValueError("unexpected data at the end")
     if digest.hexdigest() != checksum:
         raise ValueError("wrong checksum")
-    return _unpack(json.loads(metadata["about"]), arrays)
+    return _unpack(parse_json(metadata["about"]), arrays)
 
 
 def _read_array(stream: IO[bytes], entry: Mapping[str, Any]) -> tuple[NDArray[Any], bytearray]:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, user_error_on_failure
+from joao.core.files import open_regular
 from joao.data.dataset import Dataset, check_offsets
 from joao.data.validation import make_dataset
 
@@ -75,8 +76,8 @@ def load_tensors(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.is_file():
         raise UserError(f"{folder}: {FILE} is missing. Give the published folder 'supervised' or 'unsupervised'.")
     try:
-        with torch.serialization.safe_globals([(_Data, _OLD_CLASS)]):
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path) as stream, torch.serialization.safe_globals([(_Data, _OLD_CLASS)]):
+            loaded = torch.load(stream, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
     except Exception as error:  # a damaged file may raise anything

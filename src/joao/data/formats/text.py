@@ -1,9 +1,4 @@
-"""Read text, tables of numbers, compressed files and archives safely.
-
-A compressed file may expand to :data:`MAX_EXPANSION` times its size, or to :data:`ALWAYS_ALLOWED_BYTES` if larger.
-Published data sets expand 2 to 50 times; a decompression bomb expands a thousand times or more. Nothing is ever
-extracted to disk.
-"""
+"""Read text, tables of numbers, compressed files and archives safely. Nothing is ever extracted to disk."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -27,10 +22,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from joao.core.errors import UserError, short_repr
+from joao.core.files import open_regular
+from joao.core.memory import Budget
 from joao.data.dataset import Array
 
-MAX_EXPANSION = 100
-ALWAYS_ALLOWED_BYTES = 1 << 26  # bytes
 MAX_FILES = 100_000
 _COMPRESSED = (".gz", ".xz")
 # Errors raised while reading a damaged file.
@@ -39,69 +34,76 @@ Opened = TypeVar("Opened")
 
 
 class Member(NamedTuple):
-    """A file of an archive or folder: how to open it, and its size in bytes."""
+    """A file of an archive or folder: how to open it, and the budget of all these files."""
 
     open: Callable[[], IO[bytes]]
-    size: int
+    budget: Budget
 
 
-class _LimitedStream(io.RawIOBase):
-    """Reads ``stream``, and raises an error after ``most`` bytes."""
+class _Unpacked(io.RawIOBase):
+    """Decompresses ``packed``, and draws on ``budget``."""
 
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._left = stream, most
+    def __init__(self, packed: IO[bytes], budget: Budget, suffix: str) -> None:
+        self._packed, self._budget = packed, budget
+        self._stream: Any = gzip.GzipFile(fileobj=packed) if suffix == ".gz" else lzma.LZMAFile(packed)  # noqa: SIM115
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         count = int(self._stream.readinto(buffer))
-        self._left -= count
-        if self._left < 0:
-            raise OSError(_expansion_message())
+        self._budget.expand(count)
         return count
 
     def close(self) -> None:
         self._stream.close()
+        self._packed.close()
         super().close()
 
 
-def file_member(path: Path) -> Member:
-    """A file on disk."""
-    return Member(lambda: path.open("rb"), path.stat().st_size)
+def folder_members(folder: Path, files: Iterable[Path]) -> dict[str, Member]:
+    """The ``files`` of a folder, by their names in it."""
+    sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
+    budget = Budget(str(folder), sum(sizes.values()))
+    return {name: Member(partial(open_regular, folder / name), budget) for name in sizes}
 
 
 def open_file(path: Path) -> IO[bytes]:
     """Open ``path``; a ``.gz`` or ``.xz`` file is decompressed as it is read, and is not seekable."""
-    if path.suffix not in _COMPRESSED:
-        return path.open("rb")
-    kind = gzip.GzipFile if path.suffix == ".gz" else lzma.LZMAFile
-    return _limit_size(kind(path), path.stat().st_size)
+    stream = open_regular(path)
+    return stream if path.suffix not in _COMPRESSED else unpack(stream, file_budget(path), path.suffix)
 
 
-def open_gzip(packed: IO[bytes], size: int) -> IO[bytes]:
-    """Decompress ``packed``, ``size`` bytes of gzip, as it is read."""
-    return _limit_size(gzip.GzipFile(fileobj=packed), size)
+def unpack(packed: IO[bytes], budget: Budget, suffix: str = ".gz") -> IO[bytes]:
+    """Decompress ``packed`` as it is read."""
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(packed, budget, suffix), 1 << 20))
+
+
+def file_budget(path: Path) -> Budget:
+    """The budget of a file on disk."""
+    return Budget(str(path), path.stat().st_size)
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[dict[str, Member]]:
     """Open an archive and return its files by name.
 
-    Refuses links, names outside the folder and archives that expand too much. Python reads no more of a file than the
-    size declared in the archive, so checking the declared sizes suffices.
+    Refuses links, names outside the folder, repeated names, and archives that expand too much. Python reads no more of
+    a file than the size declared in the archive, so checking the declared sizes suffices.
     """
     try:
-        with _open_checked(zipfile.ZipFile, path) as archive:
+        with open_regular(path) as stream, _open_checked(zipfile.ZipFile, stream) as archive:
             members = [each for each in archive.infolist() if each.filename and not each.is_dir()]
             for each in members:
                 _check_place(path, each)
             if len(members) > MAX_FILES:
                 raise UserError(f"{path}: contains {len(members)} files, expected at most {MAX_FILES}.")
-            if sum(each.file_size for each in members) > _max_size(path.stat().st_size):
-                raise UserError(f"{path}: {_expansion_message()}.")
-            opener = partial(_open_checked, archive.open)
-            yield {each.filename: Member(partial(opener, each), each.file_size) for each in members}
+            budget = file_budget(path)
+            budget.expand(sum(each.file_size for each in members))
+            found = {each.filename: Member(partial(_open_checked, archive.open, each), budget) for each in members}
+            if len(found) < len(members):
+                raise UserError(f"{path}: contains several files of the same name. Get the original archive.")
+            yield found
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
@@ -109,7 +111,7 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
 def names_in_zip(path: Path) -> list[str]:
     """Names of the files of an archive, unchecked; empty if it cannot be read."""
     try:
-        with _open_checked(zipfile.ZipFile, path) as archive:
+        with open_regular(path) as stream, _open_checked(zipfile.ZipFile, stream) as archive:
             return archive.namelist()
     except READ_ERRORS:
         return []
@@ -129,19 +131,6 @@ def _check_place(path: Path, member: zipfile.ZipInfo) -> None:
         raise UserError(f"{path}: contains {short_repr(name)}, which is outside its folder. Get the original archive.")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise UserError(f"{path}: contains a link, {short_repr(name)}. Get the original archive.")
-
-
-def _limit_size(stream: Any, size: int) -> IO[bytes]:
-    return cast(IO[bytes], io.BufferedReader(_LimitedStream(stream, _max_size(size)), 1 << 20))
-
-
-def _max_size(size: int) -> int:
-    return max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * size)
-
-
-def _expansion_message() -> str:
-    limit = f"{MAX_EXPANSION} times its size and {ALWAYS_ALLOWED_BYTES >> 20} MB"
-    return f"expands to more than {limit}. If you trust it, decompress it yourself"
 
 
 MAX_LINE_BYTES = 1 << 28  # bytes

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from joao.core.errors import UserError
 from joao.data.dataset import Array, Dataset
-from joao.data.formats.text import READ_ERRORS, Member, file_member, number_chunks, open_zip, read_numbers
+from joao.data.formats.text import READ_ERRORS, Member, folder_members, number_chunks, open_zip, read_numbers
 from joao.data.validation import make_dataset
 
 _EDGES = "_A.txt"
@@ -63,11 +63,14 @@ def _open_files(path: Path) -> Iterator[dict[str, Member]]:
     try:
         if path.is_dir():
             folder = path / "raw" if any((path / "raw").glob(f"*{_EDGES}")) else path
-            yield {file.name: file_member(file) for file in sorted(folder.iterdir()) if file.is_file()}
+            yield folder_members(folder, (file for file in sorted(folder.iterdir()) if file.is_file()))
         else:
             with open_zip(path) as members:
-                places = {PurePosixPath(name): member for name, member in members.items()}
-                yield {place.name: member for place, member in places.items() if "__MACOSX" not in place.parts}
+                places = {PurePosixPath(name): member for name, member in members.items() if "__MACOSX" not in name}
+                folders = {place.parent for place in places if place.name.endswith(_EDGES)}
+                if len(folders) > 1:
+                    raise UserError(f"{path}: several folders contain data sets: {', '.join(map(str, folders))}.")
+                yield {place.name: member for place, member in places.items() if not folders or place.parent in folders}
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
@@ -182,5 +185,6 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
         if len(values) > _MAX_EDGE_LABELS:
             found = f"{len(values)} different labels, expected at most {_MAX_EDGE_LABELS}"
             raise UserError(f"{tables.place('edge_labels')} has {found}. Use edge attributes instead.")
+        tables.files[f"{tables.name}{_EDGES}"].budget.take(8 * num_edges * len(values), f"{len(values)} edge labels")
         parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

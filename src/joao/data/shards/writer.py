@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.core.files import already_exists, make_folder, user_error_on_os_error, write_file, write_json
+from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats import detect_format, known_suffix, packed
 from joao.data.formats.smiles import Columns, no_molecules_message
@@ -46,7 +46,7 @@ class PackSource:
         self.format = detect_format(self.path, has_columns=columns != Columns()) if is_known else None
         self.whole: Dataset | Shards | None = None
         if self.format is not None and self.format.piece_reader:
-            with user_error_on_os_error(self.path, "cannot be read"), self.path.open("rb") as stream:
+            with user_error_on_os_error(self.path, "cannot be read"), open_regular(self.path) as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
             self.stamp = f"{content} {columns} {featuriser_version() if self.format.has_columns else ''}"
         else:

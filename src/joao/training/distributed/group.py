@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast, final
 
 import torch
 import torch.distributed as distributed
+from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -65,23 +66,24 @@ class ProcessGroup:
             for value in model.state_dict().values():
                 distributed.broadcast(value, 0)
 
-    def broadcast(self, value: Any) -> Any:
-        """Return the ``value`` of process 0."""
-        values = [value]
-        with _detect_lost_process():
-            distributed.broadcast_object_list(values, 0)
-        return values[0]
+    def broadcast(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the named tensors of process 0, on the CPU."""
+        return self.all_gather(tensors if self.rank == 0 else {})[0]
 
-    def all_gather(self, value: Any) -> list[Any]:
-        """Return the ``value`` of each process."""
-        values = [value] * self.size
-        with _detect_lost_process():
-            distributed.all_gather_object(values, value)
-        return values
+    def all_gather(self, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Return the named tensors of each process, on the CPU.
+
+        They travel in the safetensors format: torch would pickle other objects, and unpickle what it receives.
+        """
+        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+        content = torch.frombuffer(bytearray(save(dict(tensors))), dtype=torch.uint8).to(device)
+        sizes = [int(each) for each in all_gather_tensors(torch.tensor(content.numel(), device=device), self.size)]
+        found = all_gather_tensors(F.pad(content, (0, max(sizes) - content.numel())), self.size)
+        return [load(each[:size].cpu().numpy().tobytes()) for each, size in zip(found, sizes, strict=True)]
 
     def barrier(self) -> None:
         """Wait for all processes."""
-        self.all_gather(None)
+        self.all_gather({})
 
 
 class _GatherRows(torch.autograd.Function):

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
-import signal
-import socket
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from joao.core.errors import ProcessLost, UserError
-from joao.core.processes import exit_with_parent
+from joao.core.processes import PATIENCE, Ended, Processes, pickle_call
 
+RENDEZVOUS = "JOAO_RENDEZVOUS"  # environment variable: the file in which the processes of one machine meet
 INTERACTIVE_JOBS = ("bash", "interactive")  # SLURM jobs in which, as for Lightning, the user starts the processes
-PATIENCE = 3.0  # seconds within which the starting process notices that one of its processes is gone
 
 Send = Callable[[object], None]
 
@@ -117,68 +113,29 @@ def run_in_processes(function: Callable[..., None], arguments: Sequence[Any], la
     raises the exception of a worker and, if a worker dies, :class:`joao.core.errors.ProcessLost`. No worker outlives
     it. Other processes must be able to import ``function``, and ``arguments`` must be picklable.
     """
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "NODE_RANK": "0"}
-    environment = address if layout.num_nodes == 1 else {}  # for several machines the user has set these
-    context = multiprocessing.get_context("spawn")
-    running: dict[Connection, tuple[SpawnProcess, int]] = {}
-    started: list[SpawnProcess] = []
     try:
+        call = pickle_call(_work, function, arguments)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
+    with TemporaryDirectory(prefix="joao-") as private, Processes() as processes:
+        # Processes of one machine meet in a file that only this user can read, and connect through the loopback
+        # interface; for several machines the user has set MASTER_ADDR, MASTER_PORT and NODE_RANK.
+        environment = {RENDEZVOUS: f"{private}/rendezvous", "NODE_RANK": "0"} if layout.num_nodes == 1 else {}
         for number in range(layout.devices):
-            receiver, sender = context.Pipe(duplex=False)
-            own = environment | {"LOCAL_RANK": str(number)}
-            process = context.Process(target=_work, args=(function, arguments, own, sender), daemon=True)
-            try:
-                process.start()
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
-                raise UserError(f"devices: a custom part cannot be sent to another process ({error}).") from error
-            sender.close()  # only the worker holds this end, so the pipe closes when the worker ends
-            running[receiver] = process, number
-            started.append(process)
-        while running:
-            for connection in wait(list(running)):
-                assert isinstance(connection, Connection)
-                try:
-                    message = connection.recv()
-                except (EOFError, OSError):
-                    process, number = running.pop(connection)
-                    process.join()
-                    if code := process.exitcode:
-                        end = f"exit code {code}" if code > 0 else signal.Signals(-code).name
-                        verb = "ended with" if code > 0 else "was ended by"
-                        raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {verb} {end}.") from None
-                    continue
-                if isinstance(message, BaseException):
-                    raise message
+            processes.start(number, call, environment | {"LOCAL_RANK": str(number)})
+        for number, message, _ in processes.messages():
+            if isinstance(message, Exception):
+                raise message
+            if not isinstance(message, Ended):
                 yield message
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.join(PATIENCE)
-            if process.is_alive():
-                process.kill()
+            elif message.code:
+                raise ProcessLost(f"process {number} (of 0 to {layout.devices - 1}) {message}.")
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
-
-
-def _work(
-    function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], parent: Connection
-) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the workers
-    exit_with_parent()
-    os.environ.update(environment)
+def _work(parent: Connection, function: Callable[..., None], arguments: Sequence[Any]) -> None:
     try:
         function(parent.send, *arguments)
-    except ProcessLost as lost:
+    except ProcessLost:
         # If the lost process was on this machine, the parent knows which one it was and ends this worker meanwhile.
         time.sleep(PATIENCE)
-        parent.send(lost)
-    except (UserError, MemoryError) as error:
-        parent.send(error)
-    except Exception:
-        parent.send(RuntimeError(f"process {environment['LOCAL_RANK']}:\n{traceback.format_exc()}"))
+        raise

@@ -1,0 +1,42 @@
+"""Run independent tasks in several processes. Imports little: every process imports it first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+from joao.core.processes import map_in_processes
+
+Task = TypeVar("Task")
+
+
+def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
+    """Run ``compute`` on every task in ``jobs`` processes, and yield each task when it is finished.
+
+    Other processes must be able to import ``compute``. Each has one thread: sums of several threads round differently.
+    """
+    if jobs > 1:
+        for number, _ in map_in_processes(partial(_ignore_result, compute), tasks, jobs, _use_one_thread):
+            yield tasks[number]
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for task in tasks:
+            compute(task)
+            yield task
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _ignore_result(compute: Callable[[Task], object], task: Task) -> None:
+    compute(task)
+
+
+def _use_one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
