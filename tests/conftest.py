@@ -2,15 +2,18 @@
 
 import gc
 import gzip
+import os
 import warnings
 import zipfile
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cache
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+from lightning_fabric.utilities import registry
 from scipy.stats import chi2
 
 with warnings.catch_warnings():
@@ -39,6 +42,15 @@ def pytest_collection_finish():
     """Exclude the thousands of collected tests from garbage collection: measuring memory collects garbage first."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_system():
+    """No waiting for the disk, and one search for callbacks in all installed packages instead of one per training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(registry, "entry_points", cache(registry.entry_points))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ import typer.main
 
 INTRODUCTION = (
     "Exit codes: 0 for success, 2 for wrong input, 130 after Ctrl-C, 143 after SIGTERM, 1 if one of several processes "
-    "died, 70 for a bug, with the traceback in a file. `joao --version` shows the version. `joao COMMAND --help` shows the text of this page in the terminal."
+    "died, 70 for a bug, with the traceback in a file. `joao --version` shows the version. `joao COMMAND --help` shows "
+    "the text of this page in the terminal."
 )
 
 

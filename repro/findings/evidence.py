@@ -18,6 +18,7 @@ from repro.intervals import estimate_mean
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
+from repro.protocols.transfer import repeats
 from repro.protocols.unsupervised import run as unsupervised
 from repro.statistics import table_correlation
 from repro.tables import paper
@@ -104,7 +105,8 @@ class Evidence:
     Attributes:
         unsupervised, semi_supervised: the paper's Tables 5 and 4.
         strength: Table 2.
-        transfer: Table 6, by the rule for the epoch: :data:`EPOCHS`.
+        transfer: Table 6, by the rule for the epoch (:data:`EPOCHS`), and again for repeated pre-trainings if there are
+            any; scores of a method are by its pre-training.
         drawn: by protocol, method and data set, for each seed the share of all draws of each pair.
         alignments: by data set, the gain of each pair by itself and its share of JOAO's draws.
     """
@@ -151,10 +153,7 @@ def read_evidence(results: Path) -> Evidence:
         unsupervised=Table(_scores(frozen, dataset_column), _papers(paper.unsupervised)),
         semi_supervised=Table(_scores(few, rate_column), papers),
         strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
-        transfer={
-            words: Table(_transfer_scores(found["transfer"], key), _papers(paper.transfer), paired=False)
-            for key, words in EPOCHS.items()
-        },
+        transfer=_transfer(found["transfer"], repeats.record_file(results).read()),
         drawn={"semi-supervised": _drawn(ten), "unsupervised": _drawn(frozen)},
         alignments=pairs.agreements(few),
     )
@@ -191,14 +190,23 @@ def _scores(records: Iterable[Mapping[str, Any]], column: Callable[[Mapping[str,
     return scores
 
 
-def _transfer_scores(records: Iterable[Mapping[str, Any]], key: str) -> Scores:
-    """Return the runs of fine-tuning by data set, method and number of the pre-training, in percent."""
-    scores: Scores = {}
-    for record in records:
-        if key in record["scores"]:
-            group = scores.setdefault(record["cell"]["dataset"], {}).setdefault(record["cell"]["method"], {})
-            group[len(group)] = [100 * score for score in record["scores"][key]]
-    return scores
+def _transfer(single: Sequence[Mapping[str, Any]], repeated: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+    """Return the table by rule for the epoch, of one pre-training per method, and of several if there are records."""
+    tables = {}
+    for name, records in (("", single), ("repeated pre-trainings, ", repeated)):
+        for key, words in EPOCHS.items():
+            scores: Scores = {}
+            for record in records:
+                cell = record["cell"]
+                if key in record["scores"] and cell["method"] != "none":
+                    # Without repeats the runs of fine-tuning have one pre-training, number 0.
+                    runs = record["scores"].get("pretraining", [0] * len(record["scores"][key]))
+                    group = scores.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})
+                    for number, score in zip(runs, record["scores"][key], strict=True):
+                        group.setdefault(number, []).append(100 * score)
+            if scores or not name:
+                tables[name + words] = Table(scores, _papers(paper.transfer), paired=False)
+    return tables
 
 
 def _papers(cell: Callable[[str, str], paper.Published | None]) -> dict[str, dict[str, float]]:

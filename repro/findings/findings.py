@@ -260,19 +260,22 @@ DOMAIN = ("infomax", "edge_pred", "attr_masking", "context_pred")
 
 
 def _transfer(evidence: Evidence) -> dict[str, Figures]:
-    """Both rules for the epoch must agree."""
+    """Both rules for the epoch must agree, by the table and by repeated pre-trainings."""
     ahead = [
-        member
+        [
+            member
+            for rival in DOMAIN
+            for member in over_sets(f"{words}: {NAMES[rival]}", table, {rival: 1, "joaov2": -1})
+        ]
         for words, table in evidence.transfer.items()
-        for rival in DOMAIN
-        for member in over_sets(f"{words}: {NAMES[rival]}", table, {rival: 1, "joaov2": -1})
     ]
-    width = max(1, len(ahead) // max(1, len(evidence.transfer)))
 
-    def some_by_each_rule(tests: Sequence[Test]) -> Test:
-        return agreed([some_of(tests[start : start + width]) for start in range(0, len(tests), width)])
+    def some_in_each(tests: Sequence[Test]) -> Test:
+        given = iter(tests)
+        return agreed([some_of([next(given) for _ in group]) for group in ahead if group])
 
-    found = {"iv": Figures(ahead, some_by_each_rule, ways=width)}
+    members = [member for group in ahead for member in group]
+    found = {"iv": Figures(members, some_in_each, ways=max(map(len, ahead), default=1) or 1)}
     for method in ("joao", "joaov2"):
         signs = {method: 1, "graphcl": -1}
         by_rule = [member for words, table in evidence.transfer.items() for member in over_sets(words, table, signs)]

@@ -9,12 +9,17 @@ from statistics import mean
 
 @dataclass(frozen=True)
 class Figure:
-    """The content of a cell, in percent. ``mean`` is None if only the paper has a figure."""
+    """The content of a cell, in percent.
+
+    ``mean`` is None if only the paper has a figure. ``tied``: whether the difference from the best of the column is
+    inconclusive.
+    """
 
     mean: float | None
     std: float | None = None
     num_seeds: int = 0
     paper: float | None = None
+    tied: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Overview:
         notes: differences from the paper's setting, and other remarks.
         empty_cells: reasons why cells are empty.
         paragraphs: text after the table.
+        bold: what is bold besides the highest mean.
     """
 
     title: str
@@ -45,20 +51,21 @@ class Overview:
     notes: str = ""
     empty_cells: Sequence[str] = ()
     paragraphs: Sequence[str] = ()
+    bold: str = ""
 
     def is_among_best(self, figure: Figure | None, column: int, group: str | None = None) -> bool:
-        """Return whether a figure is the best of its column and group, or within the standard deviation of the best."""
+        """Return whether a figure is the best of its column and group, or tied with the best of its column."""
         lines = self.lines.items()
         found = [line[column] for name, line in lines if group is None or self.groups.get(name, group) == group]
-        best = max((each for each in found if each and each.mean is not None), key=_mean, default=None)
-        return figure is not None and best is not None and _mean(figure) >= _mean(best) - (best.std or 0.0)
+        best = max((_mean(each) for each in found if each and each.mean is not None), default=None)
+        return figure is not None and best is not None and (figure.tied or _mean(figure) == best)
 
     def about(self) -> str:
         """Return how to read the table."""
         return (
             f"{self.notes} Mean and standard deviation over {self.usual_seeds} seeds (other numbers of seeds in square "
-            "brackets). In round brackets: the paper's mean, and the difference (ours - paper). Bold: the best of each "
-            "column, and everything within its standard deviation."
+            "brackets). In round brackets: the paper's mean, and the difference (ours - paper). Bold: the highest mean "
+            f"of each column{self.bold}."
         )
 
     def header(self) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from joao.evaluation.statistics import Gain, sample_std
 from joao.evaluation.tables import with_deviation, with_interval
-from repro.intervals import estimate_difference
+from repro.intervals import estimate_difference, estimate_gain
 from repro.tables.names import NAMES
 from repro.tables.overview import Figure
 from repro.tables.paper import Published
@@ -49,6 +49,7 @@ class ScoredRow:
     Attributes:
         label_rate: in percent, for tables with several.
         scores: in percent, one per seed.
+        folds: one row per seed with the scores of its folds; empty in tables without folds.
         paper: None if the paper has no figure.
     """
 
@@ -56,6 +57,7 @@ class ScoredRow:
     method: str
     label_rate: int | None = None
     scores: Sequence[float]
+    folds: Sequence[Sequence[float]] = ()
     paper: Published | None
 
     @property
@@ -100,8 +102,18 @@ def overview_lines(
     table: Sequence[ScoredRow], methods: Sequence[str], columns: Sequence[str]
 ) -> dict[str, list[Figure | None]]:
     """Return the lines of an overview: display name of the method to the figures of all columns."""
-    cells = {(row.method, row.column): row.figure for row in table}
+    best = {column: max((row for row in table if row.column == column), key=lambda row: row.mean) for column in columns}
+    cells = {(row.method, row.column): replace(row.figure, tied=_tied(best[row.column], row)) for row in table}
     return {row_name(method): [cells.get((method, column)) for column in columns] for method in methods}
+
+
+BOLD = ", and everything whose difference from it has a 95 % interval that contains 0"
+
+
+def _tied(best: ScoredRow, row: ScoredRow) -> bool:
+    if len(best.folds) < 2 or len(best.folds) != len(row.folds):
+        return False
+    return estimate_gain(best.folds, row.folds).interval().low <= 0
 
 
 def gain_on_one_split(

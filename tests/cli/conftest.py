@@ -15,6 +15,7 @@ from joao.cli import inputs, main
 from joao.cli import output as _output
 from joao.data import names as _download
 from joao.evaluation import svm
+from joao.report import plots
 from repro.cli import options as _options
 from tests.messages import assert_mentions
 
@@ -68,11 +69,13 @@ def last_command(outcome):
     return shlex.split(command)
 
 
-def make_quick(patch):
-    """One process, two values of C instead of seven, and no progress lines."""
+def make_quick(patch, draws=False):
+    """One process, two values of C instead of seven, no progress lines and, unless it ``draws``, an empty picture."""
     for module in (_options, inputs):
         patch.setattr(module, "all_cores", lambda: 1)
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
+    if not draws:
+        patch.setattr(plots, "draw_policy", lambda table, drawn, title, path: path.touch())
     patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)
     patch.delenv("JOAO_DATA", raising=False)
     patch.delenv("JOAO_CACHE", raising=False)
@@ -100,7 +103,7 @@ def started(tmp_path_factory):
     """The output of ``joao quickstart``, and its folder."""
     folder = tmp_path_factory.mktemp("quickstart") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        make_quick(patch)
+        make_quick(patch, draws=True)
         return run_joao("quickstart", "--out", folder), folder
 
 

@@ -22,6 +22,7 @@ def test_output_files(started):
     ]
     for name in ("evaluation.json", "embeddings.npz", "policy.png"):
         assert str(folder / name) in outcome.out
+    assert (folder / "policy.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_printed_scores_are_those_of_the_record(started):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from joao.data.dataset import Dataset
-from joao.data.molecules import FEATURISER, featurise
+from joao.data.molecules import FEATURISER, MAX_CYCLIC_ATOMS, featurise
 from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -278,3 +278,36 @@ def test_unparsable_molecules_of_hiv():
     failures = featurise([smiles[row] for row in [0, *rows, 1]]).failures
     assert [failure.row for failure in failures] == list(range(1, 8))
     assert all("valence" in failure.reason for failure in failures)
+
+
+UNKNOWN_ATOMS = ["[#119]", "[#200]", "C[#119]C", "[#119H4]", "[2#119]", "[#119+]", "[Xx]", "[#0]", "[#999999999999]"]
+
+
+@pytest.mark.parametrize("bad", UNKNOWN_ATOMS)
+def test_bad_row_does_not_end_the_table(bad):
+    dataset = featurise(["CCO", bad, "c1ccccc1"])
+    assert {0, 2} <= {*dataset.rows.tolist()}
+    assert all(failure.row == 1 and failure.reason for failure in dataset.failures)
+    assert dataset.num_rows == 3
+
+
+# RDKit needs minutes and gigabytes for these, or crashes.
+SLOW = {
+    "rings": "c1ccccc1" * 7_000,
+    "one ring": "c1" + "c" * 41_998 + "1",
+    "chain of rings": "c1ccc2ccccc2c1" + "-c1ccccc1" * 6_900,
+    "saturated ring": "C%10" + "C" * 20_000 + "%10",
+    "directed bonds": "C/C=C/" * 6_000 + "C",
+    "ring and name": "C1" + "C" * 20_000 + "1 name",
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_large_cyclic_molecule_is_a_failure(kind):
+    dataset = featurise(["CCO", SLOW[kind], "c1ccccc1"])
+    assert dataset.rows.tolist() == [0, 2]
+    assert str(MAX_CYCLIC_ATOMS) in dataset.failures[0].reason
+
+
+def test_large_molecule_without_rings_is_read():
+    assert featurise(["C" * 20_000, "[13CH3][13CH2]" + "C" * 3_000]).num_nodes == 23_002

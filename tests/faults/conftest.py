@@ -30,6 +30,16 @@ FIXED = (
     "test_odd_inputs.py::test_pipes_among_the_files",
     "test_tracebacks.py::test_tensors_of_networks",
     "test_tracebacks.py::test_the_index_of_a_store",
+    "test_tracebacks.py::test_finetune_json",
+    "test_tracebacks.py::test_run_json",
+    "test_tracebacks.py::test_evaluation_json",
+    "test_tracebacks.py::test_two_scores",
+    "test_tracebacks.py::test_a_record_of_a_comparison",
+    "test_tracebacks.py::test_an_ascii_terminal",
+    "test_tracebacks.py::test_loggers",
+    "test_tracebacks.py::test_a_large_encoder",
+    "test_memory.py::test_edge_features",
+    "test_memory.py::test_convolutions",
 )
 
 

@@ -14,7 +14,7 @@ from joao.evaluation.tables import with_interval
 from repro.intervals import estimate_gain
 from repro.tables.overview import Overview
 from repro.tables.paper import Published, semi_supervised, strength
-from repro.tables.rows import ScoredRow, overview_lines, row_name
+from repro.tables.rows import BOLD, ScoredRow, overview_lines, row_name
 
 HEADER = [
     *("data", "labels", "method", "accuracy %", "seeds", "gain over no pre-training (95 % CI)"),
@@ -52,6 +52,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
                 label_rate=label_rate,
                 method=method,
                 scores=[float(np.mean(_percent(record))) for record in group.values()],
+                folds=[_percent(record) for record in group.values()],
                 precision=" and ".join(sorted({record["precision"] for record in group.values()})),
                 gain=None if method == "none" else gain(group, baseline),
                 paper=at_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
@@ -157,5 +158,6 @@ def overview(table: Sequence[Row]) -> Overview:
         columns=columns,
         lines=overview_lines(table, list(dict.fromkeys(row.method for row in table)), columns),
         usual_seeds=NUM_SEEDS,
+        bold=BOLD,
         notes=SETTING,
     )

@@ -17,7 +17,7 @@ from repro.statistics import average_ranks
 from repro.tables.names import NAMES
 from repro.tables.overview import Overview, average
 from repro.tables.paper import ROWS, unsupervised, unsupervised_rank
-from repro.tables.rows import ScoredRow, overview_lines, row_name, split_variant
+from repro.tables.rows import BOLD, ScoredRow, overview_lines, row_name, split_variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 dataset=dataset,
                 method=method,
                 scores=[float(np.mean(percent(partition))) for partition in scores.values()],
+                folds=[percent(partition) for partition in scores.values()],
                 gains={
                     name: gain
                     for name in UNTRAINED
@@ -135,6 +136,7 @@ def overview(table: Sequence[Row], empty_cells: Sequence[str] = ()) -> Overview:
         columns=datasets,
         lines=lines,
         usual_seeds=5,
+        bold=BOLD,
         last={
             "average": {name: average(line) for name, line in lines.items()},
             "average rank": {row_name(method): _rank_cell(method, ranks) for method in methods},

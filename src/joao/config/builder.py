@@ -12,8 +12,9 @@ from torch import nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.config.recipe import Recipe, pool_name
-from joao.core.errors import UserError
+from joao.core.errors import UserError, one_line
 from joao.core.graphs import Store
+from joao.core.memory import Budget
 from joao.core.randomness import temporary_seed
 from joao.data.features import CODE_RULES, Features
 from joao.encoders import ENCODERS, Encoder
@@ -58,6 +59,8 @@ def build_method(recipe: Recipe, store: Store, custom: CustomParts | None = None
             f"{type(objective).__name__}: compares two views, but the method does not augment graphs. "
             "Use a method with augmentations, such as joao, or set augmentations."
         )
+    if custom.encoder is None:
+        check_memory(recipe, store, len(pool))
     with temporary_seed(recipe.training.seed, "weights"):
         encoder = _new_encoder(recipe, store, custom.encoder)
         heads = HEADS[recipe.heads.name](encoder.num_dimensions, len(pool), **recipe.heads.options)
@@ -83,6 +86,32 @@ def build_encoder(recipe: Recipe, store: Store, custom: nn.Module | None = None)
     """Build only the encoder of :func:`build_method`, with the same weights."""
     with temporary_seed(recipe.training.seed, "weights"):
         return _new_encoder(recipe, store, custom)
+
+
+def check_memory(recipe: Recipe, store: Store, num_augmentations: int = 0) -> None:
+    """Raise an error if the weights would take more memory than an input may; see :func:`count_weights`."""
+    num_bytes = 4 * count_weights(recipe, store, num_augmentations)
+    Budget(f"encoder: {recipe.encoder.name}").take(num_bytes, "weights of encoder and heads")
+
+
+def count_weights(recipe: Recipe, store: Store, num_augmentations: int = 0) -> int:
+    """Count the weights of the encoder, and of the heads for augmentations, without allocating them.
+
+    The result is a lower bound for convolutions that cannot be built on the meta device.
+    """
+    width, layers = (int(recipe.encoder.options.get(name, 0)) for name in ("width", "layers"))
+    try:
+        with torch.device("meta"):
+            try:
+                parts: list[nn.Module] = [encoder := build_encoder(recipe, store)]
+                count, dimensions = 0, encoder.num_dimensions
+            except UserError:  # errors about options are raised again when the encoder is built
+                parts, count, dimensions = [], width * store.num_features + (layers - 1) * width**2, max(width, 1)
+            if num_augmentations:
+                parts.append(HEADS[recipe.heads.name](dimensions, num_augmentations, **recipe.heads.options))
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"encoder: {recipe.encoder.name}: cannot be built ({one_line(error)}).") from error
+    return count + sum(int(value.numel()) for part in parts for value in part.state_dict().values())
 
 
 def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | None) -> Encoder:

@@ -30,7 +30,13 @@ PACKAGES = ("torch", "torch-geometric", "lightning-fabric", "lightning", "numpy"
 
 def versions() -> dict[str, str]:
     """Versions of joao, Python and the packages that affect results."""
-    found = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
+    own = {"joao": __version__, "source": source_hash(), "python": platform.python_version()}
+    return own | _package_versions()
+
+
+@cache
+def _package_versions() -> dict[str, str]:
+    found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             found[package] = version(package)

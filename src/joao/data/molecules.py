@@ -28,6 +28,10 @@ NO_ELEMENT = NUM_ELEMENTS - 1
 _MIN_MOLECULES_PER_PROCESS = 4096
 MAX_ATOMS = 1 << 16
 MAX_SMILES_LENGTH = 16 * MAX_ATOMS
+# RDKit's time grows with the cube of the size of rings, and its memory with the square; a ring of 42,000 atoms crashes
+# it. Molecules of this size take up to half a second and 170 MB.
+MAX_CYCLIC_ATOMS = 1 << 11
+_CYCLIC, _BRACKETS = re.compile(r"[0-9%/\\]"), re.compile(r"\[[^]]*\]")
 _MAX_MATRIX_ATOMS = 128
 _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
 _END, _MAY_BE_CHIRAL = 255, 128
@@ -159,19 +163,19 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
     of the atoms, and bonds from matrices of bond orders, for the whole chunk at once. Only molecules for which this is
     ambiguous are queried atom by atom or bond by bond.
     """
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     failures: list[Failure] = []
     with rdBase.BlockLogs():
         # Texts that are too long are skipped: each atom takes more memory than its letter.
         atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
         for row, text in enumerate(smiles):
-            molecule = Chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
-            if molecule is not None and 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+            molecule = _parse(text)
+            if isinstance(molecule, str):
+                failures.append(Failure(row, text, molecule))
+            else:
                 atoms.add(molecule, row)
                 edges.add(molecule, may_have_directions="/" in text or "\\" in text)
-            else:
-                failures.append(Failure(row, text, _reason(text)))
             del molecule  # so that the next one reuses its memory, which is still in the processor's cache
     num_edges, target, source, bonds = edges.packed()
     return _Chunk(
@@ -186,20 +190,31 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
     )
 
 
-def _reason(text: str) -> str:
+def _parse(text: str) -> Any:
+    """Return RDKit's molecule, or the reason why there is none."""
     from rdkit import Chem
 
     if not text.strip():
         return "empty"
     if len(text) > MAX_SMILES_LENGTH:
         return f"{len(text)} characters; the limit is {MAX_SMILES_LENGTH}"
-    molecule = Chem.MolFromSmiles(text, sanitize=False)
-    if molecule is None:
-        return "not a valid SMILES"
-    if not 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
-        return f"{molecule.GetNumAtoms()} atoms; expected 1 to {MAX_ATOMS}"
-    problems = Chem.DetectChemistryProblems(molecule)
-    return problems[0].Message() if problems else "RDKit rejects it"
+    if len(text) > MAX_CYCLIC_ATOMS and _CYCLIC.search(_BRACKETS.sub("", text)):
+        size = len(_ATOM_OR_END.findall(text))
+        if size > MAX_CYCLIC_ATOMS:
+            return f"{size} atoms; the limit with rings or directed bonds is {MAX_CYCLIC_ATOMS}"
+    try:
+        molecule = Chem.MolFromSmiles(text)
+        if molecule is not None and 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+            return molecule
+        molecule = Chem.MolFromSmiles(text, sanitize=False)
+        if molecule is None:
+            return "not a valid SMILES"
+        if not 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
+            return f"{molecule.GetNumAtoms()} atoms; expected 1 to {MAX_ATOMS}"
+        problems = Chem.DetectChemistryProblems(molecule)
+        return problems[0].Message() if problems else "RDKit rejects it"
+    except Exception:  # RDKit raises many kinds, for example for elements that it does not know
+        return "RDKit cannot process it"
 
 
 def _element(atom: Any) -> int:

@@ -24,6 +24,7 @@ from joao.config.recipe import Part, toml_value
 from joao.core.errors import UserError, escape_control, short_repr
 from joao.core.files import check_new_file, write_file
 from joao.core.graphs import GraphStore
+from joao.core.memory import Budget
 from joao.core.provenance import strip_absolute_path
 from joao.core.randomness import numpy_generator
 from joao.data.features import CODE_RULES, Features, make_store
@@ -134,6 +135,8 @@ def _random_graphs(trained: TrainedEncoder) -> GraphStore:
     random = numpy_generator(0, "made graphs")
     graphs = random_graphs(64, num_node_labels=0, num_classes=0)
     nodes, edges = graphs.num_nodes, len(graphs.source)
+    columns = nodes * info.num_features + edges * info.num_edge_features
+    Budget(info.data).take(8 * columns, "columns of 64 random graphs")
     if info.features.rule == "atoms":
         x = np.stack([random.choice([5, 6, 7, 8, 15, 16], nodes), random.integers(0, 3, nodes)], axis=1)
         attr = np.stack([random.integers(0, 4, edges), random.integers(0, 3, edges)], axis=1)
@@ -141,7 +144,8 @@ def _random_graphs(trained: TrainedEncoder) -> GraphStore:
         x = random.integers(0, 20, (nodes, info.num_features))
         attr = random.integers(0, 2, (edges, info.num_edge_features))
     else:
-        x = np.eye(info.num_features, dtype=np.int64)[random.integers(0, info.num_features, nodes)]
+        x = np.zeros((nodes, info.num_features), dtype=np.uint8)
+        x[np.arange(nodes), random.integers(0, info.num_features, nodes)] = 1
         attr = random.integers(0, 2, (edges, info.num_edge_features))
     of_edges = torch.from_numpy(attr.astype(np.uint8 if trained.encoder.codes else np.float32)) if attr.size else None
     store = make_store(graphs, Features("constant"))

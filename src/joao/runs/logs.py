@@ -27,6 +27,8 @@ class Logger(Protocol):
 
 def check_loggers(loggers: Sequence[Any], folder: Path | None) -> None:
     """Raise an error for unknown logs, missing packages, and logs by name without a run folder."""
+    if not isinstance(loggers, list | tuple):
+        raise UserError(f"log: expected a list of loggers, got {short_repr(loggers)}.")
     for each in loggers:
         if not isinstance(each, str):
             if not isinstance(each, Logger):

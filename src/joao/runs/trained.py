@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.config.builder import build_encoder, check_input
+from joao.config.builder import build_encoder, check_input, check_memory, count_weights
 from joao.config.recipe import Recipe
 from joao.core.errors import UserError, one_line, suggest
 from joao.core.files import write_json
 from joao.core.graphs import GraphStore, Store
+from joao.core.memory import Budget
 from joao.core.pair_table import PairTable
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
@@ -142,6 +143,7 @@ def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = 
             f"{'JOAOClassifier.load or JOAORegressor.load' if run.info.finetuned_on else 'JOAO.load'}"
             "(folder, encoder=...)."
         )
+    Budget(str(folder)).take(16 * (run.info.num_features + run.info.num_edge_features), "columns of an example")
     if encoder is None:
         _check_size(run, weights)
     built = build_encoder(run.recipe, _example_store(run.info), encoder)
@@ -167,6 +169,7 @@ def make_untrained(
     """
     features = features or Features.from_dataset(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))
+    check_memory(recipe, store)
     encoder = build_encoder(recipe, store).to(store.device)
     check_input(encoder, features)
     if calibrated:
@@ -205,24 +208,21 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
     """Reject a recipe whose encoder is larger than the stored weights before allocating it: files are untrusted."""
     try:
-        with torch.device("meta"):
-            encoder = build_encoder(run.recipe, _example_store(run.info))
-    except UserError:
-        return  # some convolutions cannot be built on the meta device; other errors are raised again later
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"{run.folder}: recipe and run.json do not describe an encoder ({one_line(error)}).") from error
-    wanted, found = (sum(each.numel() for each in tensors.values()) for tensors in (encoder.state_dict(), weights))
+        wanted = count_weights(run.recipe, _example_store(run.info))
+    except UserError as error:
+        raise UserError(f"{run.folder}: recipe and run.json do not describe an encoder ({error})") from error
+    found = sum(each.numel() for each in weights.values())
     if wanted > found:
         raise UserError(f"{run.folder}: the weights do not match the recipe (expected {wanted} numbers, got {found}).")
 
 
 def _example_store(info: RunInfo) -> GraphStore:
-    """Make two graphs of one edge with as many columns as the run's data."""
+    """Make two graphs of one edge with as many columns as the run's data, which take no memory."""
     return GraphStore(
-        x=torch.zeros(4, info.num_features),
+        x=torch.zeros(4, 1).expand(4, info.num_features),
         source=torch.tensor([1, 0, 1, 0]),
         target=torch.tensor([0, 1, 0, 1]),
         first_node=torch.tensor([0, 2, 4]),
         first_edge=torch.tensor([0, 2, 4]),
-        edge_attr=torch.zeros(4, info.num_edge_features) if info.num_edge_features else None,
+        edge_attr=torch.zeros(4, 1).expand(4, info.num_edge_features) if info.num_edge_features else None,
     )

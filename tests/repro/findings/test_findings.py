@@ -17,6 +17,7 @@ from repro.findings.evidence import EPOCHS, Evidence, Table, read_evidence
 from repro.findings.findings import EDGES_PER_NODE, findings_of
 from repro.findings.verdicts import CONTRADICTED, HOLDS, INCONCLUSIVE, NOT_TESTED, UNDECIDED
 from repro.protocols.semi_supervised.pairs import Agreement
+from repro.protocols.transfer import repeats
 from repro.statistics import TableCorrelation
 from repro.tables.learned import FIGURE_3
 from repro.tables.markup import as_html, as_latex, as_markdown
@@ -267,3 +268,22 @@ def test_a_folder_of_results_gets_its_findings(results):
     assert text.startswith(f"# {title}\n")
     (line,) = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| **i-unsup**")]
     assert line[1:4] == [f"**{INCONCLUSIVE}**", "+0.55", "+10.00"]  # one data set decides nothing
+
+
+def test_repeated_pretrainings_are_tested_beside_the_table(results):
+    scores = {"pretraining": [0, 0, 1], "seed": [0, 1, 0], "test": [0.6, 0.7, 0.9], "last_test": [0.5, 0.5, 0.7]}
+    record = {"cell": {"dataset": "bbbp", "method": "joao"}, "scores": scores, "split_hash": "s"}
+    repeats.record_file(results).write(record)
+    found = read_evidence(results).transfer
+    assert list(found)[:2] == list(EPOCHS.values())
+    last, chosen = (found[name].scores["bbbp"]["joao"] for name in list(found)[2:])
+    assert last == {0: pytest.approx([50, 50]), 1: pytest.approx([70])}
+    assert chosen == {0: pytest.approx([60, 70]), 1: pytest.approx([90])}
+
+
+def test_all_tables_of_transfer_must_agree():
+    usual, turned = evidence(), evidence(-1)
+    (words,) = [words for key, words in EPOCHS.items() if key == "test"]
+    more = {**usual.transfer, f"repeated, {words}": turned.transfer[words]}
+    found = verdicts(findings_of(dataclasses.replace(usual, transfer=more)))
+    assert {found[number] for number in ("iv", "v-JOAO", "v-JOAOv2")} == {INCONCLUSIVE}

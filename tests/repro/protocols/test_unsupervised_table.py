@@ -122,3 +122,11 @@ def test_file_that_is_not_a_record_is_rejected(content, tmp_path):
     record_file(tmp_path).path.write_text(content)
     with refused(record_file(tmp_path).path):
         unsupervised_pages(tmp_path)
+
+
+def test_bold_figures_are_the_best_and_those_whose_difference_from_it_is_inconclusive():
+    near = [record("wl", seed, [0.95 - 0.2 * seed, 0.85 + 0.1 * seed]) for seed in (0, 1)]
+    far = [record("gl", seed, [0.5 + seed / 100, 0.5]) for seed in (0, 1)]
+    cells = {line[0]: line[1] for line in overview(rows([*RECORDS[2:], *near, *far])).cells()}
+    bold = {name for name, cell in cells.items() if cell.startswith("**")}
+    assert bold == {NAMES["joao"], NAMES["wl"]}

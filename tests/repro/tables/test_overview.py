@@ -15,7 +15,7 @@ TABLE = Overview(
     columns=["a_set", "b"],
     lines={
         "one": [Figure(80.0, 2.0, 5, 79.0), Figure(50.0, None, 5)],
-        "two": [Figure(78.0, 9.0, 5), Figure(None, paper=60.0)],
+        "two": [Figure(78.0, 9.0, 5, tied=True), Figure(None, paper=60.0)],
         "<three>": [Figure(77.9, 0.1, 3), None],
     },
     usual_seeds=5,
@@ -25,7 +25,7 @@ TABLE = Overview(
 )
 
 
-def test_best_and_everything_within_its_deviation_is_bold():
+def test_best_and_everything_tied_with_it_is_bold():
     assert TABLE.cells() == [
         ["one", "**80.0** ± 2.0 (79.0, +1.0)", "**50.0**", "1.0"],
         ["two", "**78.0** ± 9.0", "(60.0)", ""],
