@@ -4,7 +4,9 @@ import csv
 import json
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from joao.baselines import BASELINES
 from joao.data import read
 from joao.data.names import BUNDLED
 from joao.runs.trained import load_run
@@ -52,3 +54,23 @@ def test_one_graph_with_unknown_node_labels(joao, tmp_path):
     assert_noted(outcome, "joao: note: one: ", "2")
     assert outcome.out.splitlines()[-1].endswith(" pandas.read_csv('one.csv', index_col='graph')")
     assert len((tmp_path / "one.csv").read_text().splitlines()) == 2
+
+
+def test_rows_of_baselines_beside_the_embeddings(joao, mutag_run, tmp_path):
+    counts = BASELINES["wl"]().fit_transform(MUTAG)
+    profile = BASELINES["ldp"]().fit_transform(MUTAG)
+    outcome = joao("embed", mutag_run, "MUTAG", "--out", "all.npz", "--with", "wl,ldp", "--json")
+    assert json.loads(outcome.out)["with"] == {"wl": counts.shape[1], "ldp": profile.shape[1]}
+    with np.load(tmp_path / "all.npz", allow_pickle=False) as file:
+        parts = file["wl_data"], file["wl_indices"], file["wl_indptr"]
+        np.testing.assert_array_equal(csr_array(parts, shape=file["wl_shape"]).toarray(), counts.toarray())
+        np.testing.assert_array_equal(file["ldp"], profile)
+    assert joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--with", "wl").code == 0
+    with (tmp_path / "all.csv").open(newline="") as file:
+        header, *lines = csv.reader(file)
+    assert header[98:100] == ["wl0", "wl1"]
+    np.testing.assert_array_equal(np.array([line[98:] for line in lines], dtype=float), counts.toarray())
+    outcome = joao("embed", mutag_run, "MUTAG", "--out", "more.npz", "--with", "wx")
+    assert outcome.code != 0
+    assert_mentions(outcome.err, "--with", "wx", "wl")
+    assert not (tmp_path / "more.npz").exists()

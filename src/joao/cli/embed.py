@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
-from joao.core.errors import UserError
+from joao.core.errors import UserError, short_repr, suggest
+
+if TYPE_CHECKING:
+    from joao.baselines import Baseline
 
 
 def embed(
@@ -16,6 +20,9 @@ def embed(
     run: Path | None = Argument(None, metavar="RUN", help="A finished run or its export."),
     source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
     pretrained: str | None = Option(None, metavar="NAME", help="Use a model that comes with joao instead of RUN."),
+    beside: str | None = Option(
+        None, "--with", metavar="NAMES", help="Also write rows of baselines, such as wl or wl,ldp, fitted on DATA."
+    ),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
@@ -36,15 +43,23 @@ def embed(
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
+    baselines = _baselines(beside)
     columns = inputs.column_options(smiles, identifiers, tasks)
     found = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
     embeddings = trained.embed(found).numpy()
     inputs.warn_unknown_labels(trained.info.features, found, output)
     dataset = found if isinstance(found, Dataset) else found.labels()
-    content = (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset)
+    added = {
+        name: baseline.fit_transform(found if isinstance(found, Dataset) else found.whole())
+        for name, baseline in baselines.items()
+    }
+    content = (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset, added)
     num_graphs, dimensions = embeddings.shape
-    output.result({**write_row_file(out, content, failures, dataset), "dimensions": dimensions})
+    widths = {name: rows.shape[1] for name, rows in added.items()}
+    result = {**write_row_file(out, content, failures, dataset), "dimensions": dimensions}
+    output.result({**result, **({"with": widths} if widths else {})})
     sizes = f"{quantity(num_graphs, dataset.kind)}, {quantity(dimensions, 'dimensions')}"
+    sizes += "".join(f", {quantity(width, 'columns')} of {name}" for name, width in widths.items())
     output.say(f"{out}: {sizes}{inputs.blank_rows(dataset)}.")
     data = inputs.source_words(source, columns, data_root)
     if pretrained is None and trained.info.finetuned_on:
@@ -55,6 +70,21 @@ def embed(
         output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
         output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
+
+
+def _baselines(names: str | None) -> dict[str, Baseline]:
+    """The baselines of ``--with``, not fitted."""
+    if names is None:
+        return {}
+    from joao.baselines import BASELINES
+
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in BASELINES:
+            raise UserError(f"--with {names}: unknown baseline {short_repr(name)}. {suggest(name, BASELINES)}")
+        if (package := BASELINES[name].missing_package()) is not None:
+            raise UserError(f"--with {names}: {name} needs {package}. Run 'pip install {package}'.")
+    return {name: BASELINES[name]() for name in chosen}
 
 
 def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:

@@ -10,16 +10,20 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from joao.core.errors import UserError
 from joao.data.dataset import Dataset
 
 Arrays = dict[str, NDArray[np.generic]]
 Rows = NDArray[np.float32]
 _ROWS_AT_ONCE = 1024
+MOST_COLUMNS = 10_000  # of a baseline in CSV
 
 
 def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -53,18 +57,43 @@ def to_csv(lines: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-def embeddings_npz(embeddings: Rows, dataset: Dataset) -> bytes:
-    """Write ``embeddings`` ``(G, d)`` and, if known, ``classes`` and ``class_names``."""
+def embeddings_npz(embeddings: Rows, dataset: Dataset, added: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    """Write ``embeddings`` ``(G, d)`` and, if known, ``classes`` and ``class_names``.
+
+    ``added`` are further rows by name. A sparse array is written as the three arrays of its CSR form and its shape;
+    its rows of failures are empty.
+    """
     arrays: Arrays = {"embeddings": dataset.in_rows(embeddings)}
+    for name, rows in added.items():
+        if issparse(rows):
+            per_row = np.zeros(dataset.num_rows, dtype=np.int64)
+            per_row[dataset.rows] = np.diff(rows.indptr)
+            pointers = np.concatenate([[0], np.cumsum(per_row)])
+            parts = {"data": rows.data.astype(np.float32), "indices": rows.indices, "indptr": pointers}
+            parts["shape"] = np.array([dataset.num_rows, rows.shape[1]])
+            arrays |= {f"{name}_{part}": values for part, values in parts.items()}
+        else:
+            arrays[name] = dataset.in_rows(rows.astype(np.float32))
     if dataset.classes is not None:
         arrays |= {"classes": dataset.classes, "class_names": np.array(dataset.class_names)}
     return to_npz(arrays, dataset)
 
 
-def embeddings_csv(embeddings: Rows, dataset: Dataset) -> Iterator[bytes]:
-    """Yield CSV: a header, then one line per row of the source: name or number, class if known, embedding."""
+def embeddings_csv(
+    embeddings: Rows, dataset: Dataset, added: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[bytes]:
+    """Yield CSV: a header, then one line per row of the source: name or number, class, embedding, ``added``."""
     texts = {} if dataset.classes is None else {"class": dataset.labels}
-    return _csv(texts, [f"e{i}" for i in range(embeddings.shape[1])], embeddings, dataset)
+    columns, parts = [f"e{i}" for i in range(embeddings.shape[1])], [embeddings]
+    for name, rows in added.items():
+        if rows.shape[1] > MOST_COLUMNS:
+            raise UserError(
+                f"--with {name}: {rows.shape[1]:,} columns are too many for a CSV file (at most {MOST_COLUMNS:,}). "
+                "Write .npz."
+            )
+        columns += [f"{name}{i}" for i in range(rows.shape[1])]
+        parts.append((rows.toarray() if issparse(rows) else rows).astype(np.float32))
+    return _csv(texts, columns, np.concatenate(parts, axis=1), dataset)
 
 
 def classes_npz(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> bytes:
