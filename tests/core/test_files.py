@@ -7,7 +7,15 @@ import stat
 
 import pytest
 
-from joao.core.files import check_new_file, make_folder, open_regular, read_regular, write_file, write_json
+from joao.core.files import (
+    check_new_file,
+    make_folder,
+    open_regular,
+    read_regular,
+    temporary_path,
+    write_file,
+    write_json,
+)
 from tests.messages import refused
 
 
@@ -46,6 +54,44 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
         write_file(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "old"
     assert entries(tmp_path) == ["file"]
+
+
+def test_the_temporary_file_of_a_killed_process_is_used_again(tmp_path):
+    temporary_path(tmp_path / "file").write_text("half of a very long text")
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_an_interruption_leaves_no_temporary_file(tmp_path):
+    def pieces():
+        yield b"half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "file", pieces())
+    assert entries(tmp_path) == []
+
+
+def test_two_that_write_the_same_file_do_not_mix(tmp_path):
+    def pieces():
+        yield b"outer, first half, "
+        write_file(tmp_path / "file", "inner")
+        assert (tmp_path / "file").read_text() == "inner"
+        yield b"second half"
+
+    write_file(tmp_path / "file", pieces())
+    assert (tmp_path / "file").read_text() == "outer, first half, second half"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path):
+    (tmp_path / "ours").write_text("years of work")
+    temporary_path(tmp_path / "file").symlink_to(tmp_path / "ours")
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "ours").read_text() == "years of work"
+    assert (tmp_path / "file").read_text() == "new"
+    assert not (tmp_path / "file").is_symlink()
 
 
 @pytest.mark.parametrize("place", ["nowhere/file", "occupied/file", "folder"])
