@@ -3,10 +3,13 @@
 import errno
 import json
 import os
+import re
 import stat
+from pathlib import Path
 
 import pytest
 
+import joao
 from joao.core.files import (
     check_new_file,
     make_folder,
@@ -154,3 +157,22 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "file") == read_regular(tmp_path / "link") == b"content"
+
+
+# Files of the package and of the system; a path whose kind was looked at before.
+OTHER_OPENERS = {
+    "config/methods.py": 1,
+    "core/provenance.py": 3,
+    "data/cache.py": 1,
+    "report/rendering.py": 1,
+    "report/scores.py": 1,
+    "runs/folder.py": 1,
+    "data/shards/shards.py": 1,
+}
+
+
+def test_everything_else_is_opened_by_open_regular():
+    package = Path(joao.__file__).parent
+    opener = re.compile(r'\.open\("rb"\)|\.read_bytes\(|\.read_text\(|safe_open\(|\.from_file\(|torch\.load\(path')
+    found = {path: len(opener.findall(path.read_text(encoding="utf-8"))) for path in package.rglob("*.py")}
+    assert {path.relative_to(package).as_posix(): count for path, count in found.items() if count} == OTHER_OPENERS

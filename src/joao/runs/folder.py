@@ -42,6 +42,7 @@ from joao.core.files import (
     lock_folder,
     make_folder,
     parse_json,
+    read_regular,
     temporary_path,
     user_error_on_os_error,
     write_file,
@@ -107,7 +108,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     """Read tensors and verify their checksum; without one, the file is accepted unless it must be ``checked``."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         tensors: dict[str, Tensor] = load(content)
         # The file starts with the size of its JSON header in 8 bytes.
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -332,7 +333,7 @@ def read_text(run: Path, name: str) -> str | None:
         raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain', or correct the path.")
     path = run / name
     try:
-        return path.read_text(encoding="utf-8") if path.is_file() else None
+        return read_regular(path).decode() if path.is_file() else None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
