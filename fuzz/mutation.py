@@ -1,17 +1,19 @@
 """Mutations that know the structure of a file: parts, JSON, tables, archives and compression.
 
-A mutated file should still be a file of its kind, so that it gets past the parser and reaches the checks behind it. What
-is replaced is a value of JSON, a cell or a row of a table, or a member of an archive. Half of the mutations are left to
-the fuzzer, which changes bytes.
+A mutated file should still be a file of its kind, so that it gets past the parser and reaches the checks behind it.
+What is replaced is a value of JSON, a cell or a row of a table, or a member of an archive. The
+other mutations are those of the fuzzer, which changes bytes.
 """
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
 import lzma
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -119,8 +121,6 @@ def _change_archive(data: bytes, random: Random, basic: Basic) -> bytes:
     else:
         members[chosen] = name, _change(content, random, basic), method
     stream = io.BytesIO()
-    import warnings
-
     with warnings.catch_warnings(), zipfile.ZipFile(stream, "w") as archive:
         warnings.simplefilter("ignore")  # about repeated names
         for name, content, method in members:
@@ -173,7 +173,7 @@ def _change_inside(holder: Any, key: int, places: list[tuple[Any, int]], random:
         return
     if kind < 0.28:
         other, position = random.choice(places)
-        new = other[position][1] if isinstance(other, Pairs) else other[position]
+        new = copy.deepcopy(other[position][1] if isinstance(other, Pairs) else other[position])  # may contain holder
     elif kind < 0.36 and isinstance(old, Raw) and re.fullmatch(r"-?[0-9]{1,18}", old):
         new = Raw(str(int(old) + random.choice((-1, 1, 2, 256))))
     elif kind < 0.4 and isinstance(old, list):

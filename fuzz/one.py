@@ -26,8 +26,8 @@ with warnings.catch_warnings(), atheris.instrument_imports(include=["joao"], ena
     if sys.argv[1:] and sys.argv[1] not in TARGETS:
         from fuzz.runs import TARGETS  # trains a model first
 
-# An input that takes more memory or time is a fault. The limit of an input is lower, so that a reader that does not draw
-# on its budget is noticed.
+# An input that takes more memory or time is a fault. The limit of an input is lower, so that a reader that does not
+# draw on its budget is noticed.
 MOST_MEMORY, LIMIT_OF_INPUT = 2000, "128M"  # MB
 MOST_SECONDS = 20
 
