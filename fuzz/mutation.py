@@ -224,7 +224,7 @@ def _change_table(data: bytes, random: Random) -> bytes:
         cells.append(random.choice(cells))
         rows[chosen] = separator.join(cells)
     else:
-        new = random.choice(CELLS).encode() if random.random() < 0.8 else random.choice(data.split())
+        new = random.choice(CELLS).encode() if random.random() < 0.8 else random.choice(data.split() or [b""])
         cells[random.randrange(len(cells))] = new
         rows[chosen] = separator.join(cells)
     return b"\n".join(rows)
