@@ -17,11 +17,15 @@ import lzma
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
+from fuzz.mutation import CUT as _CUT
+from joao.config.recipe import KINDS, make_recipe, parse_toml, read_toml
 from joao.core.errors import UserError
 from joao.data import validation as form
 from joao.data.dataset import Dataset
@@ -32,7 +36,6 @@ from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 
 Read = Callable[[bytes, Path], None]
-_CUT = b"=== "
 
 
 @dataclass(frozen=True)
@@ -138,9 +141,70 @@ def with_valid_checksum(data: bytes) -> bytes:
         return data
 
 
+def packed_from_json(data: bytes) -> bytes:
+    """A packed file from a description in JSON, whose values a fuzzer can change; lengths and checksum are correct."""
+    try:
+        described = json.loads(data)
+        entries, arrays = {}, b""
+        for name, array in described["arrays"].items():
+            values = np.array(array["values"], dtype=object).ravel()
+            size = int(np.prod(array["shape"])) * np.dtype(packed.TYPES[array["dtype"]]).itemsize
+            if not 0 <= size < 1 << 20:
+                return b""
+            arrays += values.astype(packed.TYPES[array["dtype"]]).tobytes()[:size].ljust(size, b"\0")
+            entries[name] = {"dtype": array["dtype"], "shape": array["shape"], "data_offsets": [0, 0]}
+        return with_valid_checksum(packed.make_header(described["metadata"], entries) + arrays)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return b""
+
+
+def json_from_packed(content: bytes) -> bytes:
+    """The reverse of :func:`packed_from_json`."""
+    length = int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8 : 8 + length])
+    metadata, arrays = entries.pop("__metadata__"), {}
+    for name, entry in entries.items():
+        begin, end = (8 + length + place for place in entry["data_offsets"])
+        values = np.frombuffer(content[begin:end], packed.TYPES[entry["dtype"]]).tolist()
+        arrays[name] = {"dtype": entry["dtype"], "shape": entry["shape"], "values": values}
+    return json.dumps({"metadata": metadata, "arrays": arrays}).encode()
+
+
+def networks(data: bytes, folder: Path) -> None:
+    """Read a folder of protein networks whose tensors are described in JSON."""
+    try:
+        described = json.loads(data)
+        values, slices = (
+            {name: _tensor(each) for name, each in described[part].items()} for part in ("values", "slices")
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, RuntimeError):
+        return
+    stream = io.BytesIO()
+    torch.save((values, slices), stream)
+    networks_as_they_are(stream.getvalue(), folder)
+
+
+def networks_as_they_are(data: bytes, folder: Path) -> None:
+    """Read a folder of protein networks from the bytes of its file."""
+    _write(folder / "some", {"processed/geometric_data_processed.pt": data})
+    check(read(folder / "some"))
+
+
+def _tensor(described: Any) -> Any:
+    """A tensor of any type and layout; what is not described as one stays as it is."""
+    if not isinstance(described, dict):
+        return described
+    tensor = torch.tensor(described["values"]).to(getattr(torch, described["dtype"]))
+    return tensor.to_sparse() if described.get("sparse") else tensor
+
+
 def shard_folder(data: bytes, folder: Path) -> None:
     """Read a store with some files replaced; sizes and checksums in the index are corrected."""
-    files = {**_STORE, **{name: part for name, part in split_parts(data).items() if name in _STORE}}
+    parts = {
+        name.replace(".packed", ".safetensors"): packed_from_json(part) if name.endswith(".packed") else part
+        for name, part in split_parts(data).items()
+    }
+    files = {**_STORE, **{name: part for name, part in parts.items() if name in _STORE}}
     shards = {name: with_valid_checksum(part) for name, part in files.items() if name.startswith("shard-")}
     try:
         told = json.loads(files["index.json"])
@@ -226,6 +290,34 @@ _COMPRESSED = (
     *(gzip.compress(_JSON[0]), lzma.compress(_packed(_GRAPHS))),
 )
 
+_NETWORKS: dict[str, Any] = {
+    "values": {
+        "x": {"dtype": "float32", "values": [[1.0]] * 6},
+        "edge_index": {"dtype": "int64", "values": [[0, 1] * 3, [1, 0] * 3]},
+        "edge_attr": {"dtype": "float32", "values": [[1.0] * 9] * 6},
+        "species_id": {"dtype": "int64", "values": [9606, 9606, 10090]},
+        "center_node_idx": {"dtype": "int64", "values": [0, 1, 0]},
+    },
+    "slices": {name: {"dtype": "int64", "values": [0, 2, 4, 6]} for name in ("x", "edge_index")},
+}
+
+
+def _saved(described: Mapping[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    torch.save(tuple({name: _tensor(each) for name, each in part.items()} for part in described.values()), stream)
+    return stream.getvalue()
+
+
+def _recipe(data: bytes, folder: Path) -> None:
+    (folder / "recipe.toml").write_bytes(data)
+    for kind in KINDS:
+        recipe = make_recipe(read_toml(folder / "recipe.toml"), "recipe", kind)
+        assert make_recipe(parse_toml(recipe.toml(), "recipe"), "recipe", kind) == recipe
+
+
+_MOLECULES = replace(random_graphs(3, mean_nodes=4, seed=2, num_classes=2), graph_names=("a", "b", "c"), notices=())
+_PACKED = (_packed(_GRAPHS), _packed(_MOLECULES))
+
 TARGETS: dict[str, Target] = {
     "tu": Target(of_folder(), (join_parts(_TU), join_parts(dict(list(_TU.items())[:2])))),
     "tu_zip": Target(of_file("some.zip"), (_zip(_TU, zipfile.ZIP_STORED), _zip(_TU, zipfile.ZIP_LZMA))),
@@ -239,11 +331,30 @@ TARGETS: dict[str, Target] = {
         tuple(bytes([number]) + content for number, content in enumerate(_COMPRESSED)),
     ),
     "packed": Target(of_file("a.safetensors", with_valid_checksum), (_packed(_GRAPHS),)),
+    "packed_values": Target(of_file("a.safetensors", packed_from_json), tuple(map(json_from_packed, _PACKED))),
     "packed_as_it_is": Target(of_file("a.safetensors"), (_packed(_GRAPHS),)),
     "packed_xz": Target(
         of_file("a.safetensors.xz", lambda data: lzma.compress(with_valid_checksum(data))), (_packed(_GRAPHS),)
     ),
     "shards": Target(shard_folder, (join_parts({"index.json": _STORE["index.json"]}), join_parts(_STORE))),
+    "shards_values": Target(
+        shard_folder,
+        (
+            join_parts(
+                {
+                    name.replace(".safetensors", ".packed"): json_from_packed(content)
+                    for name, content in _STORE.items()
+                    if name.endswith(".safetensors")
+                }
+            ),
+        ),
+    ),
+    "ppi": Target(networks, (json.dumps(_NETWORKS).encode(),)),
+    "ppi_as_it_is": Target(networks_as_they_are, (_saved(_NETWORKS),)),
+    "recipe": Target(
+        _recipe,
+        (b'method = "joaov2"\nstrength = 0.3\n[training]\nepochs = 5\n[encoder]\nname = "gin"\nwidth = 8\n',),
+    ),
     "ogb": Target(
         of_folder(".csv.gz", lambda part: gzip.compress(part, 1)),
         tuple(join_parts(files) for files in (_OGB, _OGB_PLAIN, _OGB_MOLECULES, _OGB_CODE)),

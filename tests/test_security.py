@@ -66,14 +66,20 @@ def _faults_of_call(called, words):
         yield f"calls {called}"
 
 
+ALLOWED = {
+    # It runs this project's own code, changed in one place.
+    "repro/studies/mutants.py": ("calls exec", "calls compile"),
+    # Calls and exceptions that pass through pipes between processes of one command.
+    "src/joao/core/processes.py": ("imports pickle", "calls pickle.dumps", "calls pickle.loads"),
+}
+
+
 def test_nothing_from_outside_is_run():
     found = []
     for path in FILES:
         name = path.relative_to(ROOT).as_posix()
-        # It runs this project's own code, changed in one place.
-        allowed = ["calls exec", "calls compile"] if name == "repro/studies/mutants.py" else []
         faulty = faults(ast.parse(path.read_text(encoding="utf-8")), name)
-        found += [f"{name} {fault}" for fault in faulty if fault not in allowed]
+        found += [f"{name} {fault}" for fault in faulty if fault not in ALLOWED.get(name, ())]
     assert found == []
 
 

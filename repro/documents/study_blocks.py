@@ -101,14 +101,14 @@ def performance_roofline() -> str:
 def performance_finetuning() -> str:
     records = semi_supervised.record_file(RECORDS)
     plain, augmented = (
-        [records[f"NCI1/{method}-10-{seed}"] for seed in range(5)] for method in ("none", "augmentations_all")
+        [records[f"NCI1/{method}-10-{seed}"] for seed in range(5)] for method in ("none", "augmentations")
     )
     took = [f"{record['seconds of fine-tuning']:.1f}" for record in plain]
     slow = [record["seconds of fine-tuning"] for record in augmented]
     torch = ".".join(plain[0]["versions"]["torch"].split(".")[:2])
     return f"""\
 Ten folds of 100 epochs on NCI1 with 10 % of the labels took {listed(took)} s for five seeds in one process on one H200 (torch {torch}, {plain[0]["precision"]}), including the folds and testing. The first call compiles kernels, and the next ones meet new batch sizes. With
-augmentations the folds are fitted one after another and take {min(slow):.0f} to {max(slow):.0f} s (seven processes on the GPU)."""  # noqa: E501
+augmentations, whose views are drawn for each fold, they took {min(slow):.0f} to {max(slow):.0f} s (13 processes on the GPU)."""  # noqa: E501
 
 
 def performance_growth() -> str:

@@ -129,15 +129,25 @@ def on_drawn(
     return members
 
 
-def between_sets(drawn: Drawn, sets: Sequence[str], others: Sequence[str], share: Share) -> list[Member]:
-    """A share of the draws on some data sets less that on others, with the data set as unit (Welch)."""
+def between_sets(
+    drawn: Drawn, sets: Sequence[str], others: Sequence[str], share: Share, named: Sequence[str] = ()
+) -> list[Member]:
+    """A share of the draws on some data sets less that on others, with the data set as unit (Welch).
+
+    The basis says how many of the ``named`` sets are above all ``named`` others.
+    """
     means = _means(drawn, share)
     ours, theirs = ([means[name] for name in names if name in means] for names in (sets, others))
     if min(len(ours), len(theirs)) < 2:
         return []
     found = estimate_difference(ours, theirs)
     shown = ", ".join(f"{name} {value:.1f}" for name, value in means.items() if name in (*sets, *others))
-    return [Member("difference", *_shown(found, above), "no numbers", f"{len(ours)} and {len(theirs)} sets: {shown}")]
+    basis = f"{len(ours)} and {len(theirs)} sets: {shown}"
+    first, second = ([name for name in names if name in named and name in means] for names in (sets, others))
+    if first and second:
+        ahead = sum(means[name] > max(means[other] for other in second) for name in first)
+        basis += f". In the figure: {' and '.join(first)}, of which {ahead} are above both {' and '.join(second)}"
+    return [Member("difference", *_shown(found, above), "no numbers", basis)]
 
 
 def with_order(drawn: Drawn, order: Mapping[str, float], share: Share) -> list[Member]:

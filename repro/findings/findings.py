@@ -88,8 +88,11 @@ class Findings:
             chance = (1 - verdict.level) / claim.figures.ways
             members = claim.figures.members
             alone = members[0] if len(members) == 1 else Member("", lambda chance: "", None)
-            level = f"{100 * (1 - chance):.2f} %" if members else ""
-            figures = [alone.paper, alone.show(chance), level, _p(verdict.p), _p(verdict.adjusted), alone.basis]
+            shown = alone.show(chance)
+            level = (
+                f"{100 * (1 - chance):.2f} %" if "(" in shown or len(members) > 1 else ""
+            )  # where an interval is shown
+            figures = [alone.paper, shown, level, _p(verdict.p), _p(verdict.adjusted), alone.basis]
             lines.append([f"**{claim.number}** {claim.title}", f"**{verdict.word}**", *figures])
             lines += [_line(member, chance) for member in members if member is not alone]
             lines += [_line(member, chance) for member in claim.figures.beside]
@@ -105,9 +108,19 @@ class Findings:
 
 
 def _line(member: Member, chance: float) -> list[str]:
-    name, level = (f"{member.name} (not counted)", "95.00 %") if member.test is None else (member.name, "")
-    p = "" if member.test is None else _p(member.test.p)
-    return [f"- {name}", "", member.paper, member.show(chance), level, p, "", member.basis]
+    shown = member.show(chance)
+    if member.test is None:
+        return [
+            f"- {member.name} (not counted)",
+            "",
+            member.paper,
+            shown,
+            "95 %" * ("(" in shown),
+            "",
+            "",
+            member.basis,
+        ]
+    return [f"- {member.name}", "", member.paper, shown, "", _p(member.test.p), "", member.basis]
 
 
 def _p(value: float | None) -> str:
@@ -170,7 +183,7 @@ def _selection(evidence: Evidence) -> dict[str, Figures]:
         "A": Figures(over_values("rank correlation", aligned)),
         "E2": Figures(over_values("difference", more_aligned) if set(FIGURE_3) == set(more_aligned) else []),
         "1a": Figures(
-            between_sets(drawn, MOLECULES, SOCIAL, edge),
+            between_sets(drawn, MOLECULES, SOCIAL, edge, FIGURE_3),
             beside=uncounted(on_drawn(drawn, FIGURE_3, edge, 36.0))
             + uncounted(between_sets(other, MOLECULES, SOCIAL, edge), beside),
         ),

@@ -117,29 +117,25 @@ def _tied(best: ScoredRow, row: ScoredRow) -> bool:
 
 
 def gain_on_one_split(
-    ours: Sequence[Record], baseline: Record | None, kind: str = "test", baseline_kind: str = "test"
+    ours: Record, baseline: Record | None, kind: str = "test", baseline_kind: str = "test"
 ) -> Gain | None:
-    """Return the gain of fine-tuning over training from scratch on one split; None if the splits differ.
+    """Return the gain over training from scratch on one split; None if the splits differ.
 
-    The seed of the pre-training is the unit: runs of fine-tuning from one pre-training count by their mean
-    (:func:`repro.intervals.estimate_difference`). One pre-training says nothing about others; its interval is infinite.
+    The seed of the pre-training is the unit. One pre-training says nothing about others, so its interval is infinite.
+    Without one (a forest) every run is a seed of its own, as in the baseline.
 
     Args:
-        ours: one record for each pre-training of the method.
-        baseline: no pre-training, where every run is a seed of its own.
+        ours, baseline: records of a method and of no pre-training.
         kind, baseline_kind: ``test`` at the chosen epoch, or ``last_test`` at the last one.
     """
-    if baseline is None or any(record["split_hash"] != baseline["split_hash"] for record in ours):
+    if baseline is None or ours["split_hash"] != baseline["split_hash"]:
         return None
-    scores, (scratch,) = (
-        [100 * np.array(each["scores"][name]) for each in records]
-        for records, name in ((ours, kind), ([baseline], baseline_kind))
+    scores, scratch = (
+        100 * np.array(record["scores"][name]) for record, name in ((ours, kind), (baseline, baseline_kind))
     )
-    # Without a pre-training (a forest) every run is a seed.
-    seeds = scores[0] if len(ours) == 1 and ours[0].get("corpus", ours) is None else [runs.mean() for runs in scores]
-    if min(len(seeds), len(scratch)) < 2:
-        return Gain(float(np.mean(seeds) - scratch.mean()), -math.inf, math.inf)
-    return estimate_difference(seeds, scratch).interval()
+    if ours.get("corpus", ours) is not None or min(len(scores), len(scratch)) < 2:
+        return Gain(float(scores.mean() - scratch.mean()), -math.inf, math.inf)
+    return estimate_difference(scores, scratch).interval()
 
 
 def gain_text(gain: Gain | None) -> str:

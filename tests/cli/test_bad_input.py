@@ -41,7 +41,7 @@ GRAPHS = {
     "NaN features": (
         "nan.jsonl",
         '{"edges": [], "node_attributes": [[NaN]]}\n' * 2,
-        ["joao: nan.jsonl: ", "0", "nan"],
+        ["joao: nan.jsonl:1: ", "'NaN'"],
     ),
     "NaN weights": (
         "nan.csv",

@@ -3,11 +3,22 @@
 import errno
 import json
 import os
+import re
 import stat
+from pathlib import Path
 
 import pytest
 
-from joao.core.files import check_new_file, make_folder, open_regular, read_regular, write_file, write_json
+import joao
+from joao.core.files import (
+    check_new_file,
+    make_folder,
+    open_regular,
+    read_regular,
+    temporary_path,
+    write_file,
+    write_json,
+)
 from tests.messages import refused
 
 
@@ -46,6 +57,44 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
         write_file(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "old"
     assert entries(tmp_path) == ["file"]
+
+
+def test_the_temporary_file_of_a_killed_process_is_used_again(tmp_path):
+    temporary_path(tmp_path / "file").write_text("half of a very long text")
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_an_interruption_leaves_no_temporary_file(tmp_path):
+    def pieces():
+        yield b"half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "file", pieces())
+    assert entries(tmp_path) == []
+
+
+def test_two_that_write_the_same_file_do_not_mix(tmp_path):
+    def pieces():
+        yield b"outer, first half, "
+        write_file(tmp_path / "file", "inner")
+        assert (tmp_path / "file").read_text() == "inner"
+        yield b"second half"
+
+    write_file(tmp_path / "file", pieces())
+    assert (tmp_path / "file").read_text() == "outer, first half, second half"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path):
+    (tmp_path / "ours").write_text("years of work")
+    temporary_path(tmp_path / "file").symlink_to(tmp_path / "ours")
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "ours").read_text() == "years of work"
+    assert (tmp_path / "file").read_text() == "new"
+    assert not (tmp_path / "file").is_symlink()
 
 
 @pytest.mark.parametrize("place", ["nowhere/file", "occupied/file", "folder"])
@@ -108,3 +157,22 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "file") == read_regular(tmp_path / "link") == b"content"
+
+
+# Files of the package and of the system; a path whose kind was looked at before.
+OTHER_OPENERS = {
+    "config/methods.py": 1,
+    "core/provenance.py": 3,
+    "data/cache.py": 1,
+    "report/rendering.py": 1,
+    "report/scores.py": 1,
+    "runs/folder.py": 1,
+    "data/shards/shards.py": 1,
+}
+
+
+def test_everything_else_is_opened_by_open_regular():
+    package = Path(joao.__file__).parent
+    opener = re.compile(r'\.open\("rb"\)|\.read_bytes\(|\.read_text\(|safe_open\(|\.from_file\(|torch\.load\(path')
+    found = {path: len(opener.findall(path.read_text(encoding="utf-8"))) for path in package.rglob("*.py")}
+    assert {path.relative_to(package).as_posix(): count for path, count in found.items() if count} == OTHER_OPENERS

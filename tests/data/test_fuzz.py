@@ -3,16 +3,29 @@
 import json
 import warnings
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from fuzz.mutation import mutate
 from fuzz.run import NAMES
-from fuzz.targets import TARGETS, Target, find_fault, join_parts, split_parts
+from fuzz.targets import (
+    _PACKED,
+    TARGETS,
+    Target,
+    find_fault,
+    join_parts,
+    json_from_packed,
+    packed_from_json,
+    split_parts,
+)
 from joao.core.errors import UserError
 from joao.data import sources
 from joao.data.formats import FileFormat
 
 ROOT = Path(__file__).parents[2]
+OF_RUNS = ("run", "finetuned_run", "exported", "exported_as_it_is", "report", "finetuned_report", "compare_record")
+OF_RUNS += ("paper_record",)
 RUNS = json.loads((ROOT / "repro/records/fuzzing.json").read_text(encoding="utf-8"))
 
 
@@ -56,6 +69,32 @@ def test_fuzzer_detects_excessive_memory(tmp_path, monkeypatch):
     assert isinstance(find_fault(Target(read, ()), b"{}", tmp_path / "files"), MemoryError)
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutations_by_structure_have_no_fault(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("JOAO_CACHE", "off")
+    for number in range(20):
+        random = Random(number)
+        seed = random.choice(TARGETS[name].seeds)
+        data = mutate(seed, random, lambda some: some[: len(some) // 2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert find_fault(TARGETS[name], data, tmp_path / "files") is None
+
+
+def test_mutated_json_remains_json():
+    seed, changed = b'{"edges": [[0, 1]], "label": {"a": null}}', 0
+    for number in range(200):
+        data = mutate(seed, Random(number), bytes)
+        changed += data != seed
+        json.loads(data)  # also if keys are repeated, or numbers are infinite
+    assert changed > 100
+
+
+def test_values_of_packed_files_round_trip():
+    for content in map(json_from_packed, _PACKED):
+        assert json_from_packed(packed_from_json(content)) == content
+
+
 def test_parts_round_trip_and_stay_in_their_folder():
     parts = {"raw/edge": b"1,2\n", "index.json": b"{}\n\n"}
     assert split_parts(join_parts(parts)) == parts
@@ -64,7 +103,7 @@ def test_parts_round_trip_and_stay_in_their_folder():
 
 def test_record_has_every_target_without_faults():
     last = RUNS[-1]
-    assert set(last["targets"]) == set(NAMES) == {*TARGETS, "run", "finetuned_run", "exported", "exported_as_it_is"}
+    assert set(last["targets"]) == set(NAMES) == {*TARGETS, *OF_RUNS}
     assert last["faults"] == 0
     assert all(each["executions"] > 500 for each in last["targets"].values())
     assert sum(run["seconds"] for run in RUNS) >= 600

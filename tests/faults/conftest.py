@@ -14,41 +14,16 @@ from tests.faults.harness import run
 LOADED = joao.read, joao.JOAO, joao.JOAOClassifier, joao.compare, joao.load  # now, so that forks need not
 
 
-# Files, or beginnings of tests in a file, whose faults are fixed.
-FIXED = (
-    "test_homes.py",
-    "test_odd_inputs.py::test_a_device_is_no_data",
-    "test_odd_inputs.py::test_a_pipe_in_a_store",
-    "test_odd_inputs.py::test_a_pipe_is_no_data",
-    "test_processes.py",
-    "test_tracebacks.py::test_the_index_of_a_store",
-    "test_tracebacks.py::test_tensors_of_networks",
-    "test_odd_inputs.py::test_names_in_a_model_card",
-    "test_odd_inputs.py::test_a_stranger_s_run",
-    "test_odd_inputs.py::test_every_command_refuses_a_pipe",
-    "test_odd_inputs.py::test_names_in_a_model_card",
-    "test_odd_inputs.py::test_pipes_among_the_files",
-    "test_tracebacks.py::test_tensors_of_networks",
-    "test_tracebacks.py::test_the_index_of_a_store",
-    "test_tracebacks.py::test_finetune_json",
-    "test_tracebacks.py::test_run_json",
-    "test_tracebacks.py::test_evaluation_json",
-    "test_tracebacks.py::test_two_scores",
-    "test_tracebacks.py::test_a_record_of_a_comparison",
-    "test_tracebacks.py::test_an_ascii_terminal",
-    "test_tracebacks.py::test_loggers",
-    "test_tracebacks.py::test_a_large_encoder",
-    "test_memory.py::test_edge_features",
-    "test_memory.py::test_convolutions",
-)
+# Beginnings of tests whose faults are not fixed yet.
+KNOWN = ("test_tracebacks.py::test_records_of_the_paper",)
 
 
 def pytest_collection_modifyitems(items):
-    """The other faults are known and not fixed yet (README.md in this folder); many tests run until a deadline."""
+    """Many tests start commands and would run until a deadline if a fault came back."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            if not item.nodeid.rpartition("/")[2].startswith(FIXED):
+            if item.nodeid.rpartition("/")[2].startswith(KNOWN):
                 item.add_marker(pytest.mark.xfail(reason="known fault", strict=False))
 
 

@@ -22,7 +22,9 @@ from joao.runs.folder import (
     RunInfo,
     check_new_folder,
     checksum,
+    claim_folder,
     format_epoch,
+    lock_run,
     parse_epoch,
     read_tensors,
     write_tensors,
@@ -189,7 +191,7 @@ def test_only_an_unfinished_run_is_discarded(unfinished, finished):
     (finished.folder / "csv").mkdir()
     (finished.folder / "csv/metrics.csv").write_text("loss")
     unfinished.discard()
-    assert sorted(contents(finished.folder)) == ["mine.txt", "weights.safetensors"]
+    assert sorted(contents(finished.folder)) == ["mine.txt"]
 
 
 def test_failed_creation_leaves_nothing(tmp_path, monkeypatch):
@@ -200,6 +202,75 @@ def test_failed_creation_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(WriteError):
         Run.create(tmp_path / "run", RECIPE, INFO, state(0, 0))
     assert contents(tmp_path) == {}
+
+
+def test_a_claimed_folder_belongs_to_one_process(tmp_path):
+    folder = tmp_path / "run"
+    with claim_folder(folder):
+        with refused(folder), claim_folder(folder):
+            pass
+        with refused(folder, "run.json"):
+            Run.open(folder)
+        Run.create(folder, RECIPE, INFO, claimed=True)
+    assert Run.open(folder).info == INFO
+    assert not list(folder.glob(".*"))
+    with refused(folder), claim_folder(folder):
+        pass
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_claim_that_fails_leaves_nothing(error, tmp_path):
+    def fail():
+        with claim_folder(tmp_path / "run"):
+            Run(tmp_path / "run", RECIPE, INFO).write_checkpoint(state(0, 0))
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("others", [(), ("mine.txt",)])
+def test_what_a_killed_process_left_is_removed_and_nothing_else(others, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in (".run.json.joao-0", ".weights.safetensors.joao-1", "recipe.toml", "finetune.json", *others):
+        (folder / name).write_text("half")
+    if others:
+        with refused(folder):
+            Run.create(folder, RECIPE, INFO)
+        assert sorted(contents(folder)) == ["mine.txt"]
+    else:
+        assert Run.create(folder, RECIPE, INFO).info == INFO
+        assert sorted(contents(folder)) == ["metrics.jsonl", "recipe.toml", "run.json"]
+
+
+def test_a_recipe_alone_is_not_taken_for_the_rest_of_a_run(tmp_path):
+    (tmp_path / "recipe.toml").write_text("precious")
+    with refused(tmp_path):
+        Run.create(tmp_path, RECIPE, INFO)
+    assert contents(tmp_path) == {"recipe.toml": b"precious"}
+
+
+@pytest.mark.parametrize("place", ["csv", "tensorboard", "csv/metrics.csv", "metrics.jsonl"])
+def test_a_run_with_links_is_not_resumed(place, unfinished, tmp_path):
+    (tmp_path / "ours").mkdir()
+    path = unfinished.folder / place
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(tmp_path / "ours")
+    with refused(path), lock_run(unfinished.folder):
+        pass
+
+
+def test_epochs_are_not_appended_through_a_link(unfinished, tmp_path):
+    path = unfinished.folder / "metrics.jsonl"
+    path.rename(tmp_path / "ours")
+    path.symlink_to(tmp_path / "ours")
+    before = (tmp_path / "ours").read_bytes()
+    with refused(path):
+        unfinished.append(epoch(3))
+    assert (tmp_path / "ours").read_bytes() == before
 
 
 def test_finished_run_is_not_resumed(finished):

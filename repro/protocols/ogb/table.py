@@ -50,7 +50,7 @@ def rows(records: Sequence[Mapping[str, Any]]) -> list[Row]:
                 labelled=record["split"]["labelled"],
                 metric=record["finetuning"]["metric"],
                 scores=[100 * score for score in record["scores"]["test"]],
-                gain=None if cell["method"] == "none" else gain_on_one_split([record], baseline),
+                gain=None if cell["method"] == "none" else gain_on_one_split(record, baseline),
                 paper=ogb(cell["method"], cell["dataset"], cell["label_rate"]),
                 encoder=f"{encoder['layers']} x {encoder['width']}",
                 pretraining=f"{facts['graphs']:,} graphs, {training['epochs']} epochs" if facts else "",

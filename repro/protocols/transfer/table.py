@@ -72,7 +72,7 @@ def rows(records: Sequence[Mapping[str, Any]], overlap: Mapping[str, Any] | None
             method=method,
             scores=[100 * score for score in record["scores"]["test"]],
             last=[100 * score for score in record["scores"].get("last_test", ())],
-            gain=None if method == "none" else gain_on_one_split([record], by_cell.get((dataset, "none"))),
+            gain=None if method == "none" else gain_on_one_split(record, by_cell.get((dataset, "none"))),
             last_gain=None if method == "none" else _last_gain(record, by_cell.get((dataset, "none"))),
             paper=transfer(method, dataset),
             corpus=_corpus(record),
@@ -86,7 +86,7 @@ def _last_gain(record: Mapping[str, Any], baseline: Mapping[str, Any] | None) ->
     if baseline is None or "last_test" not in baseline["scores"]:
         return None
     kind = "last_test" if "last_test" in record["scores"] else "test"
-    return gain_on_one_split([record], baseline, kind, "last_test")
+    return gain_on_one_split(record, baseline, kind, "last_test")
 
 
 def _corpus(record: Mapping[str, Any]) -> str:

@@ -68,7 +68,7 @@ def finetune(
     Columns that contain only 0 and 1 are binary classification tasks, others are regression tasks. The result is
     written at the end; an interrupted fine-tuning cannot be resumed.
     """
-    from joao.runs.folder import check_new_folder
+    from joao.runs.folder import check_new_folder, claim_folder
 
     check_new_folder(out)
     output = Output(quiet, as_json)
@@ -92,7 +92,7 @@ def finetune(
     if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
         output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
     inputs.warn_unknown_labels(trained.info.features, dataset, output)
-    with output.progress("fine-tuning", epochs) as bar:
+    with claim_folder(out), output.progress("fine-tuning", epochs) as bar:
 
         def on_epoch(epoch: FitEpoch) -> None:
             score = epoch.validation_loss if epoch.validation_score is None else epoch.validation_score
@@ -117,7 +117,7 @@ def finetune(
             )
         except KeyboardInterrupt:
             raise Interrupted("interrupted. Nothing was written. Shorten it with --epochs or --patience.") from None
-    finetuned.save(out)
+        finetuned.save(out, claimed=True)
     _print_finetuned(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))
     data = inputs.source_words(source, columns, data_root)

@@ -33,6 +33,7 @@ from typing import Any
 from joao.augmentations import AUGMENTATIONS
 from joao.config.methods import all_methods
 from joao.core.errors import UserError, suggest
+from joao.core.files import read_regular
 from joao.core.registry import check_minimum, check_options, check_value
 from joao.data.features import CODE_RULES, RULE_OF_KIND, RULES
 from joao.encoders import ENCODERS
@@ -207,7 +208,7 @@ def read_recipe(path: Path) -> Recipe:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file without validating its keys."""
     try:
-        return parse_toml(path.read_text(encoding="utf-8"), str(path))
+        return parse_toml(read_regular(path).decode(), str(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:

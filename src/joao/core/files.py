@@ -57,20 +57,52 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
     File and folder are synced, so that the file survives a crash of the machine.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.writelines([data] if isinstance(data, bytes) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        handle, temporary = _open_temporary(path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.writelines([data] if isinstance(data, bytes) else data)
+                file.flush()
+                os.fsync(handle)
+                os.chmod(temporary, 0o666 & ~_umask())
+                os.replace(temporary, path)  # before the file is closed, which releases its lock
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         _sync_folder(path.parent)
     except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
         raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def temporary_path(path: Path, number: int = 0) -> Path:
+    """Hidden name of the file that :func:`write_file` writes before it replaces ``path``."""
+    return path.with_name(f".{path.name}.joao-{number}")
+
+
+def _open_temporary(path: Path) -> tuple[int, str]:
+    """Open and lock a temporary file. That of a killed process is used again, so that none stays behind."""
+    for number in range(16 if fcntl is not None else 0):  # as many processes may write the same file
+        name = str(temporary_path(path, number))
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        except OSError:
+            break  # the next error is about the folder, unless a stranger has placed a link here
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own = os.fstat(handle)
+            is_file = stat.S_ISREG(own.st_mode) and own.st_uid == os.geteuid()
+            if is_file and os.path.samestat(own, os.lstat(name)):
+                os.ftruncate(handle, 0)
+                return handle, name
+        except (BlockingIOError, FileNotFoundError):
+            pass  # another process writes it, or has just renamed it
+        except OSError:  # a file system without locks
+            os.unlink(name)
+            os.close(handle)
+            break
+        os.close(handle)
+    return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -165,14 +197,18 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock ``folder`` for this process; raises an error if another process has it. The lock ends with the process."""
+def lock_folder(folder: Path) -> Iterator[bool]:
+    """Lock ``folder`` for this process; raises an error if another process has it. The lock ends with the process.
+
+    Yields False if the system has no locks.
+    """
     if fcntl is None:
-        yield
+        yield False
         return
     with user_error_on_os_error(folder, "cannot be opened"):
         handle = os.open(folder, os.O_RDONLY)
     try:
+        is_locked = True
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -180,8 +216,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
                 f"{folder}: another process is writing to it. Wait until it ends, or choose another folder."
             ) from None
         except OSError:
-            pass  # a file system without locks
-        yield
+            is_locked = False
+        yield is_locked
     finally:
         os.close(handle)
 

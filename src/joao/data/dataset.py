@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
+from joao.core.memory import Budget
 
 Array = NDArray[np.generic]
 
 GRAPHS_PER_CHUNK = 1 << 16
 _EDGES_PER_CHUNK = 1 << 20
+_MAX_TEXT_BYTES = 1 << 28
 _FEATURE_ARRAYS = {"node labels": "node_labels", "node attributes": "node_attributes", "edge attributes": "edge_attr"}
 # Arrays with one row per node, per directed edge and per graph; texts with one entry per graph.
 _PER_NODE, _PER_EDGE = ("node_labels", "node_attributes"), ("source", "target", "edge_attr")
@@ -54,7 +56,8 @@ class Dataset:
         first_edge: ``(G + 1,)`` offsets of the graphs in the list of edges.
         source, target: ``(E,)`` node numbers inside their graph, of any integer type. Each edge is listed in both
             directions, sorted by target and then by source, without loops or duplicates.
-        node_labels: ``(N, columns)`` categories (integers or text), or None.
+        node_labels: ``(N, columns)`` categories, or None: integers, or text as objects, because in an array of fixed
+            width every label would take the memory of the longest.
         node_attributes: ``(N, columns)`` real numbers, or None.
         edge_attr: ``(E, columns)`` numbers, or None.
         classes: ``(G,)`` class numbers, -1 for a graph without a label, or None. Only evaluation and fine-tuning read
@@ -119,6 +122,11 @@ class Dataset:
         return (self[number] for number in range(len(self)))
 
     @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays."""
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes of all graphs."""
         return int(self.first_node[-1])
@@ -158,14 +166,17 @@ class Dataset:
             for first in range(0, len(ends), _EDGES_PER_CHUNK):
                 digest.update(as_bytes(ends[first : first + _EDGES_PER_CHUNK].astype(np.int32, copy=False)))
         for data in (self.node_labels, self.node_attributes, self.edge_attr):
-            digest.update(b"none" if data is None else as_bytes(data))
+            if data is not None and data.dtype == object:
+                _hash_texts(digest, [str(text) for text in data.ravel()])
+            else:
+                digest.update(b"none" if data is None else as_bytes(data))
         return digest.hexdigest()[:16]
 
     @cached_property
     def label_values(self) -> tuple[tuple[int | str, ...], ...] | None:
         """Sorted values of each column of node labels; None without labels."""
         labels = self.node_labels
-        return None if labels is None else tuple(tuple(np.unique(column).tolist()) for column in labels.T)
+        return None if labels is None else tuple(tuple(number_values(column)[0].tolist()) for column in labels.T)
 
     @cached_property
     def attribute_facts(self) -> tuple[ColumnFacts, ...] | None:
@@ -176,6 +187,8 @@ class Dataset:
     @property
     def labels(self) -> NDArray[np.str_]:
         """``(G,)`` class name of each graph; empty text for a graph without a label."""
+        width = max(map(len, self.class_names), default=0)
+        Budget(self.name).take(4 * width * len(self), f"class names of {width} characters")
         names = np.array([*self.class_names, ""])
         return names[np.full(len(self), -1) if self.classes is None else self.classes]
 
@@ -217,6 +230,15 @@ class Dataset:
         """Return the graphs without classes and tasks."""
         return replace(self, classes=None, class_names=(), targets=None, target_names=())
 
+    def drop_unused_classes(self) -> Dataset:
+        """Return the graphs with the names of the classes that occur."""
+        if self.classes is None:
+            return self
+        used = np.unique(self.classes[self.classes >= 0])
+        number = np.full(len(self.class_names) + 1, -1)
+        number[used] = np.arange(len(used))
+        return replace(self, classes=number[self.classes], class_names=tuple(self.class_names[each] for each in used))
+
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """Return the graphs numbered ``graphs`` ``(g,)``, in that order, as if each were one row of a source."""
         nodes, first_node = _select_items(self.first_node, graphs)
@@ -228,6 +250,31 @@ class Dataset:
             if texts := getattr(self, name):
                 chosen[name] = tuple(texts[graph] for graph in graphs)
         return replace(self, **chosen, row_of_graph=None, failures=())
+
+
+def number_values(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted values of a column of labels, and the number of each label among them."""
+    if column.dtype != object:
+        return np.unique(column, return_inverse=True)
+    texts = column.tolist()
+    values = sorted({*texts})
+    number = {value: place for place, value in enumerate(values)}
+    numbers = np.fromiter(map(number.__getitem__, texts), dtype=np.int64, count=len(texts))
+    return np.array(values, dtype=object), numbers
+
+
+def text_width(texts: Collection[str]) -> int:
+    """Width of an array of fixed width with these ``texts``; 0 if it would be too large."""
+    width = max(map(len, texts), default=1) or 1
+    return width if 4 * width * len(texts) <= _MAX_TEXT_BYTES else 0
+
+
+def _hash_texts(digest: Any, texts: list[str]) -> None:
+    """Hash texts like an array of fixed width, unless that is too large."""
+    width = text_width(texts)
+    for first in range(0, len(texts), _EDGES_PER_CHUNK):
+        chunk = texts[first : first + _EDGES_PER_CHUNK]
+        digest.update(as_bytes(np.array(chunk, f"<U{width}")) if width else "\0".join([*chunk, ""]).encode())
 
 
 def as_bytes(array: Array) -> memoryview:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
+from joao.core.memory import Budget
 from joao.data.dataset import Dataset
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
@@ -118,6 +119,9 @@ class Features:
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """Compute the node features ``(N, d)`` of ``dataset``; bytes if all columns are one-hot."""
+        # In training, a feature takes its byte, a number and a gradient.
+        what = f"{self.width} columns of features for {dataset.num_nodes} nodes"
+        Budget(dataset.name, dataset.num_bytes).take(8 * dataset.num_nodes * (self.width or 0), what)
         if self.rule == "constant":
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":
@@ -144,7 +148,7 @@ class Features:
         if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)
-        return sum(int((~np.isin(column, np.asarray(known))).sum()) for column, known in columns)
+        return sum(int((_label_codes(column, known) < 0).sum()) for column, known in columns)
 
     def _degree_columns(self, dataset: Dataset) -> torch.Tensor:
         degrees = torch.from_numpy(np.minimum(dataset.degrees, self.max_degree))
@@ -156,7 +160,7 @@ class Features:
         labels = _with_columns(dataset, "node labels", dataset.node_labels, len(self.vocabulary))
         parts = []
         for column, known in zip(labels.T, self.vocabulary, strict=True):
-            if (column.dtype.kind == "U") != (np.asarray(known).dtype.kind == "U"):
+            if (column.dtype == object) != isinstance(known[0], str):
                 raise UserError(
                     f"{dataset.name}: node labels such as '{column[0]}' and the known labels, such as '{known[0]}', "
                     "have different types."
@@ -223,13 +227,25 @@ def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
     return columns.scatter_(1, codes[:, None], 1)
 
 
-def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
-    values = np.asarray(known)
-    if values.dtype.kind == "i" and values[0] >= 0 and values[-1] < _MAX_LOOKUP and column.min(initial=0) >= 0:
-        # A lookup table with a row per value, and a row of zeros for larger values, is several times faster.
-        table = np.zeros((values[-1] + 2, len(values)), dtype=np.uint8)
-        table[values, np.arange(len(values))] = 1
-        return torch.from_numpy(table.take(np.minimum(column, values[-1] + 1), axis=0))
+def _label_codes(column: NDArray[Any], known: tuple[int | str, ...]) -> NDArray[np.int64]:
+    """Index of each label among the ``known`` ones; -1 for others."""
+    if column.dtype == object:
+        number = {value: place for place, value in enumerate(known)}
+        return np.fromiter((number.get(text, -1) for text in column.tolist()), dtype=np.int64, count=len(column))
+    if isinstance(known[0], str):
+        return np.full(len(column), -1)
+    values = np.array(known, dtype=np.int64)
     codes = np.minimum(np.searchsorted(values, column), len(values) - 1)
-    is_known = torch.from_numpy(values[codes] == column)
-    return _one_hot(torch.from_numpy(codes), len(values)) * is_known[:, None]
+    return np.where(values[codes] == column, codes, -1)
+
+
+def _codes_one_hot(column: NDArray[Any], known: tuple[int | str, ...]) -> torch.Tensor:
+    if column.dtype != object:
+        values = np.array(known, dtype=np.int64)
+        if values[0] >= 0 and values[-1] < _MAX_LOOKUP and column.min(initial=0) >= 0:
+            # A lookup table with a row per value, and a row of zeros for larger values, is several times faster.
+            table = np.zeros((values[-1] + 2, len(values)), dtype=np.uint8)
+            table[values, np.arange(len(values))] = 1
+            return torch.from_numpy(table.take(np.minimum(column, values[-1] + 1), axis=0))
+    codes = torch.from_numpy(_label_codes(column, known))
+    return _one_hot(codes.clamp(min=0), len(known)) * (codes >= 0)[:, None]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from joao.data.dataset import Dataset, sizes_to_offsets
+from joao.data.dataset import Dataset, number_values, sizes_to_offsets
 
 Labels = NDArray[np.uint64]
 
@@ -65,7 +65,7 @@ def initial_labels(graphs: Dataset) -> Labels:
     labels = np.zeros((graphs.num_nodes, 2), dtype=np.uint64)
     if graphs.node_labels is not None:
         for number, column in enumerate(graphs.node_labels.T):
-            values, codes = np.unique(column, return_inverse=True)
+            values, codes = number_values(column)
             labels += np.array([_digest(f"{number}/{value}") for value in values.tolist()])[codes]
     return labels
 

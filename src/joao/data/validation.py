@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from joao.core import codes
 from joao.core.errors import UserError, short_repr
 from joao.core.memory import Budget
-from joao.data.dataset import Array, Dataset, sizes_to_offsets
+from joao.data.dataset import Array, Dataset, number_values, sizes_to_offsets
 
 MAX_NODES = (1 << 31) - 1
 _ISOLATED_NODE_BYTES = 1 << 11  # of its features and activations in a small encoder
@@ -64,7 +64,7 @@ def make_dataset(
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
     if edge_attr is not None and len(edge_attr) != len(edges[0]):
         raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
-    labels = None if node_labels is None else _to_categories(node_labels)
+    labels = None if node_labels is None else _to_categories(name, node_labels)
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
     classes, class_names, messages = _classes(name, graph_labels, len(nodes_per_graph))
@@ -114,7 +114,7 @@ def check_isolated_nodes(budget: Budget, bare: NDArray[np.int64]) -> None:
 def parse_label(value: object) -> int | str | None:
     """Convert a label to an integer or text, 2.0 to 2; None for anything else, such as 1.5 or a list."""
     if isinstance(value, str):
-        return str(value)
+        return str(value) if _is_unicode(value) else None
     if isinstance(value, Integral | np.bool_):
         return int(value) if abs(int(value)) < 2**63 else None
     if isinstance(value, Real) and float(value).is_integer():
@@ -122,10 +122,21 @@ def parse_label(value: object) -> int | str | None:
     return None
 
 
-def _to_categories(labels: Array) -> Array:
-    """Convert to ``(N, columns)`` int64 or text, so that equal labels have equal bytes."""
+def _to_categories(name: str, labels: Array) -> Array:
+    """Convert to ``(N, columns)`` int64 or text."""
     labels = labels[:, None] if labels.ndim == 1 else labels
-    return labels.astype(np.int64 if labels.dtype.kind in "iub" else np.str_)
+    if labels.dtype.kind in "iub":
+        return labels.astype(np.int64)
+    known = {text: text for text in map(str, labels.ravel().tolist())}  # one object for equal texts
+    for text in known:
+        if text.endswith("\0") or not _is_unicode(text):  # packed files end a label with zeros
+            raise UserError(f"{name}: node label {short_repr(text)} is not valid text.")
+    return np.array([known[str(text)] for text in labels.ravel().tolist()], dtype=object).reshape(labels.shape)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether ``text`` can be encoded: it contains no halves of surrogate pairs."""
+    return text == text.encode(errors="ignore").decode()
 
 
 def _check_finite(name: str, what: str, values: Array) -> NDArray[np.float32]:
@@ -202,8 +213,7 @@ def _classes(
         graph = labelled[plain.index(None)]
         raise UserError(f"{name}: graph {graph}: label {short_repr(labels[graph])} must be an integer or text.")
     is_text = any(isinstance(label, str) for label in plain)
-    names = np.array([str(label) for label in plain] if is_text else plain)
-    values, numbers = np.unique(names, return_inverse=True)
+    values, numbers = number_values(np.array([str(label) for label in plain] if is_text else plain, dtype=object))
     classes = np.full(num_graphs, -1, dtype=np.int64)
     classes[labelled] = numbers
     missing = num_graphs - len(labelled)
@@ -217,11 +227,11 @@ _OF_OGB = {
     "syntax_trees": (codes.OGB_TREE_COLUMNS, 1),
 }
 KINDS = ("graphs", "molecules", *_OF_OGB)
-# What each row belongs to, the allowed kinds of dtype (U is text), and the number of axes.
+# What each row belongs to, the allowed kinds of dtype (O is text), and the number of axes.
 _FORMS = {
     "source": ("edge", "iu", 1),
     "target": ("edge", "iu", 1),
-    "node_labels": ("node", "iuU", 2),
+    "node_labels": ("node", "iuO", 2),
     "node_attributes": ("node", "f", 2),
     "edge_attr": ("edge", "fu", 2),
     "classes": ("graph", "i", 1),
@@ -249,15 +259,16 @@ def check_dataset(dataset: Dataset) -> None:
     if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
         raise ValueError("the numbers of graphs, names and SMILES differ")
     _check_edges(dataset)
-    if dataset.kind == "molecules":
-        check_molecules(dataset)
-    elif dataset.kind in _OF_OGB:
+    check_values(dataset)
+    if dataset.kind in _OF_OGB:
         columns = tuple(each.shape[1] for each in (dataset.node_labels, dataset.edge_attr) if each is not None)
         if columns != _OF_OGB[dataset.kind]:
             raise ValueError("nodes or edges have the wrong number of columns")
     classes, num_classes = dataset.classes, len(dataset.class_names)
     if classes is not None and (classes.min() < -1 or classes.max() >= num_classes):
         raise ValueError("a class has no name")
+    if len({*dataset.class_names}) < num_classes:
+        raise ValueError("two classes have the same name")
     if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
         raise ValueError("the numbers of tasks and task names differ")
     _check_rows(dataset)
@@ -279,8 +290,16 @@ def _check_edges(dataset: Dataset) -> None:
             raise ValueError("edges are not sorted")
 
 
-def check_molecules(dataset: Dataset) -> None:
-    """Raise ValueError if codes of atoms or bonds are missing or out of range."""
+def check_values(dataset: Dataset) -> None:
+    """Raise ValueError for values that no reader gives: infinite numbers, codes of atoms and bonds out of range."""
+    for name in ("node_attributes", "edge_attr", "targets"):
+        values = getattr(dataset, name)
+        if values is not None and values.dtype.kind == "f":
+            is_wrong = np.isinf(values) if name == "targets" else ~np.isfinite(values)  # NaN is a missing target
+            if is_wrong.any():
+                raise ValueError(f"{name} contains {values[is_wrong][0]}")
+    if dataset.kind != "molecules":
+        return
     bounds = (
         (dataset.node_labels, (codes.NUM_ELEMENTS, codes.NUM_CHIRALITIES)),
         (dataset.edge_attr, (codes.NUM_BOND_TYPES, codes.NUM_BOND_DIRECTIONS)),

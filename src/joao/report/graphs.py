@@ -143,7 +143,11 @@ def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
     if dataset.node_labels is None:
         return None
     first = dataset.node_labels[:, 0]
-    return np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)] if dataset.kind == "molecules" else first.astype(np.str_)
+    return (
+        np.array(ELEMENT_SYMBOLS)[first.astype(np.int64)]
+        if dataset.kind == "molecules"
+        else np.array(list(map(str, first)), dtype=object)
+    )
 
 
 MOST_EXAMPLES = 4

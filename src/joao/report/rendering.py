@@ -15,7 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.core.files import check_writable
+from joao.core.files import check_writable, open_regular
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
 from joao.report.graphs import examples, graph_set
@@ -66,7 +66,7 @@ def check_replaceable(path: Path) -> None:
     if not path.exists():
         return
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(1000)
     except OSError as error:
         raise UserError(f"{path}: already exists and cannot be read ({error.strerror}).") from error

@@ -178,8 +178,8 @@ class FinetunedModel:
         predicted = np.array(self.class_names)[outputs.argmax(dim=1).numpy()]
         return float((predicted == dataset.labels)[dataset.classes >= 0].mean())
 
-    def save(self, folder: Path) -> None:
-        """Write the model to a new folder."""
+    def save(self, folder: Path, *, claimed: bool = False) -> None:
+        """Write the model to a new folder, or to one that the caller has ``claimed``."""
         fields = {
             "format": FORMAT,
             "kind": self.kind,
@@ -190,7 +190,7 @@ class FinetunedModel:
             "scores": dict(self.scores),
             "info": asdict(self.info),
         }
-        self.trained.save(folder, {FILE: fields})
+        self.trained.save(folder, {FILE: fields}, claimed=claimed)
 
 
 @limit_threads()

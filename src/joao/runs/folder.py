@@ -24,8 +24,8 @@ import re
 import shlex
 import shutil
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -38,7 +38,16 @@ from torch import Tensor
 
 from joao.config.recipe import Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
-from joao.core.files import already_exists, make_folder, parse_json, write_file, write_json
+from joao.core.files import (
+    lock_folder,
+    make_folder,
+    parse_json,
+    read_regular,
+    temporary_path,
+    user_error_on_os_error,
+    write_file,
+    write_json,
+)
 from joao.core.registry import make_record
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
@@ -51,6 +60,7 @@ FILE_FORMAT_KEY = "joao.format"
 CHECKSUM_KEY = "joao.checksum"
 CHECKPOINTS_KEPT = 2
 LOG_FOLDERS = ("tensorboard", "csv")
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
 def format_epoch(metrics: EpochMetrics) -> str:
@@ -98,7 +108,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     """Read tensors and verify their checksum; without one, the file is accepted unless it must be ``checked``."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         tensors: dict[str, Tensor] = load(content)
         # The file starts with the size of its JSON header in 8 bytes.
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -165,20 +175,33 @@ class Run:
     info: RunInfo
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, info: RunInfo, state: Mapping[str, Tensor] | None = None) -> Run:
-        """Create the folder with a first checkpoint of ``state``; an existing folder must be empty."""
-        check_new_folder(folder)
-        make_folder(folder)
+    def create(
+        cls,
+        folder: Path,
+        recipe: Recipe,
+        info: RunInfo,
+        state: Mapping[str, Tensor] | None = None,
+        *,
+        metrics: Iterable[EpochMetrics] = (),
+        weights: Mapping[str, Tensor] | None = None,
+        beside: Mapping[str, Any] | None = None,
+        claimed: bool = False,
+    ) -> Run:
+        """Write a run with a first checkpoint of ``state``, or with final ``weights`` and other files of JSON by name.
+
+        The folder must be new or empty, unless the caller has ``claimed`` it (:func:`claim_folder`).
+        """
         run = cls(folder, recipe, info)
-        try:
+        with nullcontext() if claimed else claim_folder(folder):
             write_file(folder / "recipe.toml", recipe.toml())
-            write_file(folder / "metrics.jsonl", "")
+            write_file(folder / "metrics.jsonl", "".join(map(format_epoch, metrics)))
             if state is not None:
                 run.write_checkpoint(state)
+            if weights is not None:
+                run._write_weights(weights)
+            for name, value in (beside or {}).items():
+                write_json(folder / name, value)
             run._write_info(info)  # last: a folder with run.json is a run
-        except BaseException:
-            run.discard()
-            raise
         return run
 
     @classmethod
@@ -220,7 +243,7 @@ class Run:
     def append(self, metrics: EpochMetrics) -> None:
         path = self.folder / "metrics.jsonl"
         try:
-            with path.open("a", encoding="utf-8") as file:
+            with open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags | _NO_LINKS)) as file:
                 file.write(format_epoch(metrics))
                 file.flush()
                 os.fsync(file.fileno())  # the epochs must be on disk before a checkpoint that counts them
@@ -269,17 +292,11 @@ class Run:
     def discard(self) -> None:
         """Remove the files of an unfinished run."""
         assert not self.info.finished
-        for path in (*map(self.folder.joinpath, ("recipe.toml", "metrics.jsonl", "run.json")), *self.checkpoints()):
-            path.unlink(missing_ok=True)
-        for name in LOG_FOLDERS:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        with suppress(OSError):  # the folder contains other files
-            self.folder.rmdir()
+        _remove_files(self.folder)
 
     def finish(self, weights: Mapping[str, Tensor]) -> Run:
         """Write the final weights, mark the run as finished and remove the checkpoints."""
-        tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
-        write_tensors(self.folder / "weights.safetensors", tensors)
+        self._write_weights(weights)
         finished = replace(self.info, finished=True)
         self._write_info(finished)
         for path in self.checkpoints():
@@ -300,6 +317,10 @@ class Run:
         """Return a sentence with the command that resumes the run."""
         return f"Resume with: joao pretrain --resume {shlex.quote(str(self.folder))}"
 
+    def _write_weights(self, weights: Mapping[str, Tensor]) -> None:
+        tensors = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+        write_tensors(self.folder / "weights.safetensors", tensors)
+
     def _write_info(self, info: RunInfo) -> None:
         write_json(self.folder / "run.json", asdict(info))
 
@@ -312,21 +333,74 @@ def read_text(run: Path, name: str) -> str | None:
         raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain', or correct the path.")
     path = run / name
     try:
-        return path.read_text(encoding="utf-8") if path.is_file() else None
+        return read_regular(path).decode() if path.is_file() else None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is damaged ({error}).") from error
 
 
+@contextmanager
+def claim_folder(folder: Path) -> Iterator[None]:
+    """Create the folder of a new run, or take an empty one, for this process alone.
+
+    A run is written in several files, of which ``run.json`` is the last. Until then its temporary file marks the folder
+    as incomplete. If the process fails, its files are removed; if it is killed, the next one that claims the folder
+    removes them.
+    """
+    check_new_folder(folder)
+    make_folder(folder)
+    with lock_folder(folder) as is_locked:
+        if is_locked and _is_incomplete(folder):
+            _remove_files(folder, keep_folder=True)
+        if any(folder.iterdir()):  # another process was quicker
+            raise UserError(f"{folder}: already exists. Choose another folder or remove it first.")
+        try:
+            with user_error_on_os_error(folder, "cannot be written to"):
+                temporary_path(folder / "run.json").touch(0o600)
+            yield
+        except BaseException:
+            if not (folder / "run.json").exists():
+                _remove_files(folder)
+            raise
+
+
+@contextmanager
+def lock_run(folder: Path) -> Iterator[None]:
+    """Lock the folder of a run that is resumed. It must not contain links, through which other files would change."""
+    with lock_folder(folder):
+        for path in folder.rglob("*"):
+            if path.is_symlink():
+                raise UserError(f"{path}: is a link. Replace it by what it links to before you resume the run.")
+        yield
+
+
+def _is_incomplete(folder: Path) -> bool:
+    """Whether a process that was to create a run here was killed, or is still at it."""
+    return not (folder / "run.json").exists() and temporary_path(folder / "run.json").exists()
+
+
+def _remove_files(folder: Path, *, keep_folder: bool = False) -> None:
+    """Remove the files of a run, and the folder if it is then empty."""
+    names = ("recipe.toml", "metrics.jsonl", "run.json", "finetune.json", "weights.safetensors")
+    patterns = ("checkpoint-*.safetensors", ".*.joao-*")
+    for path in (*map(folder.joinpath, names), *chain(*map(folder.glob, patterns))):
+        path.unlink(missing_ok=True)
+    for name in LOG_FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    if not keep_folder:
+        with suppress(OSError):  # the folder contains other files
+            folder.rmdir()
+
+
 def check_new_folder(folder: Path) -> None:
     """Raise an error if a folder is not empty or cannot be created, before any work is done."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_incomplete(folder))):
         hint = ""
         with suppress(UserError):  # the folder is not a run
             run = Run.open(folder)
             hint = "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
-        raise already_exists(folder, hint)
+        raise UserError(f"{folder}: already exists. Choose another folder or remove it first.{hint}")
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir():
         raise UserError(f"{folder}: cannot be created: {parent} is not a folder.")

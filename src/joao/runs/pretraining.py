@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,13 +16,12 @@ from torch import Tensor
 from joao.config.builder import CustomParts, build_method, build_objective, build_pool, check_input
 from joao.config.recipe import Recipe
 from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory
-from joao.core.files import lock_folder, make_folder
 from joao.core.graphs import Store
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 from joao.objectives import NodeObjective
-from joao.runs.folder import Run, RunInfo, check_new_folder, format_epoch, parse_epoch
+from joao.runs.folder import Run, RunInfo, claim_folder, format_epoch, lock_run, parse_epoch
 from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
@@ -230,7 +229,8 @@ def pretrain(
         num_nodes=layout.num_nodes,
         own=custom.describe(),
     )
-    with _lock_run(folder, resume) if folder is not None and is_first else nullcontext():
+    lock = nullcontext() if folder is None or not is_first else lock_run(folder) if resume else claim_folder(folder)
+    with lock:
         metrics, run = _start_run(training, folder if is_first else None, resume, recipe, info)
         checkpointer = Checkpointer(
             training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop
@@ -286,28 +286,12 @@ def _check_same(
         raise UserError(f"{run.folder}: was started with another recipe or other parts. Resume with the same ones.")
 
 
-@contextmanager
-def _lock_run(folder: Path, resume: bool) -> Iterator[None]:
-    """Lock the folder of a run, which is created unless the run is resumed, for this process."""
-    if not resume:
-        check_new_folder(folder)
-        make_folder(folder)
-    with lock_folder(folder):
-        try:
-            yield
-        except BaseException:
-            if not resume:
-                with suppress(OSError):  # it is not empty, so it is kept
-                    folder.rmdir()
-            raise
-
-
 def _start_run(
     training: Pretraining, folder: Path | None, resume: bool, recipe: Recipe, info: RunInfo
 ) -> tuple[list[EpochMetrics], Run | None]:
     """Create or resume the run in ``folder``, and return its metrics so far; ``folder`` is None in other processes."""
     if not resume:
-        return [], None if folder is None else Run.create(folder, recipe, info, capture_state(training))
+        return [], None if folder is None else Run.create(folder, recipe, info, capture_state(training), claimed=True)
     run = None if folder is None else Run.open(folder)
     state: dict[str, Tensor] = {}
     if run is not None:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from joao.config.builder import build_encoder, check_input, check_memory, count_weights
 from joao.config.recipe import Recipe
 from joao.core.errors import UserError, one_line, suggest
-from joao.core.files import write_json
 from joao.core.graphs import GraphStore, Store
 from joao.core.memory import Budget
 from joao.core.pair_table import PairTable
@@ -114,14 +113,10 @@ class TrainedEncoder:
             raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")
         return embeddings
 
-    def save(self, folder: Path, beside: Mapping[str, Any] | None = None) -> Run:
-        """Write a run folder, and further JSON files ``beside`` by name."""
-        run = Run.create(folder, self.recipe, self.info)
-        for metrics in self.metrics:
-            run.append(metrics)
-        for name, value in (beside or {}).items():
-            write_json(folder / name, value)
-        return run.finish(self.weights)
+    def save(self, folder: Path, beside: Mapping[str, Any] | None = None, *, claimed: bool = False) -> Run:
+        """Write a run folder, and further JSON files ``beside`` by name; see :meth:`joao.runs.folder.Run.create`."""
+        files: dict[str, Any] = {"metrics": self.metrics, "weights": self.weights, "beside": beside}
+        return Run.create(folder, self.recipe, replace(self.info, finished=True), **files, claimed=claimed)
 
 
 def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> TrainedEncoder:

@@ -138,13 +138,13 @@ def test_data_sets_slices_and_subsets_are_read_in_order():
         ([path(2), Batch.from_data_list([path(2)])], ("graphs[1]", "Batch", "batch.to_data_list()")),
         (DataLoader([path(2)]), ("DataLoader",)),
         ([path(2), "MUTAG"], ("graphs[1]", "'MUTAG'")),
-        ([path(2), None], ("graphs[1]", "NoneType")),
-        ([(path(2), 1)], ("graphs[0]", "tuple")),
+        ([path(2), None], ("graphs[1]", "None")),
+        ([(path(2), 1)], ("graphs[0]", "(Data(", "1)")),
         ([], ("graphs",)),
         (iter([path(2)]), ("list_iterator",)),
-        ({"a": path(2)}, ("dict",)),
-        (3, ("int",)),
-        (torch.eye(3), ("graphs[0]", "Tensor")),
+        ({"a": path(2)}, ("{'a': Data(",)),
+        (3, (" 3.",)),
+        (torch.eye(3), ("graphs[0]", "tensor([1., 0., 0.])")),
     ],
 )
 def test_invalid_graphs_are_rejected(graphs, values):

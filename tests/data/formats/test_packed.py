@@ -52,7 +52,7 @@ def test_molecules_round_trip(molecules, name, tmp_path, assert_equal):
 @pytest.mark.parametrize("options", [{}, {"num_attributes": 2, "num_edge_attributes": 1, "num_classes": 0}])
 def test_other_graphs_round_trip(options, tmp_path, assert_equal):
     dataset = random_graphs(20, mean_nodes=5, **options)
-    text = replace(dataset, node_labels=np.array(["C", "Öl"])[dataset.node_labels % 2], notices=("told",))
+    text = replace(dataset, node_labels=np.array(["C", "Öl"], dtype=object)[dataset.node_labels % 2], notices=("told",))
     for number, each in enumerate((dataset, text)):
         write_packed(tmp_path / f"{number}.safetensors", each)
         assert_equal(read(tmp_path / f"{number}.safetensors"), each)

@@ -40,7 +40,7 @@ def molecules():
 def graphs_with_text():
     """The labels of later shards are longer than those of the first."""
     dataset = random_graphs(23, 5, 2)
-    words = np.array(["C", "Öl", "longer", "-"])
+    words = np.array(["C", "Öl", "longer", "-"], dtype=object)
     return replace(dataset, node_labels=words[np.minimum(dataset.node_labels, dataset.graph_of_node[:, None] // 8)])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import PAIRS, grid
-from repro.protocols.semi_supervised.table import HEADER, cells_of, overview, rows
+from repro.protocols.semi_supervised.table import HEADER, REDEFINED_HEADER, cells_of, overview, redefined_lines, rows
 from repro.tables.names import NAMES
 from repro.tables.paper import Published
 from tests.messages import refused
@@ -137,3 +137,12 @@ def test_every_method_of_the_tables_has_a_name():
     assert set(grid()["methods"]) <= set(NAMES)
     assert not set(PAIRS) & set(NAMES)
     assert len(set(NAMES.values())) == len(NAMES)
+
+
+def test_both_definitions_of_no_pretraining_are_compared_on_the_same_seeds():
+    first = [record("none", seed, [0.5, 0.6]) for seed in (0, 1)]
+    more = [record("none", 2, [0.1, 0.1]), record("joao", 2, [0.9, 0.9]), record("joaov2", 0, [0.9, 0.9])]
+    (line,) = redefined_lines([*RECORDS, *more], first)  # seed 2 has no first record, JOAOv2 one seed
+    assert line[:4] == ["NCI1", "10 %", "JOAO", "2"]
+    assert [cell.split()[0] for cell in line[4:]] == ["+22.50", "+7.50"]
+    assert len(line) == len(REDEFINED_HEADER)

@@ -132,7 +132,6 @@ def test_only_untested_mutants_survive(outcomes, tmp_path):
     assert outcomes(other, "--survivors") == found | {"return number >= LEAST": "test_bound"}
 
 
-@pytest.mark.slow
 def test_every_file_was_tried_and_every_survivor_is_explained(record):
     assert set(record["files"]) == set(study.targets())
     told = tomllib.loads((ROOT / "repro/studies/mutants.toml").read_text(encoding="utf-8"))

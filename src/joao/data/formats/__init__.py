@@ -105,7 +105,7 @@ FORMATS = (
     FileFormat(
         "protein networks", "ppi:read_ppi", folder_files=("processed/*.pt",), detector="ppi:is_ppi", cached=False
     ),
-    FileFormat("packed graphs", "packed:read_packed", suffixes=(".safetensors", ".safetensors.xz"), cached=False),
+    FileFormat("packed graphs", "packed:read_packed_file", suffixes=(".safetensors", ".safetensors.xz"), cached=False),
 )
 SUFFIXES = tuple(dict.fromkeys(suffix for each in FORMATS for suffix in each.suffixes))
 TABLE_SUFFIXES = tuple(suffix for each in FORMATS if each.has_columns for suffix in each.suffixes)

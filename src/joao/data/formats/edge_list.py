@@ -15,7 +15,7 @@ import numpy as np
 
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset
-from joao.data.formats.text import base_name, table_rows
+from joao.data.formats.text import base_name, parse_integer, parse_number, table_rows
 from joao.data.validation import make_dataset, to_global_edges
 
 NEEDED = ("graph", "source", "target")
@@ -90,11 +90,8 @@ def _add(graphs: dict[str, _Graph], row: dict[str, str], extra: list[str], place
 
 
 def _number(cell: str, column: str, place: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    number = parse_number(cell)
+    if number is None or not math.isfinite(number):
         raise UserError(f"{place}: column '{column}': expected a number, got {short_repr(cell)}.")
     return number
 
@@ -102,7 +99,5 @@ def _number(cell: str, column: str, place: str) -> float:
 def _labels(graphs: list[_Graph]) -> list[int | str | None]:
     """Labels as integers if all of them are integers, so that 10 sorts after 2."""
     texts = [graph.label for graph in graphs]
-    try:
-        return [None if text is None else int(text) for text in texts]
-    except ValueError:
-        return list(texts)
+    numbers = [None if text is None else parse_integer(text) for text in texts]
+    return [*texts] if numbers.count(None) > texts.count(None) else [*numbers]

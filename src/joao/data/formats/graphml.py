@@ -130,7 +130,7 @@ def _node_labels(nodes: list[_Row]) -> Array | None:
         if labels and type(label) is not type(labels[0]):
             raise UserError(f"{place}: label {label!r} and the earlier label {labels[0]!r} have different types.")
         labels.append(label)
-    return np.array(labels)
+    return np.array(labels, dtype=object if isinstance(labels[0], str) else np.int64)
 
 
 def _attributes(

@@ -122,7 +122,10 @@ def _rows(graphs: list[dict[str, Any]], places: list[str], key: str, cell: Calla
             if cell is _is_label and {*map(type, cells)} != {type((collected or [cells])[0][0])}:
                 raise UserError(f"{place}: '{key}': {_short_json(row)} mixes numbers and text.")
             collected.append(cells)
-    return np.array(collected, dtype=None if cell is _is_label else np.float64) if collected else None
+    if not collected:
+        return None
+    is_text = isinstance(collected[0][0], str)
+    return np.array(collected, dtype=object if is_text else np.int64 if cell is _is_label else np.float64)
 
 
 def _is_integer(value: object) -> bool:

@@ -35,7 +35,16 @@ from numpy.typing import DTypeLike, NDArray
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
 from joao.core.errors import UserError, short_repr
 from joao.data.dataset import Dataset, sizes_to_offsets
-from joao.data.formats.text import READ_ERRORS, Member, folder_members, names_in_zip, number_chunks, open_zip, unpack
+from joao.data.formats.text import (
+    READ_ERRORS,
+    Member,
+    folder_members,
+    names_in_zip,
+    number_chunks,
+    open_zip,
+    parse_number,
+    unpack,
+)
 from joao.data.validation import check_isolated_nodes, make_dataset
 
 _SUFFIX = ".csv.gz"
@@ -396,10 +405,10 @@ def _labels(files: OgbFiles, kind: str, num_graphs: int) -> dict[str, Any]:
 
 
 def _label(cell: str, place: str, line: int) -> float:
-    try:
-        return float(cell) if cell.strip() else np.nan
-    except ValueError as error:
-        raise UserError(f"{place} line {line}: expected a number, got {short_repr(cell)}.") from error
+    number = parse_number(cell) if cell.strip() else np.nan
+    if number is None or abs(number) > np.finfo(np.float32).max:
+        raise UserError(f"{place} line {line}: expected a 32-bit number, got {short_repr(cell)}.")
+    return number
 
 
 def _mapping(files: OgbFiles, num_graphs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

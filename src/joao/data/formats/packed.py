@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from joao.core.errors import UserError, one_line
 from joao.core.files import parse_json, write_file
-from joao.data.dataset import Array, Dataset, Failure, as_bytes, sizes_to_offsets
+from joao.data.dataset import Array, Dataset, Failure, as_bytes, sizes_to_offsets, text_width
 from joao.data.formats.text import open_file
 from joao.data.validation import check_dataset
 
@@ -104,6 +104,11 @@ def read_packed(path: Path) -> Dataset:
     """Read a file written by :func:`write_packed`."""
     with _open_packed(path) as packed:
         return _read(*packed)
+
+
+def read_packed_file(path: Path) -> Dataset:
+    """Like :func:`read_packed`, for a file that is not a shard: all its classes occur."""
+    return read_packed(path).drop_unused_classes()
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
@@ -211,7 +216,7 @@ def _digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> Any:
 def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the contents of ``about``, and the arrays."""
     values = {each.name: getattr(dataset, each.name) for each in fields(Dataset)}
-    given = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    given = {name: _fixed_width(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     arrays: dict[str, Array] = {}
     for name, array in given.items():
         if name in ("first_node", "first_edge"):
@@ -270,6 +275,16 @@ def _unpack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Dataset:
     return dataset
 
 
+def _fixed_width(array: Array) -> Array:
+    """Convert an array of texts to fixed width; others are returned."""
+    if array.dtype != object:
+        return array
+    width = text_width(array.ravel().tolist())
+    if not width:
+        raise UserError("some node labels are too long to be packed. Shorten them.")
+    return array.astype(f"<U{width}")
+
+
 def parse_dtype(name: str) -> np.dtype[Any]:
     """Parse a type of numbers or text; other types could take any amount of memory."""
     if name not in _CODES and not _TEXT_TYPE.fullmatch(name):
@@ -287,17 +302,17 @@ def convert_array(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert an array as stored to its type in memory; text is stored as code points."""
     if dtype.kind != "U":
         return array.astype(dtype, copy=False)
-    if array.min(initial=0) < 0 or array.max(initial=0) > sys.maxunicode:
+    if array.min(initial=0) < 0 or array.max(initial=0) > sys.maxunicode or (array >> 11 == 0xD800 >> 11).any():
         raise ValueError("a label is not valid text")
     text: NDArray[np.str_] = np.ascontiguousarray(array.astype(np.uint32)).view(dtype)[..., 0]
-    return text
+    return text.astype(object)
 
 
 def _text_arrays(name: str, texts: tuple[str, ...]) -> dict[str, Array]:
     """Bytes of all texts, and the length of each; empty for no texts."""
     if not texts:
         return {}
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    encoded = [text.encode("utf-8", "backslashreplace") for text in texts]
     lengths = _narrow(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
     return {name: np.frombuffer(b"".join(encoded), np.uint8), f"{name}_lengths": lengths}
 
@@ -309,4 +324,4 @@ def _texts(data: NDArray[np.uint8], lengths: Array) -> tuple[str, ...]:
     if whole.isascii():  # one character per byte: decode all texts at once
         text = whole.decode("ascii")
         return tuple(text[first:last] for first, last in pairwise(places))
-    return tuple(whole[first:last].decode("utf-8", "surrogatepass") for first, last in pairwise(places))
+    return tuple(whole[first:last].decode() for first, last in pairwise(places))

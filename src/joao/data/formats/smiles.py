@@ -24,7 +24,7 @@ from joao.core.errors import UserError, short_repr, suggest
 from joao.data.dataset import Dataset
 from joao.data.formats import TABLE_SUFFIXES
 from joao.data.formats.edge_list import NEEDED
-from joao.data.formats.text import base_name, column_names, table_rows, text_lines
+from joao.data.formats.text import base_name, column_names, parse_number, table_rows, text_lines
 from joao.data.molecules import ReadOptions, make_molecules
 
 # In the order of preference.
@@ -351,7 +351,8 @@ def _numbers(cells: Sequence[str]) -> NDArray[np.float32] | int:
     """Values of the cells, or the index of the first cell that is not a number."""
     try:
         values = np.array([float(cell or "nan") for cell in cells])
-        if "_" not in "".join(cells) and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
+        text = "".join(cells)
+        if text.isascii() and "_" not in text and (np.abs(values) <= _LARGEST)[~np.isnan(values)].all():
             return values.astype(np.float32)
     except ValueError:
         pass
@@ -365,8 +366,5 @@ def _is_empty(cell: str) -> bool:
 
 def _number(cell: str) -> float | None:
     """Value of a cell; None for text, infinity and numbers beyond 32 bits."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if "_" not in cell and abs(value) <= _LARGEST else None
+    value = parse_number(cell)
+    return value if value is not None and abs(value) <= _LARGEST else None

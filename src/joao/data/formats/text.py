@@ -181,7 +181,25 @@ _CHUNK_BYTES = 1 << 22
 _MAX_NUMBER_LINE_BYTES = 1 << 26  # bytes
 _NEWLINE_TO_COMMA = bytes.maketrans(b"\n", b",")
 _COMMA, _NEWLINE = b",\n"
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_SATURATED = (-(1 << 63), (1 << 63) - 1)
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the 64-bit integer that is written as ``text``; None for other texts, also for 010, +1 and 1_0.
+
+    As an integer has one form only, different texts stay different.
+    """
+    number = int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+    return number if str(number) == text and abs(int(text)) < 1 << 63 else None
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that is written in ASCII characters; None for other texts, also for 1_0."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None
 
 
 def read_numbers(stream: IO[bytes], place: str, dtype: DTypeLike) -> Array:
@@ -241,18 +259,20 @@ def _parse_numbers(text: bytes, dtype: DTypeLike, columns: int) -> Array | None:
             values = np.fromstring(text.translate(_NEWLINE_TO_COMMA), dtype=dtype, sep=",")
     except (ValueError, DeprecationWarning):
         return None
+    if values.dtype.kind == "i" and np.isin(values, _SATURATED).any():  # numpy's result for all larger numbers
+        return None
     return values.reshape(-1, columns) if len(values) == len(separators) else None
 
 
 def _first_fault(text: bytes, place: str, first_line: int, columns: int, whole: bool) -> UserError:
-    kind = "integer" if whole else "number"
+    kind = "64-bit integer" if whole else "number"
     for line, row in enumerate(text.decode(errors="replace").split("\n"), first_line):
         fields = [field.strip() for field in row.split(",")]
         if fields == [""]:
             return UserError(f"{place} line {line}: empty line inside the file.")
         for field in fields:
             if not _is_number(field, whole):
-                return UserError(f"{place} line {line}: expected {'an' if whole else 'a'} {kind}, got '{field[:40]}'.")
+                return UserError(f"{place} line {line}: expected a {kind}, got '{field[:40]}'.")
         if len(fields) != columns:
             return UserError(f"{place} line {line}: {len(fields)} numbers, expected {columns}.")
     return UserError(f"{place}: lines {first_line} to {line} are not rows of {columns} {kind}s.")
@@ -260,8 +280,5 @@ def _first_fault(text: bytes, place: str, first_line: int, columns: int, whole: 
 
 def _is_number(field: str, whole: bool) -> bool:
     if whole:
-        return _WHOLE_NUMBER.fullmatch(field) is not None
-    try:
-        return "_" not in field and isinstance(float(field), float)
-    except ValueError:
-        return False
+        return _WHOLE_NUMBER.fullmatch(field) is not None and _SATURATED[0] < int(field) < _SATURATED[1]
+    return parse_number(field) is not None

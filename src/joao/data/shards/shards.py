@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
@@ -32,8 +32,9 @@ from joao.core.files import parse_json
 from joao.core.registry import check_value
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
 from joao.data.formats.packed import TYPES, convert_array, parse_dtype, read_header, read_packed
+from joao.data.formats.text import parse_integer
 from joao.data.shards.index import INDEX, OFFSETS, Facts, Index, ShardInfo, damage_error
-from joao.data.validation import check_molecules
+from joao.data.validation import check_values
 
 _NODE_ROWS = ("degrees", "node_labels", "node_attributes")
 _EDGE_ROWS = ("source", "edge_attr")
@@ -133,11 +134,10 @@ class Shards:
             kind=self.kind,
             featuriser=self.featuriser,
         )
-        if self.kind == "molecules":
-            try:
-                check_molecules(dataset)
-            except ValueError as error:
-                raise damage_error(self.folder, str(error)) from error
+        try:
+            check_values(dataset)
+        except ValueError as error:
+            raise damage_error(self.folder, str(error)) from error
         vars(dataset)["degrees"] = degrees  # saves computing them
         return dataset
 
@@ -176,7 +176,9 @@ class Shards:
             for offsets, own in zip(self._rows.offsets, (dataset.first_node, dataset.first_edge), strict=True):
                 if (offsets[first : first + len(own)] != own).any():
                     raise damage_error(self.folder, f"wrong offsets of {info.file}")
-            if dataset.fingerprint != info.fingerprint:
+            # Older versions hashed texts with the width of the longest text of all shards.
+            is_text = dataset.node_labels is not None and dataset.node_labels.dtype == object
+            if dataset.fingerprint != info.fingerprint and not is_text:
                 raise damage_error(self.folder, f"{info.file} contains other graphs")
             own_facts = Facts.of(dataset)
             facts = own_facts if facts is None else facts.merge(own_facts)
@@ -211,12 +213,13 @@ def _without_graphs(dataset: Dataset) -> Dataset:
 
 def _with_classes_in_order(dataset: Dataset) -> Dataset:
     """Number the classes as a reader of all graphs would: sorted by number if all names are numbers, else by text."""
+    dataset = dataset.drop_unused_classes()
     if dataset.classes is None:
         return dataset
     names = dataset.class_names
-    are_numbers = all(name.removeprefix("-").isdecimal() for name in names)
-    keys = [int(name) for name in names] if are_numbers else list(names)
-    order = np.argsort(np.array(keys))
+    numbers = [parse_integer(name) for name in names]
+    keys: Sequence[Any] = names if None in numbers else numbers
+    order = sorted(range(len(names)), key=keys.__getitem__)
     new = np.append(np.argsort(order), -1)
     return replace(dataset, classes=new[dataset.classes], class_names=tuple(names[number] for number in order))
 
@@ -309,7 +312,8 @@ class _MappedRows:
                 raise damage_error(self.folder, f"{name}: {one_line(error)}") from error
         _, shape, kind = self._forms[name][0]
         shape = shape[:-1] if kind.kind == "U" else shape
-        return np.concatenate([np.zeros((0, *shape), parts[0].dtype if parts else kind), *parts])
+        empty = np.zeros((0, *shape), parts[0].dtype if parts else object if kind.kind == "U" else kind)
+        return np.concatenate([empty, *parts])
 
     def _checked_header(self, info: ShardInfo) -> tuple[dict[str, Any], dict[str, str], int]:
         """Return a shard's array entries, their types in memory, and the position of the first array."""
