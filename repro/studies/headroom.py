@@ -129,17 +129,8 @@ def by_effective_rank(records: Sequence[Mapping[str, Any]], dataset: str, scores
     return accuracy - float(scores["uniform", 0.2].mean()), accuracy - random, f"{chosen[0]} {chosen[1]}"
 
 
-def page(records: Sequence[Mapping[str, Any]]) -> str:
-    header = [
-        "data set",
-        "seeds",
-        *POLICIES,
-        "random arm",
-        "oracle",
-        "oracle - uniform",
-        "by labels",
-        "by effective rank",
-    ]
+def results(records: Sequence[Mapping[str, Any]]) -> tuple[list[list[str]], dict[str, list[float]]]:
+    """Return the lines of the table, and the gains over uniform on each data set by the way to choose."""
     lines, gains = [], defaultdict(list)
     for dataset in SETS:
         scores = whole_seeds(records, dataset)
@@ -167,6 +158,21 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
                 by_rank,
             ]
         )
+    return lines, gains
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    header = [
+        "data set",
+        "seeds",
+        *POLICIES,
+        "random arm",
+        "oracle",
+        "oracle - uniform",
+        "by labels",
+        "by effective rank",
+    ]
+    lines, gains = results(records)
     summary = [[name, with_interval(interval(values))] for name, values in gains.items()]
     return "\n\n".join(
         [

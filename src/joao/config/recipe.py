@@ -32,7 +32,7 @@ from typing import Any
 
 from joao.augmentations import AUGMENTATIONS
 from joao.config.methods import all_methods
-from joao.core.errors import UserError, suggest
+from joao.core.errors import UserError, short_repr, suggest
 from joao.core.files import read_regular
 from joao.core.registry import check_minimum, check_options, check_value
 from joao.data.features import CODE_RULES, RULE_OF_KIND, RULES
@@ -89,6 +89,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "ogb_molecules": {"encoder": "ogb_molecule_gin", **_OGB},
     "syntax_trees": {"encoder": "syntax_gin", **_OGB},
 }
+# Defaults that cost more, by name; see docs/decisions/0005-defaults.md.
+PRESETS: dict[str, dict[str, Any]] = {"large": {"encoder": {"name": "gin", "width": 128}, "training": {"epochs": 40}}}
 # Defaults of parts whose inputs are category codes.
 _CODES = {"attribute_mask": {"fill": "token"}}
 
@@ -239,7 +241,7 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
         ...
     joao.core.errors.UserError: recipe: unknown key 'epochs'. Did you mean 'training.epochs'?
     """
-    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "strength", "strengths"]
+    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "preset", "strength", "strengths"]
     for key in table:
         if key not in known:
             is_training = key in {each.name for each in dataclasses.fields(Schedule)}
@@ -249,12 +251,19 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"{source}: unknown method '{method}'. {suggest(str(method), METHODS)}")
     kind_defaults = KINDS[kind]
+    if (preset := table.get("preset")) is not None:
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise UserError(f"{source}: unknown preset {short_repr(preset)}. {suggest(str(preset), PRESETS)}")
+        if kind != "graphs":
+            raise UserError(f"{source}: preset '{preset}' is not for {kind}. Remove it.")
+        kind_defaults = {**kind_defaults, **PRESETS[preset]}
     defaults = {"encoder": kind_defaults["encoder"], "augmentations": POOL, **METHODS[method]}
     parts: dict[str, Part] = {}
     for family, members in CATALOGUES.items():
         value = table.get(family, defaults[family])
-        if isinstance(value, Mapping) and "name" not in value:
-            value = {"name": defaults[family], **value}
+        default = defaults[family] if isinstance(defaults[family], Mapping) else {"name": defaults[family]}
+        if isinstance(value, Mapping) and value.get("name", default["name"]) == default["name"]:
+            value = {**default, **value}
         parts[family] = _part(value, members, f"{source}: {family}", kind_defaults)
     _check_at_most(parts["encoder"].options.get("layers", 1), f"{source}: encoder: layers")
     features = check_value(table.get("features", "auto"), str, f"{source}: features")
