@@ -402,8 +402,8 @@ def _overlap_summary() -> str:
     return (
         "- The corpus of these rows has molecules of the test parts, without their labels. By canonical SMILES, "
         f"stereochemistry ignored: {listed(found)}; [the table](results/transfer/table.md) also counts them with "
-        f"stereochemistry. The {counted['left out']:,} molecules of the corpus that this concerns are left out of every "
-        "corpus that is used from now on."
+        f"stereochemistry. The {counted['left out']:,} molecules of the corpus that this concerns are left out of "
+        "every corpus that is used from now on."
     )
 
 
@@ -427,8 +427,8 @@ def _repeats_summary() -> str:
     return (
         "- [Three pre-trainings per method](results/transfer/repeats.md) on "
         f"{facts['corpus'][0]['molecules']:,} molecules without test molecules, {len(found.datasets)} data sets, with "
-        f"the rule written before the run: {'; '.join(said)} (data set as unit, both rules for the epoch, corrected for "
-        f"{len(claims)} comparisons). JOAO's mean gain over no pre-training is {joao[1]} at the last epoch and {joao[3]} "
+        f"the rule written before the run: {'; '.join(said)} (data set as unit, both epoch rules, corrected for "
+        f"{len(claims)} comparisons). JOAO's mean gain over no pre-training: {joao[1]} at the last epoch, {joao[3]} "
         "at the selected epoch.\n"
     )
 
