@@ -166,5 +166,11 @@ def overview(table: Sequence[Row], overlap: Mapping[str, Any] | None = None) -> 
         groups={name: rule for name in lines for rule in (LAST, CHOSEN) if name.endswith(f", {rule}")},
         last={"average": {name: average(line) for name, line in lines.items()}},
         notes=SETTING,
+        empty_cells=[
+            f"{name} on {dataset}: not computed."
+            for name, line in lines.items()
+            for dataset, figure in zip(datasets, line, strict=True)
+            if figure is None
+        ],
         paragraphs=() if overlap is None else (overlap_note(overlap),),
     )
