@@ -17,6 +17,7 @@ import lzma
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,10 +108,9 @@ def of_folder(suffix: str = "", pack: Callable[[bytes], bytes] = bytes) -> Read:
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        path = folder / name
-        if not path.parent.is_file() and not path.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        with suppress(OSError):  # a name may be too long, or that of a folder
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
 
 
 def any_compressed(data: bytes, folder: Path) -> None:

@@ -9,6 +9,11 @@ import textwrap
 from collections.abc import Callable
 
 from joao.comparison.table import Comparison
+from joao.config.recipe import KINDS, toml_value
+from joao.data.features import CODE_RULES
+from joao.data.formats import FORMATS
+from joao.encoders import ENCODERS, Convolutions
+from joao.encoders.base import PaddedEncoder
 from joao.evaluation.tables import markdown
 from joao.objectives import OBJECTIVES, PairObjective
 from repro.documents import results_blocks, study_blocks
@@ -38,6 +43,46 @@ def objective_options() -> str:
     return "\n".join(lines)
 
 
+def encoders() -> str:
+    """Return a table of the encoders: input, options with their defaults, and the first sentence of each class."""
+    words = {name: name.replace("_", " ").replace("ogb", "OGB") for name in KINDS}
+    default_for = {kind["encoder"]: words[name] for name, kind in KINDS.items()}
+    lines = []
+    for name, kind in ENCODERS.items():
+        options = {
+            each.name: each.default
+            for each in inspect.signature(kind).parameters.values()
+            if each.name not in ("num_features", "num_edge_features")
+        }
+        edges = "depend on the convolution" if kind is Convolutions else "used" if kind.uses_edge_attr else "ignored"
+        lines.append(
+            [
+                f"`{name}`" + (f" (default for {default_for[name]})" if name in default_for else ""),
+                "any" if kind.codes is None else words[CODE_RULES[kind.codes]],
+                edges,
+                ", ".join(f"`{option}` {toml_value(value)}" for option, value in options.items() if value is not None),
+                "yes" if issubclass(kind, PaddedEncoder) else "",
+                " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split()),
+            ]
+        )
+    return markdown(["name", "graphs", "edge attributes", "options and defaults", "fast path", "what it is"], lines)
+
+
+def file_formats() -> str:
+    """Return a table of the file formats, each with a link to its section in the page."""
+    page = (RECORDS.parents[1] / "docs/data-formats.md").read_text(encoding="utf-8")
+    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    lines = []
+    for each in FORMATS:
+        heading = next(found for found in headings if found.lower().startswith(each.title.split()[0].lower()))
+        files = ", ".join(f"`{suffix}`" for suffix in each.suffixes)
+        folder = (
+            f"folder with {', '.join(f'`{pattern}`' for pattern in each.folder_files)}" if each.folder_files else ""
+        )
+        lines.append([f"[{each.title}](#{heading.lower().replace(' ', '-')})", files, folder])
+    return markdown(["format", "file", "folder"], lines)
+
+
 def compare_mutag() -> str:
     """The table and the verdict that ``joao compare MUTAG`` prints."""
     record = json.loads((RECORDS / "compare-mutag.json").read_text(encoding="utf-8"))
@@ -50,6 +95,8 @@ def compare_mutag() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "objective-options": objective_options,
     "layers": layers,
+    "encoders": encoders,
+    "file-formats": file_formats,
     "commands": lambda: commands_page().rstrip("\n"),
     "compare-mutag": compare_mutag,
     "results-overview": results_blocks.results_overview,

@@ -6,7 +6,7 @@
 
 ``overlap`` counts the test molecules of all sets in the whole corpus. ``prepare`` draws the corpus, leaves out all test molecules and writes it, with the labelled sets and their scaffolds,
 as packed files, which ``run`` reads without RDKit. ``run`` pre-trains what is missing and fine-tunes on each set from
-all pre-trainings of all methods side by side. It stops after ``--minutes``; the same command resumes. Settings are in
+all pre-trainings of a method side by side, and writes a record for each method and set. It stops after ``--minutes``; the same command resumes. Settings are in
 ``[repeats]`` of the grid, the rule for what is said of the figures in ``repro/decision-rules.md``.
 """
 
@@ -46,6 +46,7 @@ from joao.runs.scoring import describe_data, provenance
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
+from repro.protocols.cells import check_known
 from repro.protocols.stacked_fits import Part, can_be_stacked
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
@@ -55,7 +56,7 @@ from repro.record_files import Record
 from repro.tasks import run_tasks
 
 CORPUS = "zinc_part"
-Encoders = Mapping[tuple[str, int], TrainedEncoder]
+Encoders = Mapping[int, TrainedEncoder]  # by seed of the pre-training
 
 
 def settings() -> dict[str, Any]:
@@ -161,23 +162,24 @@ def pretrain_one(options: Options, task: tuple[str, int]) -> None:
     )
 
 
-def finetune_one(options: Options, name: str) -> None:
-    """Fine-tune on a data set from all pre-trainings of all methods, and write a record for each method."""
-    tasks = [(method, seed) for method in settings()["methods"] for seed in settings()["pretrainings"]]
-    encoders = {task: load_run(encoder_folder(task, options.encoders), device=options.device) for task in tasks}
-    found = compute(name, read_whole(name, options.data_root), encoders, options.device, options.precision)
-    record_file(options.out).write(*found)
+def finetune_one(options: Options, cell: tuple[str, str]) -> None:
+    """Fine-tune on a data set from all pre-trainings of a method, and write the record."""
+    name, method = cell
+    folders = {seed: encoder_folder((method, seed), options.encoders) for seed in settings()["pretrainings"]}
+    encoders = {seed: load_run(folder, device=options.device) for seed, folder in folders.items()}
+    dataset = read_whole(name, options.data_root)
+    record_file(options.out).write(compute(cell, dataset, encoders, options.device, options.precision))
 
 
-def compute(name: str, dataset: Dataset, encoders: Encoders, device: str, precision: str) -> list[Record]:
-    """The records of a data set, one for each method."""
+def compute(cell: tuple[str, str], dataset: Dataset, encoders: Encoders, device: str, precision: str) -> Record:
+    """The record of a data set and a method: all fine-tuning seeds of all pre-trainings, side by side."""
     started = time.perf_counter()
+    name, method = cell
     dataset = select_tasks(dataset)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
-    corpora = {task: transfer.corpus_facts(trained) for task, trained in encoders.items()}  # before weights change
+    corpora = [transfer.corpus_facts(trained) for trained in encoders.values()]
     how = dict(transfer.grid()["finetuning"])
     dropout = how.pop("dropout")
-    fits = [(task, seed) for task in encoders for seed in settings()["seeds"]]
     for trained in encoders.values():
         assert isinstance(trained.encoder, MoleculeGin)
         trained.encoder.dropout = dropout
@@ -190,10 +192,15 @@ def compute(name: str, dataset: Dataset, encoders: Encoders, device: str, precis
         Finetune(**how),
         make_fabric(device, precision),
     )
-    parts = [_part(finetuning, split, encoders[task], seed) for task, seed in fits]
-    scores = list(score_parts(finetuning, split, parts))
+    fits = [{"pretraining": pretraining, "seed": seed} for pretraining in encoders for seed in settings()["seeds"]]
+    parts = [_part(finetuning, split, encoders[fit["pretraining"]], fit["seed"]) for fit in fits]
+    scores = [fit | score for fit, score in zip(fits, score_parts(finetuning, split, parts), strict=True)]
     side_by_side = can_be_stacked(finetuning, parts)
-    shared = {
+    return {
+        "cell": {"dataset": name, "method": method},
+        "scores": {column: [score[column] for score in scores] for column in scores[0]},
+        "recipe": repeat_recipe(method, settings()["pretrainings"][0]).table(),
+        "corpus": corpora,
         "data": describe_data(dataset),
         "tasks": len(dataset.target_names),
         "molecules": {kind: len(part) for kind, part in split._asdict().items()},
@@ -204,16 +211,6 @@ def compute(name: str, dataset: Dataset, encoders: Encoders, device: str, precis
         "seconds": time.perf_counter() - started,
         **provenance(device),
     }
-    return [
-        {
-            "cell": {"dataset": name, "method": method},
-            "scores": _by_name([(*fit, score) for fit, score in zip(fits, scores, strict=True) if fit[0][0] == method]),
-            "recipe": repeat_recipe(method, settings()["pretrainings"][0]).table(),
-            "corpus": [facts for task, facts in corpora.items() if task[0] == method],
-            **shared,
-        }
-        for method in dict.fromkeys(task[0] for task in encoders)
-    ]
 
 
 def _part(finetuning: Finetuning, split: Split, trained: TrainedEncoder, seed: int) -> Part:
@@ -222,21 +219,17 @@ def _part(finetuning: Finetuning, split: Split, trained: TrainedEncoder, seed: i
     return Part(train, validation, derive_seed(seed, "transfer"), start)
 
 
-def _by_name(rows: Sequence[tuple[tuple[str, int], int, dict[str, Any]]]) -> dict[str, list[Any]]:
-    columns = [{"pretraining": task[1], "seed": seed, **score} for task, seed, score in rows]
-    return {name: [row[name] for row in columns] for name in columns[0]}
+def missing_cells(out: Path, methods: Sequence[str]) -> list[tuple[str, str]]:
+    """Data sets and methods without a record, the smallest data set first."""
+    cells = [(name, method) for name in settings()["datasets"] for method in methods]
+    return [(name, method) for name, method in cells if record_file(out).get(f"{name}/{method}") is None]
 
 
-def missing_datasets(out: Path) -> list[str]:
-    """Data sets without a record of some method, in the order of the grid."""
-    methods, file = settings()["methods"], record_file(out)
-    return [name for name in settings()["datasets"] if any(file.get(f"{name}/{each}") is None for each in methods)]
-
-
-def run(options: Options, *, jobs: int, finetune_jobs: int) -> bool:
-    """Do what is missing; return whether everything is there."""
+def run(options: Options, methods: Sequence[str], *, jobs: int, finetune_jobs: int) -> bool:
+    """Do what is missing of some methods; return whether everything of them is there."""
     started = time.monotonic()
-    tasks = [(method, seed) for seed in settings()["pretrainings"] for method in settings()["methods"]]
+    wanted = list(dict.fromkeys(method for _, method in missing_cells(options.out, methods)))
+    tasks = [(method, seed) for seed in settings()["pretrainings"] for method in wanted]
     todo = [task for task in tasks if not is_pretrained(task, options.encoders)]
     make_folder(options.encoders)
     try:
@@ -244,10 +237,10 @@ def run(options: Options, *, jobs: int, finetune_jobs: int) -> bool:
             print(f"{time.monotonic() - started:6.1f} s  pre-trained {task[0]} {task[1]}", flush=True)
     except Interrupted:
         return False
-    names = missing_datasets(options.out)
-    for name in run_tasks(partial(finetune_one, options), names, min(finetune_jobs, max(len(names), 1))):
-        print(f"{time.monotonic() - started:6.1f} s  fine-tuned on {name}", flush=True)
-    return not missing_datasets(options.out)
+    cells = missing_cells(options.out, methods)
+    for name, method in run_tasks(partial(finetune_one, options), cells, min(finetune_jobs, max(len(cells), 1))):
+        print(f"{time.monotonic() - started:6.1f} s  fine-tuned {method} on {name}", flush=True)
+    return not missing_cells(options.out, methods)
 
 
 def main() -> None:
@@ -262,8 +255,9 @@ def main() -> None:
     running.add_argument("--out", type=Path, required=True)
     running.add_argument("--encoders", type=Path, help="folder of the pre-trainings; default OUT/encoders")
     running.add_argument("--minutes", type=float, default=float("inf"))
+    running.add_argument("--methods", default=",".join(settings()["methods"]), help="separated by commas")
     running.add_argument("--jobs", type=int, default=1, help="pre-trainings at the same time")
-    running.add_argument("--finetune-jobs", type=int, default=1, help="data sets at the same time")
+    running.add_argument("--finetune-jobs", type=int, default=1, help="data sets and methods at the same time")
     running.add_argument("--device", default="auto")
     running.add_argument("--precision", default="32-true")
     given = parser.parse_args()
@@ -279,7 +273,9 @@ def main() -> None:
         watchdog = threading.Timer(60 * given.minutes + 10, os._exit, args=(3,))
         watchdog.daemon = True
         watchdog.start()
-    finished = run(options, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
+    methods = given.methods.split(",")
+    check_known("method", methods, settings()["methods"])
+    finished = run(options, methods, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
     print("Everything is there." if finished else "Not finished: run the same command again.", flush=True)
 
 

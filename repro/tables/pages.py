@@ -38,6 +38,7 @@ from repro.tables.markup import Section, as_html, as_latex, as_markdown, body
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.overview import Overview
 from repro.tables.records import FILES, read_records
+from repro.tables.rows import ScoredRow
 
 Record = Mapping[str, Any]
 INTERVALS = "[How intervals are computed](../../protocols.md#confidence-intervals)."
@@ -151,7 +152,7 @@ def unsupervised_pages(records: Path) -> Pages:
     found = [record for record in found if not Cell(**record["cell"]).variant]
     table = rows(found)
     of_paper = [row for row in table if row.method not in set(rows_of("objectives")) - set(rows_of("unsupervised"))]
-    summary = overview(of_paper, _empty_cells())
+    summary = overview(of_paper, _empty_cells(of_paper))
     pages.add_table("unsupervised", summary, markdown(HEADER, [cells_of(row) for row in table]))
     text = COSTS + markdown(COSTS_HEADER, cost_lines(found)) + "\n"
     pages.add("costs.md", "Time and memory of the unsupervised table", "unsupervised", text)
@@ -180,7 +181,9 @@ def semi_supervised_pages(records: Path) -> Pages:
             for dataset, agreement in agreements.items():
                 pages.pictures[f"pairs-{dataset}.png"] = partial(pairs.draw_agreement, dataset, agreement)
             if agreements:
-                pages.add("pairs.md", title, command, pairs.pairs_markdown(agreements))
+                columns = semi_supervised.grid()["tables"]["pairs"]["columns"]["10"]
+                absent = [name for name in columns if name not in agreements]
+                pages.add("pairs.md", title, command, pairs.pairs_markdown(agreements, absent))
         elif any(record["cell"]["method"] in _own_methods(table) for record in own):
             made = few_labels.rows(own, of_strength=table == "strength")
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
@@ -291,13 +294,15 @@ def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence
     return sorted(read_records(protocol, records), key=positions)
 
 
-def _empty_cells() -> list[str]:
-    """Return the reasons why cells of the unsupervised table are empty."""
+def _empty_cells(table: Sequence[ScoredRow]) -> list[str]:
+    """Return the reasons why cells of the unsupervised table are empty; not of rows without any score."""
+    there = {(row.method, row.dataset) for row in table}
+    methods = {method for method, _ in there}
     return [
-        f"{NAMES[method]} on {dataset}: {reason}"
+        f"{NAMES[method]} on {dataset}: {why_not(dataset, method) or 'not run yet'}"
         for method in grid()["methods"]
         for dataset in grid()["datasets"]
-        if (reason := why_not(dataset, method))
+        if why_not(dataset, method) or (method in methods and (method, dataset) not in there)
     ]
 
 

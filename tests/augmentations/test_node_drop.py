@@ -16,6 +16,11 @@ def test_floor_of_the_share_is_removed_from_each_graph(strength, make_batch, gen
     assert view.nodes_per_graph.tolist() == [size - Fraction(strength) * size // 1 for size in sizes]
 
 
+def test_share_is_rounded_down_except_for_rounding_errors(make_batch, generator):
+    for strength, dropped in ((0.3, 3), ((3 - 0.5e-9) / 10, 3), ((3 - 1.5e-9) / 10, 2)):
+        assert NodeDrop(strength)(make_batch([(10, [])]), generator()).num_nodes == 10 - dropped
+
+
 def test_result_is_the_induced_subgraph(mutag, numbered, generator, edges_of):
     batch = numbered(mutag.batch(torch.arange(40)))
     view = NodeDrop(0.4)(batch, generator())

@@ -201,7 +201,7 @@ def test_redrawn_existing_edge_keeps_its_attribute(make_batch, generator, padded
 def test_edges_are_perturbed_without_padding(make_batch, generator, assert_law, padded):
     """The first and the last edge of all are no exception, nor a graph at the end that has none."""
     graphs, donors = [(3, [(0, 1), (1, 2)]), (3, [(0, 2), (1, 2)]), (4, [(1, 3), (2, 3)])], []
-    for seed in range(120):
+    for seed in range(480):
         batch = padded(make_batch([graphs[seed % 3], (1, [])][: 1 + seed % 2], with_attributes=True), 0, 0)
         kept = attributes(EdgePerturb(0.5, drop_only=True).padded(batch, generator(seed)).compact())
         assert len(kept) == 2

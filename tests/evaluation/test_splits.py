@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections import Counter
 
 import numpy as np
@@ -114,6 +115,8 @@ def test_the_usual_split():
         assert_mentions(each, name, "SMILES", "random", "--scaffolds")
     assert "test" in notices[3]
     assert "test" not in with_test
+    assert re.search(r"\brandom\b", with_test)
+    assert set(with_test.replace(".", "").split()) < set(notices[3].replace(".", "").split())
 
 
 @pytest.mark.parametrize("kind", ["molecules", "ogb_molecules"])

@@ -54,6 +54,14 @@ def test_default_share_is_the_published_one(make_batch, as_atoms, generator):
     assert (encoder.batch.x == -1).all(1).sum() == 15 + 1
 
 
+def test_share_is_rounded_down_except_for_rounding_errors(make_batch, as_atoms, generator):
+    batch = as_atoms(make_batch([(10, [])]))
+    for share, count in ((0.3, 3), ((3 - 0.5e-9) / 10, 3), ((3 - 1.5e-9) / 10, 2)):
+        encoder, objective = Shown(), AttributeMasking(share)
+        objective(encoder.encode_nodes, objective.parts(encoder, 1).double(), batch, generator())
+        assert (encoder.batch.x == -1).all(1).sum() == count + 1
+
+
 def test_impossible_share_is_rejected():
     with refused("AttributeMasking", "share", 1.0):
         AttributeMasking(1.0)

@@ -1,6 +1,7 @@
 """Contract of policies: valid probabilities over pairs, before and after any update."""
 
 import inspect
+import re
 
 import hypothesis.strategies as st
 import pytest
@@ -8,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from joao.augmentations import AUGMENTATIONS
-from joao.policies import POLICIES
+from joao.policies import POLICIES, MinMax
 from tests.messages import refused
 
 POOL = list(AUGMENTATIONS)
@@ -149,6 +150,13 @@ def test_prior_of_one_view_is_applied_to_both(name):
         POLICIES[name](POOL, prior=[-0.5, 1.5, *[0.0] * (SIZE - 2)])
     with refused("policy", "prior", SIZE, "(2,)"):
         POLICIES[name](POOL, prior=[0.5, 0.5])
+
+
+def test_errors_name_the_table_that_is_wrong():
+    for error, name in ((lambda: MinMax(POOL, prior=["a"]), "prior"), (lambda: MinMax(POOL).update("a"), "losses")):
+        with refused("policy") as info:
+            error()
+        assert name in re.findall(r"\w+", str(info.value))
 
 
 def test_empty_pool_is_rejected(make):

@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -130,9 +131,12 @@ def test_out_of_memory_suggests_smaller_batches(tmp_path, monkeypatch, error, af
     monkeypatch.setattr(Pretraining, "_update_copy", full)
     with refused("memory", f"step {after + 1}", "4 graphs", "--set training.batch_size=2") as raised:
         pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", checkpoint_every=1)
+    assert re.search(r"\b4 graphs", str(raised.value))
     assert (tmp_path / "run").exists() == (after > 0)
     for value in ("step 4", f"joao pretrain --resume {tmp_path / 'run'}"):
         assert (value in str(raised.value)) == (after > 0)
+    if after:
+        assert f" {Run.open(tmp_path / 'run').resume_hint()}" in str(raised.value)
 
 
 def test_suggested_batch_size_is_half(monkeypatch):
@@ -182,7 +186,7 @@ def test_final_weights_are_checked(tmp_path, monkeypatch):
 def test_stopping_without_a_folder_does_not_suggest_resuming():
     with refused("step 2", error=Interrupted) as raised:
         pretrain(RECIPE, GRAPHS, device="cpu", should_stop=Countdown(3))
-    assert "--resume" not in str(raised.value)
+    assert str(raised.value).endswith("2.")  # without a command that resumes
 
 
 def test_several_processes_check_for_a_due_checkpoint_every_16_steps(monkeypatch):

@@ -89,8 +89,8 @@ def _agreement(dataset: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]
     return Agreement(gain_table, share_table, len(seeds), correlation, filled)
 
 
-def pairs_markdown(found: Mapping[str, Agreement]) -> str:
-    """Return the correlations and the tables as Markdown."""
+def pairs_markdown(found: Mapping[str, Agreement], absent: Sequence[str] = ()) -> str:
+    """Return the correlations and the tables as Markdown; ``absent`` are data sets of the figure without records."""
     lines = []
     for dataset, each in found.items():
         rank = each.correlation
@@ -98,6 +98,8 @@ def pairs_markdown(found: Mapping[str, Agreement]) -> str:
         lines.append([dataset, f"{rank.value:+.2f} (p = {rank.p_value:.2f})", str(each.num_seeds), pairs, _best(each)])
     header = ["data", "rank correlation of gain and share", "seeds", "pairs", "best pair and its share"]
     parts = [markdown(header, lines)]
+    if absent:
+        parts.append(f"Not run yet: {', '.join(absent)}.")
     if any(each.num_filled for each in found.values()):
         parts.append("Of a pair that was not run, the gain is that of the reversed pair.")
     for dataset, each in found.items():

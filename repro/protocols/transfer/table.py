@@ -126,9 +126,8 @@ SETTING = (
     "table.md names the molecules that replace them. Every row is shown by two rules: at the last epoch, which the "
     "paper's figures probably use, and at the epoch that the validation molecules select. Random forests have no "
     "epochs. MUV and HIV: 30 epochs with batch size 256 instead of 100 with batch size 32. Every row has one "
-    "pre-training, so that its seeds say how fine-tuning varies, and nothing about another pre-training; gains over no "
-    "pre-training therefore have no interval; "
-    "repeats.md has three pre-trainings of five methods, on a corpus without test molecules."
+    "pre-training on a corpus with test molecules; its seeds say how fine-tuning varies and nothing about another "
+    "pre-training, so that its gains have no interval. Random forests have one."
 )
 
 
@@ -167,5 +166,11 @@ def overview(table: Sequence[Row], overlap: Mapping[str, Any] | None = None) -> 
         groups={name: rule for name in lines for rule in (LAST, CHOSEN) if name.endswith(f", {rule}")},
         last={"average": {name: average(line) for name, line in lines.items()}},
         notes=SETTING,
+        empty_cells=[
+            f"{name} on {dataset}: not computed."
+            for name, line in lines.items()
+            for dataset, figure in zip(datasets, line, strict=True)
+            if figure is None
+        ],
         paragraphs=() if overlap is None else (overlap_note(overlap),),
     )

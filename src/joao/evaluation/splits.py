@@ -222,10 +222,10 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
         parts = _random_split(dataset, validation_share, test_share, seed)
     sizes = [len(part) for part in parts]
     if sizes[0] < 2 or not sizes[1] or (test_share and not sizes[2]):
-        fix = "Label more, or split at random." if kind == "scaffold" else "Label more."
         raise UserError(
             f"{dataset.name}: too few labelled {dataset.kind} ({len(dataset)}): a {kind} split gives {sizes[0]} for "
-            f"training, {sizes[1]} for validation and {sizes[2]} for testing. {fix}"
+            f"training, {sizes[1]} for validation and {sizes[2]} for testing. Label more"
+            + (", or split at random." if kind == "scaffold" else ".")
         )
     return parts
 

@@ -15,7 +15,7 @@ from joao.training.pretrain import EpochProgress, Pretraining
 
 # Adam's state of a parameter, and a tensor of the same shape and type.
 OPTIMISER: dict[str, Callable[[Tensor], Tensor]] = {
-    "step": lambda parameter: torch.tensor(0.0),
+    "step": lambda parameter: torch.zeros(()),
     "exp_avg": lambda parameter: parameter,
     "exp_avg_sq": lambda parameter: parameter,
 }
@@ -95,14 +95,14 @@ def _check(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
             raise ValueError(f"'{name}' is {found}, not {list(own.shape)} of {own.dtype}")
     if not ((tensors["policy"] >= 0).all() and torch.isclose(tensors["policy"].sum(), torch.ones(()).double())):
         raise ValueError("'policy' is not a probability distribution")
-    if tensors.get("epoch/steps", torch.tensor(0)) < 0:
+    if "epoch/steps" in tensors and tensors["epoch/steps"] < 0:
         raise ValueError("'epoch/steps' is negative")
 
 
 def _expected_tensors(training: Pretraining) -> dict[str, Tensor]:
     """Return tensors of the shape and type that a checkpoint must have, by name."""
-    table, number = training.method.policy.probabilities, torch.tensor(0)
-    expected = {"position": torch.tensor([0, 0]), "policy": table, "pair_losses": table, "epoch/drawn": table.long()}
+    table, number = training.method.policy.probabilities, torch.zeros((), dtype=torch.long)
+    expected = {"position": number.expand(2), "policy": table, "pair_losses": table, "epoch/drawn": table.long()}
     expected |= {"epoch/steps": number, "epoch/finite_steps": number, "epoch/seconds": number.double()}
     for index, parameter in enumerate(_parameters(training)):
         expected |= {f"optimiser/{index}/{name}": like(parameter) for name, like in OPTIMISER.items()}

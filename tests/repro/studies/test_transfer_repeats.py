@@ -61,7 +61,7 @@ def test_corpus_excludes_test_molecules(prepared):
 
 
 def test_cells_are_computed_once_from_packed_files(prepared):
-    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
     file = repeats.record_file(prepared / "out")
     found = {method: file[f"bace/{method}"] for method in METHODS}
     for record in found.values():
@@ -79,38 +79,38 @@ def test_cells_are_computed_once_from_packed_files(prepared):
     for name in ("epoch", "validation", "test", "last_test"):
         assert np.allclose(one["scores"][name], found["joao"]["scores"][name][2:])
     before = file.path.read_text()
-    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
     assert file.path.read_text() == before
 
 
 def test_stopped_run_resumes(prepared):
     with pytest.raises(Interrupted):
         repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
-    assert not repeats.run(options(prepared, stop_at=time.time() - 1), jobs=1, finetune_jobs=1)
+    assert not repeats.run(options(prepared, stop_at=time.time() - 1), METHODS, jobs=1, finetune_jobs=1)
     make_folder(prepared / "encoders" / "joao-1")
     (prepared / "encoders" / "joao-1" / "recipe.toml").write_text("a run that was killed while it began")
-    assert repeats.missing_datasets(prepared / "out") == ["bace"]
-    assert repeats.run(options(prepared), jobs=1, finetune_jobs=1)
-    assert repeats.missing_datasets(prepared / "out") == []
+    assert repeats.missing_cells(prepared / "out", METHODS) == [("bace", method) for method in METHODS]
+    assert repeats.run(options(prepared), ["attr_masking"], jobs=1, finetune_jobs=1)
+    assert repeats.missing_cells(prepared / "out", METHODS) == [("bace", "joao")]
+    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
+    assert repeats.missing_cells(prepared / "out", METHODS) == []
 
 
 def test_parallel_fits_equal_sequential_fits(prepared, monkeypatch):
     transfer.grid()["finetuning"]["dropout"] = 0.0  # which is drawn for all fits together
-    repeats.settings()["datasets"] = []
-    repeats.run(options(prepared), jobs=1, finetune_jobs=1)
+    for seed in (0, 1):
+        repeats.pretrain_one(options(prepared), ("joao", seed))
     dataset = read_whole("bace", str(prepared / "data"))
 
-    def records():
-        tasks = [(method, seed) for method in METHODS for seed in (0, 1)]
-        folder = prepared / "encoders"
-        encoders = {task: load_run(repeats.encoder_folder(task, folder), device="cpu") for task in tasks}
-        return repeats.compute("bace", dataset, encoders, "cpu", "32-true")
+    def record_of_joao():
+        folders = {seed: repeats.encoder_folder(("joao", seed), prepared / "encoders") for seed in (0, 1)}
+        encoders = {seed: load_run(folder, device="cpu") for seed, folder in folders.items()}
+        return repeats.compute(("bace", "joao"), dataset, encoders, "cpu", "32-true")
 
-    plain = records()
+    one = record_of_joao()
     monkeypatch.setattr(repeats, "Finetuning", partial(repeats.Finetuning, fast=True))
-    stacked = records()
-    for one, other in zip(plain, stacked, strict=True):
-        assert (one["fine-tuned"], other["fine-tuned"]) == ("one after another", "8 fits side by side")
-        for name in ("validation", "test", "last_test"):
-            assert np.allclose(one["scores"][name], other["scores"][name], atol=1e-3)
-        assert one["scores"]["epoch"] == other["scores"]["epoch"]
+    other = record_of_joao()
+    assert (one["fine-tuned"], other["fine-tuned"]) == ("one after another", "4 fits side by side")
+    for name in ("validation", "test", "last_test"):
+        assert np.allclose(one["scores"][name], other["scores"][name], atol=1e-3)
+    assert one["scores"]["epoch"] == other["scores"]["epoch"]
