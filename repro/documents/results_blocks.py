@@ -161,8 +161,7 @@ def results_findings() -> str:
 - No gain of the learned pairs over uniform pairs was found: on all {len(unsupervised_sets())} data sets the interval of the difference contains 0
   ([controls](docs/results/controls.md)). The best pair by labels would gain {headroom_gain};
   JOAO does not find it ([headroom](docs/results/headroom.md)). `--method uniform` is as good.
-- JOAO is better than the stronger form of the same encoder untrained
-  {gains}.
+- JOAO is better than the same encoder untrained {gains}.
   On the other {len(unsupervised_sets()) - len(clear)} data sets the difference is inconclusive.
 - With 10 % of the labels, JOAO's gain over no pre-training is above 0 on {listed(helped)} alone, {with_bounds(gain_there)}; by the
   [first definition](docs/results/semi-supervised/semi-supervised.md) of that row it was {first}.
