@@ -108,7 +108,9 @@ def remake(protocol: str, record: Record, options: RunOptions) -> Record:
         if protocol == "ogb":  # its encoders are small, and an older one would not be made again
             options = replace(options, encoders=Path(folder) / "encoders")
         if protocol == "transfer":
-            list(module.pretrain_missing([cell.method], None, options))
+            corpus = record["corpus"]  # older records have one with test molecules
+            whole = corpus is not None and not corpus["data"].endswith(module.WITHOUT)
+            list(module.pretrain_missing([cell.method], None, options, whole=whole))
         list(module.compute_missing([cell], options))
         file: RecordFile = module.record_file(options.records)
         return file[cell.key]
