@@ -43,6 +43,7 @@ PROTOCOL = {
     "split": "scaffold, 80/10/10",
     "epoch": "chosen by the validation molecules; the last one, as published, beside it",
 }
+WITHOUT = " without test molecules"  # ends the name of a corpus that has none
 
 
 @dataclass(frozen=True)
@@ -110,13 +111,16 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
 def corpus(source: str | None, data_root: str | None, jobs: int = 1, left_out: Indices | None = None) -> Dataset:
     """Read the molecules for pre-training: ``source``, or those of the grid; without the test molecules of all sets.
 
-    ``left_out`` are the numbers of these molecules, if they are known; see :func:`left_out_of`.
+    ``left_out`` are the numbers of these molecules, if they are known; see :func:`left_out_of`. With none of them it is
+    the whole corpus, which the first rows of the table were pre-trained on.
     """
     whole = _whole_corpus(source, data_root, jobs)
     if left_out is None:
         left_out = left_out_of(whole, data_root)
+    elif not len(left_out):
+        return whole
     kept = whole.subset(np.setdiff1d(np.arange(len(whole)), left_out))
-    return dataclasses.replace(kept, name=f"{whole.name} without test molecules")
+    return dataclasses.replace(kept, name=whole.name + WITHOUT)
 
 
 def _whole_corpus(source: str | None, data_root: str | None, jobs: int = 1) -> Dataset:
@@ -131,13 +135,16 @@ def left_out_of(whole: Dataset, data_root: str | None) -> Indices:
     return find_test_molecules(whole, list(grid()["datasets"]), data_root)
 
 
-def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOptions) -> Iterator[str]:
+def pretrain_missing(
+    methods: Sequence[str], source: str | None, options: RunOptions, *, whole: bool = False
+) -> Iterator[str]:
     """Pre-train the encoders that the methods need and that do not exist; yield each when it is done.
 
     Args:
         methods: of the table.
         source: the molecules, see :func:`corpus`.
         options: its ``encoders`` are the folder of the runs.
+        whole: pre-train with the test molecules in the corpus, to make an older record again.
     """
     needed = list(dict.fromkeys(name for name in map(encoder_of, methods) if name is not None))
     if not needed:
@@ -146,11 +153,12 @@ def pretrain_missing(methods: Sequence[str], source: str | None, options: RunOpt
     missing = [name for name, run in runs.items() if run is None or not run.info.finished]
     there = [(options.encoders / name, run.info) for name, run in runs.items() if run is not None]
     known = {(info.data, info.fingerprint) for _, info in there}
-    usual = f"{'+'.join(grid()['corpus']['sources'])} without test molecules"
+    usual = "+".join(grid()["corpus"]["sources"]) + ("" if whole else WITHOUT)
     if source is None and not missing and len(known) == 1 and usual in dict(known):
         return  # all were pre-trained on the usual corpus, which need not be available
     # Read and compared with the test molecules once, here: other processes find it in the cache.
-    left_out = left_out_of(_whole_corpus(source, options.data_root, options.jobs), options.data_root)
+    everything = _whole_corpus(source, options.data_root, options.jobs)
+    left_out = np.zeros(0, dtype=np.int64) if whole else left_out_of(everything, options.data_root)
     fingerprint = corpus(source, options.data_root, left_out=left_out).fingerprint
     for folder, info in there:
         if info.fingerprint != fingerprint:

@@ -22,6 +22,7 @@ from joao.data.sources import read_whole
 
 MAX_DEGREE_LIMIT = 10_000
 _MAX_LOOKUP = 1 << 10
+_BATCH_GRAPHS = 128
 # Rules whose features are codes of categories, and the kind of data that they need.
 CODE_RULES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
 RULE_OF_KIND = {kind: rule for rule, kind in CODE_RULES.items()}
@@ -119,9 +120,11 @@ class Features:
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """Compute the node features ``(N, d)`` of ``dataset``; bytes if all columns are one-hot."""
-        # In training, a feature takes its byte, a number and a gradient.
+        # Training keeps a byte, and about six numbers with gradients for the nodes of a batch.
+        num_batch_nodes = int(np.sort(np.diff(dataset.first_node))[-_BATCH_GRAPHS:].sum())
         what = f"{self.width} columns of features for {dataset.num_nodes} nodes"
-        Budget(dataset.name, dataset.num_bytes).take(8 * dataset.num_nodes * (self.width or 0), what)
+        needed = (self.width or 0) * (dataset.num_nodes + 24 * num_batch_nodes)
+        Budget(dataset.name, dataset.num_bytes).take(needed, what)
         if self.rule == "constant":
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
         if self.rule == "degree":

@@ -18,7 +18,7 @@ from joao.core.memory import Budget
 from joao.data.dataset import Array, Dataset, number_values, sizes_to_offsets
 
 MAX_NODES = (1 << 31) - 1
-_ISOLATED_NODE_BYTES = 1 << 11  # of its features and activations in a small encoder
+_ISOLATED_NODE_BYTES = 6 << 10  # of its features and activations in a small encoder
 
 Edges = tuple[NDArray[np.integer], NDArray[np.integer]]  # source and target
 

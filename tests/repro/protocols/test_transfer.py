@@ -267,3 +267,13 @@ def test_a_record_is_made_again_bit_for_bit(short, root, tmp_path, method):
         findings = check_record(tmp_path, cell.key, RunOptions(tmp_path, root, "cpu", encoders=tmp_path / encoders))
         assert {"finetuning", "splits", "score"} <= {each.what for each in findings}
         assert all(each.difference == 0 for each in findings)
+
+
+def test_an_older_record_is_made_again_with_the_whole_corpus(short, root, tmp_path):
+    options = RunOptions(tmp_path, encoders=tmp_path, data_root=root, device="cpu")
+    assert list(pretrain_missing(["infomax"], None, options, whole=True)) == ["infomax"]
+    info = Run.open(tmp_path / "infomax").info
+    assert (info.num_graphs, info.data) == (40, "zinc_moses+zinc250k")
+    assert not list(pretrain_missing(["infomax"], None, options, whole=True))
+    with refused(tmp_path / "infomax", "zinc_moses+zinc250k"):  # the table needs one without test molecules
+        list(pretrain_missing(["infomax"], None, options))
