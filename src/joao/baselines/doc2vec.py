@@ -101,6 +101,11 @@ class Graph2vec(ParagraphVectors):
         epochs: passes over all graphs.
         min_count: rarer subtrees are ignored.
         seed: of the word order and the model.
+
+    >>> import networkx
+    >>> graphs = [networkx.path_graph(size) for size in range(2, 9)]
+    >>> Graph2vec(dimensions=8, epochs=2, min_count=2).fit_transform(graphs).shape
+    (7, 8)
     """
 
     title: ClassVar[str] = "graph2vec"

@@ -113,6 +113,11 @@ class GL(Baseline):
 
     Counts of graphlets of three and four nodes are exact, see :func:`joao.baselines.graphlets.graphlet_counts`.
     Published results use samples, also of other sizes. Labels and attributes of nodes and edges are ignored.
+
+    >>> import networkx
+    >>> GL().fit_transform([networkx.path_graph(4), networkx.complete_graph(4)])[:, :2]  # paths and triangles
+    array([[2., 0.],
+           [0., 4.]])
     """
 
     title: ClassVar[str] = "GL (graphlet kernel)"

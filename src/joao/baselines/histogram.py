@@ -23,6 +23,11 @@ class Histogram(Baseline):
 
     Args:
         max_degree: larger degrees count as this one.
+
+    >>> import networkx
+    >>> Histogram(max_degree=3).fit_transform([networkx.path_graph(3), networkx.cycle_graph(3)])
+    array([[0., 2., 1., 0.],
+           [0., 0., 3., 0.]])
     """
 
     title: ClassVar[str] = "label and degree histogram"
@@ -72,6 +77,11 @@ class LDP(Baseline):
 
     Args:
         bins: number of intervals for each of the five numbers.
+
+    >>> import networkx
+    >>> LDP(bins=2).fit_transform([networkx.path_graph(3), networkx.cycle_graph(3)])[:, :2]  # small and large degrees
+    array([[0., 3.],
+           [0., 3.]])
     """
 
     title: ClassVar[str] = "local degree profile"

@@ -31,6 +31,11 @@ class WL(Baseline):
 
     Args:
         iterations: number of refinements :math:`h`.
+
+    >>> import networkx
+    >>> WL(iterations=1).fit_transform([networkx.path_graph(3), networkx.cycle_graph(3)]).toarray()  # nodes; degrees
+    array([[3., 1., 2.],
+           [3., 3., 0.]])
     """
 
     title: ClassVar[str] = "WL (subtree kernel)"

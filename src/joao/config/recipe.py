@@ -94,6 +94,9 @@ PRESETS: dict[str, dict[str, Any]] = {"large": {"encoder": {"name": "gin", "widt
 # Defaults of parts whose inputs are category codes.
 _CODES = {"attribute_mask": {"fill": "token"}}
 
+# Options that older recipes do not have. With these values, which do what was done before, recipes leave them out.
+_LATER = [("readout", "sum")]
+
 MAX_MEMBERS = 256  # layers of an encoder, or augmentations in a pool
 
 
@@ -355,7 +358,8 @@ def _part(value: Any, members: Mapping[str, type[Any]], source: str, defaults: M
         family = source.rpartition(": ")[2].removesuffix("s")
         raise UserError(f"{source}: unknown {family} '{name}'. {suggest(name, members)}")
     options = {**defaults.get(name, {}), **{key: option for key, option in value.items() if key != "name"}}
-    return Part(name, check_options(members[name], options, f"{source}: {name}"))
+    complete = check_options(members[name], options, f"{source}: {name}")
+    return Part(name, {key: option for key, option in complete.items() if (key, option) not in _LATER})
 
 
 def strength_prior(strengths: Any, source: str) -> dict[float, float]:

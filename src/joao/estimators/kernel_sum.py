@@ -46,6 +46,7 @@ class KernelSum(FeatureUnion):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> NDArray[np.float64]:
+        """Fit, and compute the kernel ``(G, G)`` of the graphs ``X``."""
         return self.fit(X, y, **params).transform(X)
 
     def transform(self, X: Any, **params: Any) -> NDArray[np.float64]:
