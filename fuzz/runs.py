@@ -23,7 +23,7 @@ from joao.runs.export import export
 from joao.runs.folder import CHECKSUM_KEY, Run
 from joao.runs.scoring import evaluate
 from repro.record_files import RECORDS
-from repro.tables.pages import unsupervised_pages
+from repro.tables.pages import PAGES
 
 _GRAPHS = random_graphs(12, mean_nodes=4, seed=1)
 _TEXTS = ("recipe.toml", "run.json", "metrics.jsonl", "finetune.json")
@@ -103,7 +103,7 @@ def _cells() -> Target:
 
     def run(data: bytes, folder: Path) -> None:
         (folder / "unsupervised.jsonl").write_bytes(data)
-        unsupervised_pages(folder)
+        PAGES["unsupervised"](folder)
 
     lines = [line for line in (RECORDS / "unsupervised.jsonl").read_bytes().splitlines(True) if b'"MUTAG"' in line[:40]]
     chosen = [line for line in lines if b'"joao"' in line[:80] or b'"wl"' in line[:80]]

@@ -18,7 +18,7 @@ from typing import Any
 
 from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
-from joao.core.files import make_folder, write_file
+from joao.core.files import make_folder, parse_json, write_file
 
 try:
     import fcntl
@@ -119,8 +119,8 @@ def _parse(path: Path, key: Key, version: tuple[int, ...]) -> dict[str, tuple[st
         raise UserError(f"{path}: cannot be read ({error}).") from error
     for number, line in enumerate(lines, 1):
         try:
-            record: Record = json.loads(line)
-            name = key(record)
+            record: Record = parse_json(line)
+            name = str(key(record))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} line {number}: not a record ({error}). Remove the line to compute it again."

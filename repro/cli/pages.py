@@ -96,14 +96,16 @@ def tables(
     as_json: AsJson = False,
 ) -> None:
     """Print and write the tables of all records, next to the paper's figures. Nothing is computed."""
+    from joao.core.errors import user_error_on_failure
     from repro.tables.pages import write_all
 
     output = Output(quiet, as_json)
-    sections = write_all(records, pages_folder(records), out)
-    for section in sections:
-        lines = [[cell.replace("**", "") for cell in line] for line in section.cells()]
-        output.table(section.header(), lines, title=section.title)
-    output.result({"tables": {each.title: [each.header(), *each.cells()] for each in sections}})
+    with user_error_on_failure(f"{records}: a record is damaged", "Remove its line to compute it again."):
+        sections = write_all(records, pages_folder(records), out)
+        for section in sections:
+            lines = [[cell.replace("**", "") for cell in line] for line in section.cells()]
+            output.table(section.header(), lines, title=section.title)
+        output.result({"tables": {each.title: [each.header(), *each.cells()] for each in sections}})
     output.say(f"Tables: {out or pages_folder(records)}")
     output.say("Next, to compute missing cells: python -m repro --help")
 

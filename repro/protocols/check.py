@@ -11,8 +11,8 @@ was measured: :mod:`repro.studies.remade` made records again and wrote the diffe
   difference on a small data set speaks for larger ones.
 
 Differences between two devices of the same kind and between a CPU and a GPU are measured and allowed separately. A
-protocol without a measurement is allowed the largest spread of the others. Repetitions on the processor of the record
-count nowhere: they hardly ever differ, and processors of the same name may be different ones.
+protocol with fewer than :data:`ENOUGH` measurements is allowed the largest spread of all. Repetitions on the processor
+of the record count nowhere: they hardly ever differ, and processors of the same name may be different ones.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ PROTOCOLS: dict[str, ModuleType] = {
     "ogb": ogb,
 }
 FACTOR = 3.0
+ENOUGH = 10  # measurements of a protocol that count alone
 ROUNDING = 1e-5  # shares of the largest loss that are always allowed, whatever was measured
 SETTINGS = ("protocol", "recipe", "custom", "baseline", "finetuning")
 
@@ -199,7 +200,9 @@ def allowed_spread(protocol: str, devices: str, remade: Iterable[Mapping[str, An
         for line in [line for line in measured if line["devices"] == wanted] or measured:
             by_protocol.setdefault(line["protocol"], []).append(line[what])
         spreads = {name: math.sqrt(math.fsum(x * x for x in each) / len(each)) for name, each in by_protocol.items()}
-        return FACTOR * spreads.get(protocol, max(spreads.values(), default=0.0))
+        if len(by_protocol.get(protocol, ())) >= ENOUGH:
+            return FACTOR * spreads[protocol]
+        return FACTOR * max(spreads.values(), default=0.0)
 
     first, later = (max(ROUNDING, allowed(what)) for what in ("first loss", "later losses"))
     return Spread(first, later, allowed("score"))

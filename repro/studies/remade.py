@@ -106,7 +106,7 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
             f"{generated('remade')} Differences of losses are shares of the largest loss of the record; of later epochs "
             "the largest difference counts. Differences of scores are in standard errors of a share measured on the scored graphs. "
             f"`python -m repro check` allows {FACTOR:.0f} times the root mean square of the measured differences of a protocol between "
-            "different processors; where nothing was measured, the largest of the other protocols, and the spread between CPU and GPU where no protocol has a "
+            "different processors; with fewer than ten measurements, the largest of all protocols, and the spread between CPU and GPU where no protocol has a "
             "measurement between devices of the same kind.",
             markdown(header, rows),
             "## All records",

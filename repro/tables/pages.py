@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import make_folder, write_file
 from joao.evaluation.tables import markdown
 from joao.runs.scoring import REFERENCES
@@ -228,12 +228,21 @@ def ogb_pages(records: Path) -> Pages:
     return pages
 
 
-PAGES = {
+_MAKERS = {
     "unsupervised": unsupervised_pages,
     "semi-supervised": semi_supervised_pages,
     "transfer": transfer_pages,
     "ogb": ogb_pages,
 }
+
+
+def _make_pages(protocol: str, records: Path) -> Pages:
+    """Make the pages of a protocol. Cells have many forms; whatever does not fit a page is a damaged record."""
+    with user_error_on_failure(f"{records}: a record of the {protocol} table is damaged", "Remove it."):
+        return _MAKERS[protocol](records)
+
+
+PAGES = {protocol: partial(_make_pages, protocol) for protocol in _MAKERS}
 FORMATS = {".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.data import read
 from joao.data.synthetic import random_graphs
@@ -166,3 +167,11 @@ def test_too_few_scaffolds_are_rejected():
     pytest.importorskip("rdkit")
     with refused(8, "labelled", "scaffold", 0, "random"):
         split_graphs(read(RINGS[:8]), "scaffold", 0.1, 0.1, seed=0)
+
+
+@pytest.mark.parametrize("text", ["c1" + "c" * 41_998 + "1", "[#119]", ""])
+def test_scaffolds_of_molecules_that_rdkit_cannot_process(text):
+    """The SMILES of a packed file are not those of its graphs; RDKit crashes on the first of these."""
+    pytest.importorskip("rdkit")
+    with pytest.raises(UserError, match="molecule 1"):
+        scaffolds(["c1ccccc1", text])

@@ -14,17 +14,11 @@ from tests.faults.harness import run
 LOADED = joao.read, joao.JOAO, joao.JOAOClassifier, joao.compare, joao.load  # now, so that forks need not
 
 
-# Beginnings of tests whose faults are not fixed yet.
-KNOWN = ("test_tracebacks.py::test_records_of_the_paper",)
-
-
 def pytest_collection_modifyitems(items):
     """Many tests start commands and would run until a deadline if a fault came back."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            if item.nodeid.rpartition("/")[2].startswith(KNOWN):
-                item.add_marker(pytest.mark.xfail(reason="known fault", strict=False))
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import joao
+from repro.record_files import RECORDS
 from tests.data.ppi_folders import ppi_tensors, write_ppi
 from tests.faults.conftest import graph_lines
 from tests.faults.harness import assert_one_line, assert_refused_or_read, begin, call, end, run, run_each
@@ -331,34 +332,21 @@ def test_a_large_encoder_is_refused_in_python(tmp_path):
     )
 
 
-RECORD = {
-    "protocol": {"name": "unsupervised"},
-    "cell": {"dataset": "MUTAG", "method": "joao", "seed": 0},
-    "data": {"name": "MUTAG", "graphs": 188, "fingerprint": "0" * 16},
-    "scores": {"mean": 0.5, "std": 0.1, "partitions": [{"accuracies": [0.5, 0.5], "fold_hash": "0" * 16}]},
-    "losses": [1.0, 0.5],
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["tables", "check"])
-def test_records_of_the_paper_s_tables_may_have_any_shape(command, tmp_path):
-    folder = tmp_path / "results" / "unsupervised" / "MUTAG"
-    folder.mkdir(parents=True)
-    path = folder / "joao-0.json"
-    arguments = ("tables", tmp_path / "results") if command == "tables" else ("check", path)
-    places = [(), ("cell",), ("cell", "dataset"), ("cell", "method"), ("cell", "seed"), ("protocol",), ("data",)]
-    places += [("scores",), ("scores", "partitions"), ("scores", "partitions", 0, "accuracies"), ("protocol", "name")]
-    places = places[:5] if command == "check" else [*places, ("data", "graphs"), ("losses",)]  # the rest is computed
+def test_records_of_the_paper_s_tables_may_have_any_shape(tmp_path):
+    path = tmp_path / "results" / "unsupervised.jsonl"
+    path.parent.mkdir()
+    lines = (RECORDS / "unsupervised.jsonl").read_text().splitlines()
+    record = next(each for each in map(json.loads, lines) if each["cell"]["dataset"] == "MUTAG")
     cases = []
-    for place in places:
-        for new in ODD:
-            content = json.dumps(changed(RECORD, place, new))
-            cases.append((lambda content=content: path.write_text(content), arguments))
+    pairs = [(place, new) for place in places_of(record) for new in ODD]
+    for place, new in random.Random(0).sample(pairs, 60):
+        content = json.dumps(changed(record, place, new))
+        cases.append((lambda content=content: path.write_text(f"{content}\n"), ("tables", path.parent)))
     ends = run_each(cases, program="repro", folder=tmp_path, deadline=120)
     faults = [
         (case[1][0], ended.code, ended.err.strip().rsplit("\n", 1)[-1][:100])
         for case, ended in zip(cases, ends, strict=True)
-        if ended.code not in (0, 1, 2) or "Traceback" in ended.err
+        if ended.code not in (0, 2)
     ]
     assert not faults, f"{len(faults)} of {len(ends)}, such as {faults[:8]}"

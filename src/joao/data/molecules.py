@@ -170,7 +170,7 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
         # Texts that are too long are skipped: each atom takes more memory than its letter.
         atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
         for row, text in enumerate(smiles):
-            molecule = _parse(text)
+            molecule = parse_molecule(text)
             if isinstance(molecule, str):
                 failures.append(Failure(row, text, molecule))
             else:
@@ -190,7 +190,7 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
     )
 
 
-def _parse(text: str) -> Any:
+def parse_molecule(text: str) -> Any:
     """Return RDKit's molecule, or the reason why there is none."""
     from rdkit import Chem
 

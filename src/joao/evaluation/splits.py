@@ -12,7 +12,7 @@ from joao.core.errors import UserError, suggest
 from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.molecules import require_rdkit
+from joao.data.molecules import parse_molecule, require_rdkit
 from joao.evaluation.folds import Indices, folds, hash_parts
 
 
@@ -161,13 +161,13 @@ def split_by_scaffold(scaffolds: Sequence[str] | Sequence[int], train: float = 0
 
 
 def _scaffolds(smiles: Sequence[str]) -> list[str | None]:
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
     with rdBase.BlockLogs():
-        molecules = map(Chem.MolFromSmiles, smiles)
+        molecules = map(parse_molecule, smiles)  # the SMILES of a packed file may be anything
         return [
-            MurckoScaffoldSmiles(mol=each, includeChirality=True) if each is not None and each.GetNumAtoms() else None
+            None if isinstance(each, str) else MurckoScaffoldSmiles(mol=each, includeChirality=True)
             for each in molecules
         ]
 

@@ -104,7 +104,8 @@ REMADE = [
 ]
 
 
-def test_tolerance_is_three_times_the_measured_spread():
+def test_tolerance_is_three_times_the_measured_spread(monkeypatch):
+    monkeypatch.setattr(check, "ENOUGH", 1)
     found = allowed_spread("unsupervised", OTHER_KIND, REMADE)  # of 3 and 4 the root mean square is sqrt(12.5)
     assert (found.first_loss, found.later_losses, found.score) == pytest.approx(
         (3 * math.sqrt(12.5) / 100, 3 * math.sqrt(12.5) / 10, 6 * math.sqrt(12.5) / 10)
@@ -121,6 +122,12 @@ def test_tolerance_is_three_times_the_measured_spread():
     # Without a measurement between devices of the same kind: that between CPU and GPU.
     assert allowed_spread("semi-supervised", SAME_KIND, REMADE[3:]).score == pytest.approx(3)
     assert allowed_spread("semi-supervised", SAME, []) == Spread(check.ROUNDING, check.ROUNDING, 0)
+
+
+def test_few_measurements_do_not_count_alone(monkeypatch):
+    for enough, expected in ((2, 6 * math.sqrt(12.5) / 10), (3, 3.0)):
+        monkeypatch.setattr(check, "ENOUGH", enough)
+        assert allowed_spread("unsupervised", OTHER_KIND, REMADE).score == pytest.approx(expected)
 
 
 def test_devices_are_compared_by_kind_and_name():
