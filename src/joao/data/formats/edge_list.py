@@ -21,7 +21,7 @@ from joao.data.validation import make_dataset, to_global_edges
 NEEDED = ("graph", "source", "target")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Graph:
     """A graph under construction; nodes are numbered in the order of their first occurrence."""
 
