@@ -54,6 +54,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def embedding_size(self) -> int:
+        """Length of the embeddings."""
         return self.num_dimensions
 
     def embed(self, batch: GraphBatch) -> Tensor:
