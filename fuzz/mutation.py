@@ -153,11 +153,10 @@ def _change_json(data: bytes, random: Random) -> bytes | None:
         lines.insert(chosen, random.choice(lines))
         return b"\n".join(lines)
     places = list(_places(value))
-    holder, key = random.choice(places) if places else (None, None)
-    if holder is None:
-        value = Raw(random.choice(TOKENS))
+    if places:
+        _change_inside(*random.choice(places), places, random)
     else:
-        _change_inside(holder, key, places, random)
+        value = Raw(random.choice(TOKENS))
     lines[chosen] = _dump(value).encode("utf-8", "surrogatepass")
     return b"\n".join(lines)
 
