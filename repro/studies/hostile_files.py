@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import stat
 import struct
 import zipfile
@@ -130,6 +131,18 @@ def ogb(**tables: bytes) -> Callable[[Path], Path]:
     return make
 
 
+def nested(folder: Path) -> Path:
+    """An archive of compressed files: 117 MB of blanks in about a kilobyte."""
+    lines = {"num-node-list": b"2\n", "num-edge-list": b"1\n", "edge": b"0,1\n"}
+    files = {f"some/raw/{name}.csv.gz": gzip.compress((b" " * 13_000_000 + line) * 3) for name, line in lines.items()}
+    return archive(folder, files)
+
+
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "s.jsonl")
+    return folder / "s.jsonl"
+
+
 def packed(
     change: Callable[[dict[str, str], dict[str, object]], None], name: str = "s.safetensors"
 ) -> Callable[[Path], Path]:
@@ -203,16 +216,22 @@ FAULTS = (
     Fault("zip: a symbolic link", link),
     Fault("zip: 80 KB that become 80 MB", growing_zip),
     Fault("zip: a thousand files in one place", overlapping_zip),
+    Fault("zip: gzip files that become 117 MB", nested),
+    Fault("zip: two folders of data", lambda f: archive(f, {f"{each}/{name}": TU[name] for each in ("a", "b") for name in TU})),
     Fault("zip: cut in half", lambda f: text("s.zip", archive(f, TU).read_bytes()[:90])(f)),
     Fault("csv.gz: 120 MB of rows in a small file", repeated("s.csv.gz", (b"g," + b"a" * 1000 + b",b\n") * 1000, 120, b"graph,source,target\n")),
     Fault("jsonl.gz: a line of 1 GB", repeated("s.jsonl.gz", bytes(1 << 20), 1024)),
     Fault("smi.xz: a line of 1 GB", repeated("s.smi.xz", b"C" * (1 << 20), 1024)),
     Fault("smi: a molecule of 2 million letters", text("s.smi", "C" * 2_000_000)),
+    Fault("smi: a ring of 42,000 atoms", text("s.smi", "c1" + "c" * 41_999 + "1")),
     Fault("csv.xz: a decoder that wants 3 GB", great_dictionary),
     Fault("jsonl: a trillion nodes in 40 letters", text("s.jsonl", '{"edges": [], "num_nodes": 1000000000000}')),
+    Fault("jsonl: a key twice", text("s.jsonl", '{"edges": [], "num_nodes": 1, "num_nodes": 2}')),
+    Fault("jsonl: a pipe", pipe),
     Fault("jsonl: nested ten thousand times", text("s.jsonl", '{"edges": ' + "[" * 10_000)),
     Fault("TU: a graph numbered 10^18", tu(graph_indicator=b"1\n1000000000000000000\n")),
     Fault("TU: a node numbered 10^18", tu(A=b"1, 1000000000000000000\n")),
+    Fault("TU: node labels of 64 bits and more", tu(node_labels=b"9223372036854775808\n9223372036854775809\n")),
     Fault("TU: as many edge labels as edges", tu(A=b"1, 2\n" * 1001, edge_labels=b"".join(b"%d\n" % n for n in range(1001)))),
     Fault("TU: a line of 80 MB", long_line),
     Fault("OGB: 10^9 nodes in a word", ogb(num_node_list=b"1000000000\n", num_edge_list=b"0\n", edge=b"")),

@@ -29,7 +29,7 @@ def open_regular(path: Path) -> BufferedReader:
     stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file")
     return stream
 
 

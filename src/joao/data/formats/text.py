@@ -99,7 +99,10 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
             if len(members) > MAX_FILES:
                 raise UserError(f"{path}: contains {len(members)} files, expected at most {MAX_FILES}.")
             budget = file_budget(path)
-            budget.expand(sum(each.file_size for each in members))
+            try:
+                budget.expand(sum(each.file_size for each in members))
+            except OSError as error:
+                raise UserError(f"{path}: {error}.") from error
             found = {each.filename: Member(partial(_open_checked, archive.open, each), budget) for each in members}
             if len(found) < len(members):
                 raise UserError(f"{path}: contains several files of the same name. Get the original archive.")
