@@ -14,7 +14,7 @@ from joao.comparison.methods import (
     method_settings,
     missing_package,
 )
-from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS
+from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS
 from joao.config.recipe import METHODS, make_recipe
 from joao.data.features import Features
 from joao.data.synthetic import random_graphs
@@ -36,7 +36,7 @@ class Absent(Baseline):
 
 
 def test_the_cheap_baselines_are_always_among_them(graphs):
-    assert choose_methods(graphs, None) == ((*COMPARED_METHODS, *CHEAP_BASELINES), ())
+    assert choose_methods(graphs, None) == ((*COMPARED_METHODS, *COMBINATIONS, *CHEAP_BASELINES), ())
     names, notices = choose_methods(graphs, ["wl", "joaov2", "wl", "node2vec"])
     assert names == ("wl", "joaov2", "node2vec", "untrained", "ldp", "histogram")
     assert len(notices) == 1
@@ -47,7 +47,7 @@ def test_the_cheap_baselines_are_always_among_them(graphs):
 def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
     monkeypatch.setattr(methods, "LARGE_GRAPHS", 23)
     names, (notice,) = choose_methods(graphs, None)
-    assert names == ("joao", *CHEAP_BASELINES)
+    assert names == ("joao", *COMBINATIONS, *CHEAP_BASELINES)
     assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(COMPARED_METHODS)}")
     assert choose_methods(graphs, ["joao", "graphcl", *CHEAP_BASELINES]).notices == ()
 
