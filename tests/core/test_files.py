@@ -149,7 +149,7 @@ def test_only_regular_files_are_read(kind, tmp_path):
     path = tmp_path / "input"
     {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
     for read in (open_regular, read_regular):
-        with pytest.raises(OSError, match="regular|directory"):
+        with pytest.raises(OSError, match=r"regular|directory"):
             read(path)
 
 

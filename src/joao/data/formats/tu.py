@@ -69,9 +69,8 @@ def _open_files(path: Path) -> Iterator[dict[str, Member]]:
                 places = {PurePosixPath(name): member for name, member in members.items() if "__MACOSX" not in name}
                 folders = {place.parent for place in places if place.name.endswith(_EDGES)}
                 if len(folders) > 1:
-                    raise UserError(
-                        f"{path}: several folders contain data sets: {', '.join(sorted(map(str, folders)))}."
-                    )
+                    found = ", ".join(sorted(map(str, folders)))
+                    raise UserError(f"{path}: several folders contain data sets: {found}. Give an archive of one.")
                 yield {place.name: member for place, member in places.items() if not folders or place.parent in folders}
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
