@@ -99,7 +99,8 @@ def test_a_user_that_is_not_there_is_told_in_python(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_a_user_by_number_reads_the_data_set_of_the_package(tmp_path):
     def become():
-        "".encode("cp437")  # of zip files; this user may not read the folder of Python
+        "".encode("cp437")  # of zip files; this user may not read the folder of Python, nor that of the test
+        os.chdir("/")
         os.setgroups([])
         os.setgid(54321)
         os.setuid(54321)
