@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
 from joao.core.files import make_folder, parse_json, write_file
 
@@ -82,7 +81,7 @@ class RecordFile:
         if record is None:
             return False
         for setting, value in expected.items():
-            if completed(setting, record.get(setting)) != json.loads(json.dumps(value)):
+            if record.get(setting) != json.loads(json.dumps(value)):
                 raise UserError(
                     f"{self.path}: {key}: made by another recipe ({setting}) than {name} has now. Remove its line."
                 )
@@ -95,18 +94,6 @@ class RecordFile:
         except OSError:
             return {}
         return _parse(self.path, self.key, (status.st_mtime_ns, status.st_size, status.st_ino))
-
-
-def completed(setting: str, value: Any) -> Any:
-    """Return a recorded setting. Options that a recipe did not have yet when it was recorded have their defaults."""
-    if setting != "recipe" or not value:
-        return value
-    return json.loads(_complete_recipe(json.dumps(value)))
-
-
-@lru_cache(maxsize=4096)
-def _complete_recipe(text: str) -> str:
-    return json.dumps(make_recipe(json.loads(text)).table())
 
 
 @lru_cache(maxsize=32)

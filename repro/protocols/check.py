@@ -33,7 +33,7 @@ from repro.protocols.ogb import run as ogb
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.transfer import run as transfer
 from repro.protocols.unsupervised import run as unsupervised
-from repro.record_files import RECORDS, Record, RecordFile, completed
+from repro.record_files import RECORDS, Record, RecordFile
 
 PROTOCOLS: dict[str, ModuleType] = {
     "unsupervised": unsupervised,
@@ -135,7 +135,7 @@ def compared(protocol: str, record: Mapping[str, Any], again: Mapping[str, Any],
     again = json.loads(json.dumps(again))
     for key in SETTINGS:
         if record.get(key) or again.get(key):
-            yield _same(key, completed(key, record.get(key)), completed(key, again.get(key)), hidden=True)
+            yield _same(key, record.get(key), again.get(key), hidden=True)
     yield _same("graphs", record["data"]["fingerprint"], again["data"]["fingerprint"])
     yield _same("splits", _splits(protocol, record), _splits(protocol, again))
     corpus, corpus_again = (each.get("corpus") or {} for each in (record, again))

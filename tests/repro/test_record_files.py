@@ -1,6 +1,5 @@
 """Record files: sorted lines that several processes can write, and that a killed process cannot damage."""
 
-import copy
 import json
 import multiprocessing
 import os
@@ -9,8 +8,7 @@ import time
 
 import pytest
 
-from joao.config.recipe import make_recipe
-from repro.record_files import RecordFile, completed
+from repro.record_files import RecordFile
 from tests.messages import refused
 
 
@@ -110,13 +108,3 @@ def test_killed_process_leaves_a_complete_file(file):
     assert [each["seed"] for each in found] == sorted((each["seed"] for each in found), key=str)
     file.write(record("B", 0))  # the lock was released
     assert len(file.read()) == len(found) + 1
-
-
-def test_options_added_after_a_record_have_their_defaults():
-    recipe = make_recipe({"encoder": {"name": "gin", "width": 8}}).table()
-    older = copy.deepcopy(recipe)
-    del older["encoder"]["layers"]  # as if Gin had got this option later
-    assert completed("recipe", older) == json.loads(json.dumps(recipe))
-    assert completed("recipe", {**older, "encoder": {"name": "gin", "width": 9}}) != json.loads(json.dumps(recipe))
-    assert completed("recipe", None) is None
-    assert completed("finetuning", older) == older
