@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,12 +74,11 @@ class Baseline(TransformerMixin, GraphEstimator, ABC):  # type: ignore[misc]
         graphs = X if isinstance(X, Dataset) else read_graphs(X, may_be_empty=True)
         if not len(graphs):
             raise UserError(f"{type(self).__name__}: no graphs to transform.")
-        rows = self.rows(graphs)
+        rows: Any = self.rows(graphs)
         self._num_columns = rows.shape[1]
         if X is graphs or not graphs.failures:
-            return rows
-        dense: Any = rows.toarray() if issparse(rows) else rows
-        return graphs.in_rows(dense)
+            return cast(Rows, rows)
+        return cast(Rows, graphs.in_rows(rows.toarray() if issparse(rows) else rows))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of the last :meth:`transform`, for ``set_output``."""

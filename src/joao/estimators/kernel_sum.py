@@ -52,7 +52,8 @@ class KernelSum(FeatureUnion):  # type: ignore[misc]
     def transform(self, X: Any, **params: Any) -> NDArray[np.float64]:
         """Compute the kernel ``(G, H)`` of the graphs ``X`` with those of :meth:`fit`."""
         check_is_fitted(self, "kernels_")
-        return np.mean([kernel(X) for kernel in self.kernels_], axis=0)
+        kernel: NDArray[np.float64] = np.mean([each(X) for each in self.kernels_], axis=0)
+        return kernel
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns, one per graph of :meth:`fit`."""
