@@ -1,0 +1,73 @@
+"""Studies of the headroom and of the default embedding: what their pages conclude from records."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from repro.studies import embedding, headroom
+from repro.studies.sweep import SETS
+
+
+def headroom_records(arm_gain, rank_of_best=0.0, seeds=5):
+    """Every arm scores 0.5 on all folds; one scores ``arm_gain`` points more on each set."""
+    best = headroom.PAIRS[3], 0.2
+    for cell in headroom.cells(SETS, seeds):
+        is_best = (cell.arm, cell.strength) == ("+".join(best[0]), best[1])
+        noise = np.random.default_rng([cell.seed, SETS.index(cell.dataset)]).normal(0, 1e-3)
+        rank = rank_of_best if is_best else 10.0
+        accuracy = 0.5 + noise + (arm_gain / 100 if is_best else 0)
+        yield {"cell": asdict(cell), "accuracies": [accuracy] * 10, "effective rank": rank}
+
+
+def test_oracle_finds_the_best_arm_of_every_set():
+    lines, gains = headroom.results(list(headroom_records(2.0)))
+    assert [line[0] for line in lines] == list(SETS)
+    np.testing.assert_allclose(gains["oracle (labels)"], 2.0)
+    np.testing.assert_allclose(gains["largest effective rank"], 0.0, atol=1e-9)
+    assert 0 < gains["random arm"][0] < 0.1
+
+
+def test_arm_by_effective_rank():
+    _, gains = headroom.results(list(headroom_records(2.0, rank_of_best=11.0)))
+    np.testing.assert_allclose(gains["largest effective rank"], 2.0)
+
+
+def test_unfinished_sets_are_left_out():
+    records = [each for each in headroom_records(2.0) if each["cell"]["dataset"] != "DHFR"]
+    lines, _ = headroom.results(records)
+    assert "DHFR" not in [line[0] for line in lines]
+
+
+def embedding_records(gains, seeds=5):
+    """Scores of 50 %, and ``gains`` points more by training and readout."""
+    for cell in embedding.cells(SETS, seeds):
+        kinds = ["degree"] if cell.dataset == "reddit10k" else ["own", "degree", "constant"]
+        readouts = [embedding.PRESENT, *embedding.READOUTS]
+        names = readouts + [f"two_encoders {each}" for each in readouts] if cell.training == "present" else readouts
+        score = {name: [0.5 + gains.get((cell.training, name), 0) / 100] * 10 for name in names}
+        yield {"cell": asdict(cell), "accuracies": dict.fromkeys(kinds, score)}
+
+
+def test_gain_of_a_readout_and_of_a_size():
+    log = embedding.READOUTS[0]
+    scores = embedding.scores_of(list(embedding_records({("present", log): 1.0, ("large", log): 3.0})))
+    present, new = (embedding.Choice("present", readout) for readout in (embedding.PRESENT, log))
+    for dataset in SETS:
+        assert embedding.gain(scores, dataset, new, present) == pytest.approx(1.0)
+        assert embedding.gain(scores, dataset, embedding.Choice("large", log), new) == pytest.approx(2.0)
+
+
+def test_no_gain_from_fewer_than_five_seeds():
+    scores = embedding.scores_of(list(embedding_records({}, seeds=4)))
+    assert embedding.gain(scores, "DHFR", embedding.Choice("large", "sum"), embedding.Choice("present", "sum")) is None
+
+
+def test_return_probabilities_of_a_triangle_and_a_path():
+    import networkx
+
+    from joao.data import read_whole
+
+    found = embedding.return_probabilities(read_whole([networkx.cycle_graph(3), networkx.path_graph(2)]))
+    np.testing.assert_allclose(found[0, :3], [1 / 2, 1 / 4, 3 / 8], rtol=1e-6)
+    np.testing.assert_allclose(found[3], [1, 0] * 4)
