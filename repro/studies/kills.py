@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -33,12 +34,17 @@ from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
-from joao.runs.folder import Run
+from joao.runs.finetuning import finetune
+from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
+from joao.training.device import make_fabric
+from joao.training.finetune import Finetune
 from repro.studies.common import generated, write_page, write_record
+from repro.studies.other_kills import FolderKills, WorkerKills, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
 KILLS, WHOLE_KILLS = 104, 6  # in forks, in complete commands
+WORKER_KILLS, FINETUNE_KILLS = 25, 50  # of each command with workers, of fine-tunings
 OPTIONS = {"epochs": 5, "batch_size": 32, "width": 16, "layers": 3}
 SEED = 0
 AIMED = 0.5  # share of kills that wait, after a random time, until a file is being written
@@ -145,8 +151,7 @@ def disturb(tally: Tally, start: Start, folder: Path, longest: float, kills: int
                 tally.runs += 1
                 return
         else:
-            tally.before_the_run += 1
-            shutil.rmtree(folder, ignore_errors=True)
+            tally.before_the_run += 1  # the next process uses the folder as it is
 
 
 def wait_for_writing(folder: Path, seconds: float = 0.2) -> None:
@@ -154,7 +159,8 @@ def wait_for_writing(folder: Path, seconds: float = 0.2) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
-            if any(name.startswith(".") for name in os.listdir(folder)):
+            names = os.listdir(folder)
+            if "run.json" in names and any(name.startswith(".") for name in names):
                 return
         except OSError:  # it is not there yet
             time.sleep(0.001)
@@ -190,6 +196,7 @@ def study(method: str, how: str, kills: int, draw: random.Random) -> Tally:
     """Kill runs of a method ``kills`` times, and let every run finish."""
     tally, recipe = Tally(method, how), recipe_of(method)
     dataset = read_whole("MUTAG")
+    make_fabric("cpu", "32-true")  # imports Lightning before the forks, most of whose time that would be
     with TemporaryDirectory() as place:
         started = time.monotonic()
         undisturbed = Path(place) / "undisturbed"
@@ -228,9 +235,59 @@ def page(record: dict[str, Any]) -> str:
             "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
             "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
             "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
-            markdown(header, lines) + "\n",
+            markdown(header, lines),
+            "## Workers killed while they start",
+            "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
+            "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
+            markdown(
+                ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+                [
+                    [
+                        f"`{row['command']}`",
+                        *(str(len(row["reactions"]) + len(row["wrong"])), str(len(row["reactions"]))),
+                        *(f"{each(row['reactions']):.2f}" for each in (statistics.median, max)),
+                    ]
+                    for row in record["workers"]
+                ],
+            ),
+            "## Run folders that are written at once",
+            "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
+            markdown(
+                ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+                [
+                    [
+                        row["what"],
+                        *(str(row[key]) for key in ("kills", "nothing", "incomplete", "complete")),
+                        str(len(row["wrong"])),
+                    ]
+                    for row in record["folders"]
+                ],
+            )
+            + "\n",
         ]
     )
+
+
+def other_kills(draw: random.Random) -> tuple[list[WorkerKills], list[FolderKills]]:
+    """Kill workers that start, fine-tunings, and processes that create a run folder."""
+    dataset, recipe = read_whole("MUTAG"), recipe_of("joao")
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        trained = pretrain(recipe, dataset, device="cpu")
+        folders = [kill_finetunings(trained, dataset, place, FINETUNE_KILLS, draw)]
+
+        def tune(folder: Path) -> None:
+            with claim_folder(folder):
+                finetune(trained, dataset, Finetune(epochs=1), device="cpu").save(folder, claimed=True)
+
+        folders.append(kill_creation("joao finetune", tune, place))
+        folders.append(kill_creation("JOAO.save", lambda folder: trained.save(folder), place))
+
+        def train(folder: Path) -> None:
+            pretrain(recipe, dataset, folder=folder, resume=(folder / "run.json").exists(), device="cpu")
+
+        folders.append(kill_creation("joao pretrain", train, place))
+        return kill_workers(place, WORKER_KILLS, draw), folders
 
 
 def main() -> None:
@@ -245,17 +302,21 @@ def main() -> None:
     ]:
         rows.append(study(method, how, kills, draw))
         print(rows[-1], flush=True)
+    workers, folders = other_kills(draw)
     record = {
         "command": command(),
         "versions": versions(),
         "machine": machine("cpu"),
         "settings": OPTIONS,
         "rows": [asdict(row) for row in rows],
+        "workers": [asdict(row) for row in workers],
+        "folders": [asdict(row) for row in folders],
     }
     write_record("kills", record)
     write_page("kills", page(record))
-    if any(row.torn or row.unlike for row in rows):
-        sys.exit("A file was damaged, or a run differs from the undisturbed one.")
+    is_wrong = [bool(row.wrong) for row in workers] + [bool(row.wrong) for row in folders]
+    if any(row.torn or row.unlike for row in rows) or any(is_wrong):
+        sys.exit("A file was damaged, a run differs from the undisturbed one, or a command did not react.")
 
 
 if __name__ == "__main__":

@@ -336,10 +336,15 @@ def with_field(key, value):
     return lambda text: json.dumps({**json.loads(text), key: value})
 
 
+# More digits than Python converts to a number, digits of other scripts, and what only Python takes for a number.
+ODD_NUMBERS = ("9" * 5000, "\u0661", "\u00b2", "1_0", " 1", "-1", "1e3", "")
+
+
 @pytest.mark.parametrize(
     ("name", "change", "values"),
     [
         ("joao.format", lambda text: None, ["joao export"]),
+        *(("joao.format", lambda text, odd=odd: odd, ["joao export"]) for odd in ODD_NUMBERS),
         ("joao.format", lambda text: str(FILE_FORMAT + 1), [f"format {FILE_FORMAT + 1}"]),
         ("run.json", lambda text: None, ["run.json", "joao pretrain"]),
         ("run.json", lambda text: text[:-9], ["run.json"]),

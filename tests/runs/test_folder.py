@@ -322,6 +322,26 @@ def test_foreign_run_json_is_rejected(content, finished):
         Run.open(finished.folder)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"format": 1', f'"format": {"9" * 5000}'),  # more digits than Python converts
+        ('"format": 1', '"format": 1.0'),
+        ('"format": 1', '"format": true'),
+        ('"finished": true', '"finished": false, "finished": true'),
+        ('"num_graphs": ', '"num_graphs": 1, "num_graphs": '),
+        ('"command": "', '"command": "\\ud800'),
+        ('"fast": false', '"fast": 0'),
+    ],
+)
+def test_run_json_that_has_several_meanings_is_rejected(old, new, finished):
+    path = finished.folder / "run.json"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with refused(path):
+        Run.open(finished.folder)
+
+
 def test_newer_format_is_rejected_and_unknown_fields_are_ignored(finished):
     path = finished.folder / "run.json"
     fields = json.loads(path.read_text())

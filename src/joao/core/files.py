@@ -111,10 +111,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 MOST_LEVELS = 64
-# Numbers and strings need slow checks only in text with one of these, after all digits are replaced by 9. A long
-# fraction is harmless.
+# Numbers need slow checks only in text with one of these, after all digits are replaced by 9. A long fraction is
+# harmless, and so is an exponent inside text, such as a hash.
 _DIGITS_TO_9 = bytes.maketrans(b"012345678E", b"999999999e")
-_LONG_INTEGER = re.compile(rb"(?<![.9])9{19}")
+_LARGE_NUMBER = re.compile(rb"(?<![.9])9{19}|e\+?999+(?=[\s,\]}]|$)")
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -130,8 +130,9 @@ def parse_json(text: str | bytes) -> Any:
     """
     text = text if isinstance(text, str) else text.decode()
     digits = text.encode().translate(_DIGITS_TO_9)
-    needs_care = any(mark in digits for mark in (b"e999", b"e+999", b"\\u"))
-    needs_care |= b"9" * 19 in digits and _LONG_INTEGER.search(digits) is not None  # the regular expression is slow
+    # The regular expression is slow, so look first for what it needs.
+    may_be_large = any(mark in digits for mark in (b"9" * 19, b"e999", b"e+999"))
+    needs_care = b"\\u" in digits or (may_be_large and _LARGE_NUMBER.search(digits) is not None)
     try:
         value = (_CAREFUL if needs_care else _QUICK).decode(text)
     except json.JSONDecodeError as error:

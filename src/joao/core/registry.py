@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -71,9 +72,14 @@ def make_record(kind: type[Record], values: Any, place: str, *, allow_unknown: b
     unknown = [name for name in values if name not in known]
     if unknown and not allow_unknown:
         raise UserError(f"{place}: unknown key {short_repr(unknown[0])}.")
-    hints = typing.get_type_hints(kind)
+    hints = _type_hints(kind)  # type: ignore[arg-type]
     given = {name: check_value(values[name], hints[name], f"{place}: {name}") for name in known if name in values}
     return kind(**given)
+
+
+@cache
+def _type_hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def check_value(value: Any, hint: Any, place: str) -> Any:
@@ -104,6 +110,8 @@ def check_value(value: Any, hint: Any, place: str) -> Any:
     if origin in (Sequence, list, tuple) and isinstance(value, list | tuple):
         return (tuple if origin is tuple else list)(check_value(each, inside[0], place) for each in value)
     if origin is Mapping and isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        if inside[1] is Any:
+            return dict(value)
         return {key: check_value(each, inside[1], f"{place}: {short_repr(key)}") for key, each in value.items()}
     if is_dataclass(hint) and isinstance(hint, type):
         return hint.from_json(value) if hasattr(hint, "from_json") else make_record(hint, value, place)
