@@ -5,6 +5,7 @@ import random
 import pytest
 
 from repro.studies import kills as study
+from repro.studies import other_kills
 from repro.studies.common import read_record
 
 
@@ -36,3 +37,22 @@ def test_record_supports_the_documents(record):
     assert sum(row["kills"] - row["before_the_run"] for row in rows if row["how"] == "command") >= 4
     assert sum(row["while_writing"] for row in rows) >= 10
     assert all(row["torn"] == [] and row["unlike"] == 0 and row["runs"] > 0 for row in rows)
+
+
+def test_workers_and_folders_of_the_record(record):
+    assert sum(len(row["reactions"]) for row in record["workers"]) >= 50
+    assert all(row["wrong"] == [] and max(row["reactions"]) < 10 for row in record["workers"])
+    assert all(row["wrong"] == [] for row in record["folders"])
+    assert record["folders"][0]["kills"] >= 50
+
+
+def test_folder_that_lies_is_counted(tmp_path):
+    """A run that says that it is finished and cannot be loaded, and one that cannot be made again."""
+    row = other_kills.FolderKills("")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    other_kills.look(row, tmp_path / "run", lambda: None, other_kills._is_finetuned)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "left").touch()
+    other_kills.look(row, tmp_path / "other", lambda: None, lambda folder: False)
+    assert (row.kills, row.complete, row.incomplete, len(row.wrong)) == (2, 1, 1, 2)
