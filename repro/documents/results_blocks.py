@@ -454,5 +454,5 @@ def summary_ogb() -> str:
     values = [gain.mean for gain in gains.values()]
     sets = listed(list(dict.fromkeys(row.dataset for row in ogb_rows())))
     return f"""\
-{sets} were run at a scale that takes ten minutes on one core. Each row has one pre-training with three runs of fine-tuning, which say nothing about other pre-trainings. Its gains over no pre-training, {min(values):+.2f} to {max(values):+.2f} points, are
+{sets} were run with a smaller encoder and fewer epochs than the paper's data sets. Each row has one pre-training with three runs of fine-tuning, which say nothing about other pre-trainings. Its gains over no pre-training, {min(values):+.2f} to {max(values):+.2f} points, are
 therefore inconclusive ([table](results/ogb/table.md))."""  # noqa: E501

@@ -122,7 +122,7 @@ def cells_of(row: Row) -> list[str]:
 
 
 SETTING = (
-    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs. These data are no longer available; "
+    "The paper pre-trained on two million molecules of ZINC15 for 100 epochs. These data were not available here; "
     "table.md names the molecules that replace them. Every row is shown by two rules: at the last epoch, which the "
     "paper's figures probably use, and at the epoch that the validation molecules select. Random forests have no "
     "epochs. MUV and HIV: 30 epochs with batch size 256 instead of 100 with batch size 32. Every row has one "
