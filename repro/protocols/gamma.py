@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from joao.config.recipe import Part, Recipe
+from joao.core.registry import make_record
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
 from joao.report.plots import COLOURS, DASHES, new_figure, write_picture
@@ -92,7 +93,7 @@ def record_file(folder: Path) -> RecordFile:
 def _key(record: Record) -> str:
     _ = [float(loss) for loss in record["losses"]]
     _ = len(record["probabilities"][-1]), record["augmentations"]
-    return Cell(**record["cell"]).key
+    return make_record(Cell, record["cell"], "cell").key
 
 
 def is_done(cell: Cell, records: Path) -> bool:

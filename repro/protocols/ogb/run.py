@@ -12,6 +12,7 @@ from typing import Any
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
+from joao.core.registry import make_record
 from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -226,7 +227,7 @@ def record_file(folder: Path) -> RecordFile:
 
 def _key(record: Record) -> str:
     _ = record["scores"]["test"], record["split_hash"], record["finetuning"]["metric"]
-    return Cell(**record["cell"]).key
+    return make_record(Cell, record["cell"], "cell").key
 
 
 def is_done(cell: Cell, records: Path) -> bool:

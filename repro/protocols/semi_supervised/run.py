@@ -16,6 +16,7 @@ from joao.augmentations import Augmentation
 from joao.config.builder import build_pool
 from joao.config.recipe import POOL, Recipe, make_recipe
 from joao.core.errors import UserError
+from joao.core.registry import make_record
 from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -248,7 +249,7 @@ def record_file(folder: Path, table: str = "semi-supervised") -> RecordFile:
 
 def _key(record: Record) -> str:
     _ = record["scores"]["accuracy"], record["split_hash"]
-    return Cell(**record["cell"]).key
+    return make_record(Cell, record["cell"], "cell").key
 
 
 def is_done(cell: Cell, records: Path) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
+from joao.core.registry import make_record
 from joao.data import read_whole
 from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
@@ -324,7 +325,7 @@ def record_file(folder: Path) -> RecordFile:
 
 def _key(record: Record) -> str:
     _ = record["scores"]["test"], record["split_hash"]
-    return Cell(**record["cell"]).key
+    return make_record(Cell, record["cell"], "cell").key
 
 
 def is_done(cell: Cell, records: Path) -> bool:

@@ -18,6 +18,7 @@ from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.provenance import measure_run
+from joao.core.registry import make_record
 from joao.data.dataset import Dataset
 from joao.data.refinement import count_twins, find_twins
 from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings
@@ -260,7 +261,7 @@ def record_file(folder: Path, table: str = "unsupervised") -> RecordFile:
 
 
 def _key(record: Record) -> str:
-    cell = Cell(**record["cell"])
+    cell = make_record(Cell, record["cell"], "cell")
     record["cell"] = dataclasses.asdict(cell)  # older records do not have every attribute
     _ = record["scores"]["partitions"][0]["accuracies"], record["scores"]["partitions"][0]["fold_hash"]
     return cell.key
