@@ -39,6 +39,7 @@ from torch import Tensor
 from joao.config.recipe import Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
 from joao.core.files import (
+    already_exists,
     lock_folder,
     make_folder,
     parse_json,
@@ -354,7 +355,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
         if is_locked and _is_incomplete(folder):
             _remove_files(folder, keep_folder=True)
         if any(folder.iterdir()):  # another process was quicker
-            raise UserError(f"{folder}: already exists. Choose another folder or remove it first.")
+            raise already_exists(folder)
         try:
             with user_error_on_os_error(folder, "cannot be written to"):
                 temporary_path(folder / "run.json").touch(0o600)
@@ -400,7 +401,7 @@ def check_new_folder(folder: Path) -> None:
         with suppress(UserError):  # the folder is not a run
             run = Run.open(folder)
             hint = "" if run.info.finished else f" It is an unfinished run. {run.resume_hint()}"
-        raise UserError(f"{folder}: already exists. Choose another folder or remove it first.{hint}")
+        raise already_exists(folder, hint)
     parent = next(each for each in [folder, *folder.absolute().parents] if each.exists())
     if not parent.is_dir():
         raise UserError(f"{folder}: cannot be created: {parent} is not a folder.")
