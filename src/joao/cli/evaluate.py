@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, free_path, quantity, shell_quote
-from joao.config.methods import CHEAP_BASELINES, COMPARED_METHODS
+from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS
 from joao.core.errors import Interrupted, UserError
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def compare(
     source: str = Argument(..., metavar="DATA", help="Name or path of labelled graphs."),
     methods: str | None = Option(
         None,
-        show_default=f"{','.join(COMPARED_METHODS)}; only {COMPARED_METHODS[0]} for large data sets",
+        show_default=f"{','.join((*COMPARED_METHODS, *COMBINATIONS))}; only {COMPARED_METHODS[0]} for large data sets",
         help="Methods, separated by commas: those of 'joao pretrain --method', baselines such as wl and graph2vec, "
-        f"or untrained. The baselines {', '.join(CHEAP_BASELINES)} are always added.",
+        f"combinations such as joao+wl, or untrained. The baselines {', '.join(CHEAP_BASELINES)} are always added.",
     ),
     partitions: int = Option(5, min=1, help="Number of partitions into folds; each has a seed."),
     folds: int = Option(10, min=2, help="Folds of each partition."),

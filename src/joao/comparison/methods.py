@@ -55,14 +55,14 @@ def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choi
         if added:
             notices.append(f"added the cheap baselines, which the verdict needs: {', '.join(added)}.")
         return Choice((*names, *added), tuple(notices))
-    pretrained = COMPARED_METHODS
+    pretrained = (*COMPARED_METHODS, *COMBINATIONS)
     if dataset.num_nodes > LARGE_NODES or len(dataset) > LARGE_GRAPHS:
         pretrained = COMPARED_METHODS[:1]
         notices.append(
             f"large data set ({len(dataset):,} graphs, {dataset.num_nodes:,} nodes): {pretrained[0]} is the only "
             f"pre-training method. Choose more with --methods {','.join(COMPARED_METHODS)}."
         )
-    return Choice((*pretrained, *COMBINATIONS, *cheap), tuple(notices))
+    return Choice((*pretrained, *cheap), tuple(notices))
 
 
 def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
