@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import scipy.sparse
 from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
@@ -24,7 +24,6 @@ from joao.encoders.base import LayeredEncoder
 from joao.encoders.layers import Readout
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
-from joao.training.device import pick_device
 from repro.studies.common import generated
 from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
@@ -32,6 +31,8 @@ MOST_SCORED = 2000
 SEEDS = 5
 PRESENT, READOUTS = "sum", ("log(sum+mean+max+input)", "sum+mean+max+input", "log(sum+max)")
 FEATURES = ("with_degree", "random_walks", "two_encoders")
+# Readouts of the second round, with the seeds SEEDS to 2 * SEEDS - 1.
+SECOND_ROUND = {"present": (PRESENT,), "random_walks": (READOUTS[0], READOUTS[2])}
 MOST_DEGREES = 64  # as the rule `degree`
 WALKS = range(2, 10)
 Embeddings = dict[str, NDArray[np.float32]]
@@ -50,9 +51,11 @@ class Cell:
 
 
 def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
-    """What takes longest comes first."""
+    """What takes longest comes first in the first round, and last in the second."""
     trainings = ("present", "large", "with_degree", "random_walks")
     for dataset, training, seed in itertools.product(reversed(sets), trainings, range(seeds)):
+        yield Cell(dataset, training, seed)
+    for dataset, seed, training in itertools.product(sets, range(SEEDS, SEEDS + seeds), SECOND_ROUND):
         yield Cell(dataset, training, seed)
 
 
@@ -64,11 +67,15 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     places["degree"] = (bare, "degree")
     if has_labels or cell.training == "present":
         places["constant"] = (bare, "constant")
-    if cell.training in FEATURES:
+    is_second = cell.seed >= SEEDS
+    if is_second or cell.training in FEATURES:
         places.pop("constant", None)
+    if cell.training in FEATURES:
         changed = {"with_degree": lambda graphs: (graphs, "with_degree"), "random_walks": _with_walks}[cell.training]
         places = {place: changed(graphs) for place, (graphs, _) in places.items()}
-    readouts = (PRESENT, *READOUTS) if cell.training == "present" else (PRESENT, READOUTS[0])
+    readouts: Sequence[str] = (PRESENT, *READOUTS) if cell.training == "present" else (PRESENT, READOUTS[0])
+    if is_second:
+        readouts = SECOND_ROUND[cell.training]
     found: dict[str, Embeddings] = {}
     seconds = {}
     for place, (graphs, features) in places.items():
@@ -84,7 +91,7 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
         for readout in readouts:
             trained.encoder.readout = Readout(readout)
             found[place][readout] = trained.embed(graphs).cpu().numpy()
-    if cell.training == "present":
+    if cell.training == "present" and not is_second:
         for place, simpler in itertools.pairwise(found):
             for readout in (PRESENT, READOUTS[0]):
                 both = (found[place][readout], found[simpler][readout])
@@ -111,22 +118,43 @@ def _with_walks(graphs: Dataset) -> tuple[Dataset, str]:
     return replace(graphs, node_attributes=np.concatenate([*own, walks], axis=1)), "labels_and_attributes"
 
 
-def return_probabilities(graphs: Dataset) -> NDArray[np.float32]:
-    """Probability that a random walk of 2 to 9 steps ends where it began, ``(N, 8)``."""
-    device = pick_device("auto")
-    found = []
-    for number in range(len(graphs)):
-        nodes = int(graphs.first_node[number + 1] - graphs.first_node[number])
-        edges = slice(graphs.first_edge[number], graphs.first_edge[number + 1])
-        ends = [torch.from_numpy(each[edges].astype(np.int64)).to(device) for each in (graphs.source, graphs.target)]
-        matrix = torch.zeros(nodes, nodes, device=device).index_put_(tuple(ends), torch.ones((), device=device))
-        matrix /= matrix.sum(dim=1, keepdim=True).clamp(min=1)
-        power, columns = matrix, []
-        for _ in WALKS:
-            power = power @ matrix
-            columns.append(power.diagonal())
-        found.append(torch.stack(columns, dim=1).cpu())
-    return torch.cat(found).numpy()
+def return_probabilities(graphs: Dataset, most_entries: int = 1 << 20) -> NDArray[np.float32]:
+    """Probability that a random walk of 2 to 9 steps ends where it began, ``(N, 8)``.
+
+    Graphs of similar size share a block-diagonal matrix P, and column j of a block starts at node j of each graph.
+    """
+    nodes, edges = np.diff(graphs.first_node), np.diff(graphs.first_edge)
+    found = np.zeros((graphs.num_nodes, len(WALKS)), dtype=np.float32)
+    order = np.argsort(nodes, kind="stable")
+    first = 0
+    while first < len(order):
+        # As many graphs as fit into a block, but at least one.
+        padded = nodes[order[first:]] * np.arange(1, len(order) - first + 1)
+        chosen = order[first : first + max(1, int(np.searchsorted(padded * nodes[order[first:]], most_entries)))]
+        first += len(chosen)
+        rows = _ranges(graphs.first_node[chosen], nodes[chosen])
+        places = _ranges(graphs.first_edge[chosen], edges[chosen])
+        new = np.cumsum(nodes[chosen]) - nodes[chosen]
+        ends = [each[places] + np.repeat(new, edges[chosen]) for each in (graphs.source, graphs.target)]
+        weights = 1 / np.bincount(ends[0], minlength=len(rows))[ends[0]]
+        step = scipy.sparse.csr_array((weights.astype(np.float32), ends), shape=(len(rows), len(rows)))
+        inside = np.arange(len(rows)) - np.repeat(new, nodes[chosen])
+        width = max(1, most_entries // max(1, len(rows)))
+        for start in range(0, int(nodes[chosen].max(initial=0)), width):
+            at = np.flatnonzero((start <= inside) & (inside < start + width))
+            power = np.zeros((len(rows), inside[at].max() - start + 1), dtype=np.float32)
+            power[at, inside[at] - start] = 1
+            power = step @ power
+            for column in range(len(WALKS)):
+                power = step @ power
+                found[rows[at], column] = power[at, inside[at] - start]
+    return found
+
+
+def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """``starts[0], starts[0] + 1, ...``, ``lengths[0]`` numbers, then those of the next start."""
+    shifts: NDArray[np.int64] = np.repeat(starts + lengths - np.cumsum(lengths), lengths)
+    return shifts + np.arange(len(shifts))
 
 
 Scores = Mapping[tuple[str, str, str, str], NDArray[np.float64]]
@@ -173,7 +201,8 @@ def gain(scores: Scores, dataset: str, choice: Choice, base: Choice) -> float | 
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
-    scores = scores_of(records)
+    scores = scores_of([record for record in records if record["cell"]["seed"] < SEEDS])
+    second = scores_of([record for record in records if record["cell"]["seed"] >= SEEDS])
     present = Choice("present", PRESENT)
     steps = {
         "readout": [(Choice("present", readout), present) for readout in READOUTS],
@@ -188,10 +217,11 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             for base in dict.fromkeys((Choice("present", readout), present))
         ],
     }
+    steps["second round"] = [(Choice("random_walks", readout), present) for readout in SECOND_ROUND["random_walks"]]
     lines = []
     for step, comparisons in steps.items():
         for choice, base in comparisons:
-            gains = [gain(scores, dataset, choice, base) for dataset in SETS]
+            gains = [gain(second if step == "second round" else scores, dataset, choice, base) for dataset in SETS]
             known = [each for each in gains if each is not None]
             total = with_interval(interval(known)) if len(known) > 1 else ""
             cells_ = ["" if each is None else f"{each:+.2f}" for each in gains]
@@ -218,7 +248,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             "## Gain over the choice so far",
             markdown(["step", "alternative", "against", "gain (95 % interval over sets)", *SETS], lines),
             "A set with node labels counts with its own features, with degrees only and with a constant; alternatives of the features are not "
-            "counted with a constant. An empty cell has fewer than five seeds.",
+            "counted with a constant. The second round has new seeds and folds. An empty cell has fewer than five seeds.",
             "## Accuracy",
             markdown(["data set", "features", *titles], rows) + "\n",
         ]
