@@ -3,12 +3,13 @@ import inspect
 import pytest
 
 from joao.augmentations import AUGMENTATIONS, Augmentation
-from joao.baselines import BASELINES, Baseline
+from joao.baselines import Baseline
 from joao.core.registry import catalogue, snake_case
 from joao.encoders import ENCODERS, Encoder
 from joao.heads import HEADS, Heads
 from joao.objectives import OBJECTIVES, Objective
 from joao.policies import POLICIES, Policy
+from repro.baselines import BASELINES
 
 
 class Base:

@@ -39,7 +39,7 @@ class Feature:
 
 def baseline(name):
     return lambda model, folder: (
-        importlib.import_module("joao.baselines").BASELINES[name]().fit_transform(joao.read("MUTAG"))
+        importlib.import_module("repro.baselines").BASELINES[name]().fit_transform(joao.read("MUTAG"))
     )
 
 

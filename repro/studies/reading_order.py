@@ -14,12 +14,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from joao.baselines import DGK, Baseline, Graph2vec, Sub2vec
+from joao.baselines import Baseline, Graph2vec
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
+from repro.baselines import DGK, Sub2vec
 from repro.studies.common import generated, write_page, write_record
 
 DATA = "IMDB-BINARY"
@@ -29,7 +30,7 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "DGK": lambda seed: DGK(seed=seed),
 }
 SEEDS = (0, 1, 2)
-READERS = ("joao.baselines.doc2vec", "joao.baselines.wl")
+READERS = ("joao.baselines.doc2vec", "repro.baselines")
 
 
 def accuracy(name: str, seed: int) -> float:

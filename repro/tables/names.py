@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from joao.config.methods import titles
 from joao.objectives import OBJECTIVES, PairObjective
+from repro.baselines import PAPER_BASELINES
 
 _ORDER = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
 _PAIR_OBJECTIVES = {name: kind.title for name, kind in OBJECTIVES.items() if issubclass(kind, PairObjective)}
@@ -17,7 +18,9 @@ _ROWS = {
     **dict.fromkeys(("gae", "infomax", "context_pred", "edge_pred", "attr_masking")),
     "ecfp": "random forest on ECFP",
     "joao_ecfp": "random forest on ECFP and JOAO's embeddings",
-    **dict.fromkeys(("gl", "wl", "dgk", "node2vec", "sub2vec", "graph2vec", "ldp")),
+    **dict.fromkeys(("gl", "wl")),
+    **{name: kind.title for name, kind in PAPER_BASELINES.items()},
+    **dict.fromkeys(("graph2vec", "ldp")),
     "mvgrl_nt_xent": "MVGRL, NT-Xent",
     "mvgrl": "MVGRL, Jensen-Shannon",
     **dict.fromkeys(("infograph", "histogram")),

@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from joao.baselines import BASELINES
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
+from repro.baselines import BASELINES
 from tests.messages import refused
 
 SEE_ALL_GRAPHS = {"node2vec", "sub2vec"}  # draw walks on all graphs together

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from joao.baselines import Graph2vec
-from joao.baselines.doc2vec import _split_document
-from joao.baselines.word2vec import MAX_WORDS, gensim_seed, reading_order
+from joao.baselines.doc2vec import MAX_WORDS, _split_document, gensim_seed, reading_order
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from tests.messages import refused

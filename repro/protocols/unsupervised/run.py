@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines import BASELINES
 from joao.baselines.base import Rows
 from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
@@ -30,6 +29,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.scoring import REFERENCES, TWINS_TOGETHER, describe_data, provenance, require_classes
 from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
+from repro.baselines import BASELINES
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid, training_facts
 from repro.protocols.unsupervised.multi_view import MultiViewNtXent
 from repro.record_files import Record, RecordFile

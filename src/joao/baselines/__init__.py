@@ -2,12 +2,9 @@
 
 from joao.baselines.base import Baseline as Baseline
 from joao.baselines.doc2vec import Graph2vec as Graph2vec
-from joao.baselines.doc2vec import Sub2vec as Sub2vec
 from joao.baselines.graphlets import GL as GL
 from joao.baselines.histogram import LDP as LDP
 from joao.baselines.histogram import Histogram as Histogram
-from joao.baselines.node2vec import Node2vec as Node2vec
-from joao.baselines.wl import DGK as DGK
 from joao.baselines.wl import WL as WL
 from joao.core.registry import catalogue
 

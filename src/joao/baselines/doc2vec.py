@@ -1,4 +1,7 @@
-"""Baselines that treat a graph as a document and learn its paragraph vector with gensim."""
+"""graph2vec, and its base class for methods that treat a graph as a document and learn its vector with gensim.
+
+gensim runs in one thread, so that results depend only on the seed.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline
-from joao.baselines.walks import NO_NODE, find_neighbours, random_walks
-from joao.baselines.word2vec import MAX_WORDS, gensim_seed, reading_order, require_gensim, to_words
-from joao.core.errors import UserError, suggest
-from joao.core.randomness import numpy_generator
+from joao.core.errors import UserError
+from joao.core.randomness import derive_seed, numpy_generator
 from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
 from joao.data.refinement import refine_labels
 
 Document = Sequence[str]
+MAX_WORDS = 10_000  # gensim ignores the rest of a longer sentence or document
+
+
+def require_gensim() -> None:
+    """Raise a :class:`UserError` if gensim is not installed."""
+    try:
+        import gensim  # noqa: F401
+    except ImportError as error:
+        raise UserError("gensim is not installed: pip install gensim") from error
+
+
+def gensim_seed(seed: int, purpose: str) -> int:
+    """Derive a seed for one purpose, in the range that gensim accepts."""
+    return derive_seed(seed, purpose) % 2**31
+
+
+def reading_order(number: int, seed: int) -> list[int]:
+    """A random order in which to read ``number`` texts.
+
+    Texts that are read at the same time get similar vectors, because the model changes while it learns. Data sets are
+    often sorted by class, so reading them in order would leak the classes.
+    """
+    order: list[int] = numpy_generator(seed, "order of reading").permutation(number).tolist()
+    return order
+
+
+def to_words(numbers: NDArray[np.integer]) -> NDArray[np.object_]:
+    """Convert numbers to text, because gensim confuses words that are numbers with positions in its vocabulary."""
+    values, place = np.unique(numbers, return_inverse=True)
+    return np.array([str(value) for value in values.tolist()], dtype=np.object_)[place].reshape(numbers.shape)
 
 
 class ParagraphVectors(Baseline):
@@ -135,65 +166,3 @@ class Graph2vec(ParagraphVectors):
         """Shuffle the words, because a bag has no order and gensim remembers best what it reads last."""
         mixed: list[str] = numpy_generator(self.seed, "words").permutation(words).tolist()
         return mixed
-
-
-PROPERTIES = ("structural", "neighbourhood")
-DEGREE_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75)
-
-
-@final
-class Sub2vec(ParagraphVectors):
-    """Paragraph vectors of random walks (Adhikari et al., 2018), with whole graphs as subgraphs.
-
-    The document of a graph is one long uniform walk from a uniformly drawn node. PV-DM learns its vector. Labels and
-    attributes are ignored. The words of the walk are
-
-    - ``structural``: the degree of the node divided by the number of nodes, in eight intervals (as published, up to
-      0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75 and 1). Only these compare graphs without common nodes.
-    - ``neighbourhood``: the number of the node in its graph.
-
-    Args:
-        property: ``structural`` or ``neighbourhood``.
-        dimensions: length of the rows.
-        walk_length: in nodes.
-        window: largest distance of the words that predict a word.
-        epochs: passes over all walks.
-        seed: of the walks and the model.
-    """
-
-    title: ClassVar[str] = "sub2vec"
-
-    def __init__(
-        self,
-        *,
-        property: str = "structural",
-        dimensions: int = 128,
-        walk_length: int = 1000,
-        window: int = 2,
-        epochs: int = 20,
-        seed: int = 0,
-    ) -> None:
-        if property not in PROPERTIES:
-            raise UserError(f"Sub2vec: unknown property '{property}'. {suggest(property, PROPERTIES)}")
-        check_minimum("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs)
-        if not 1 <= walk_length <= MAX_WORDS:
-            raise UserError(f"Sub2vec: walk_length must be from 1 to {MAX_WORDS}, got {walk_length}.")
-        self.property, self.dimensions, self.walk_length = property, dimensions, walk_length
-        self.window, self.epochs, self.seed = window, epochs, seed
-
-    @property
-    def options(self) -> dict[str, Any]:
-        sizes = {"vector_size": self.dimensions, "epochs": self.epochs, "window": self.window}
-        return {"dm": 1, "min_count": 1, "sample": 1e-3, **sizes}
-
-    def documents(self, graphs: Dataset) -> list[list[str]]:
-        random = numpy_generator(self.seed, "walks")
-        sizes = np.diff(graphs.first_node)
-        starts = graphs.first_node[:-1] + (random.random(len(graphs)) * sizes).astype(np.int64)
-        walks = random_walks(find_neighbours(graphs), starts, self.walk_length, random)
-        if self.property == "structural":
-            words = np.searchsorted(DEGREE_SHARES, graphs.degrees / sizes[graphs.graph_of_node])
-        else:
-            words = np.arange(graphs.num_nodes) - graphs.first_node[graphs.graph_of_node]
-        texts = to_words(words)
-        return [texts[walk[walk != NO_NODE]].tolist() for walk in walks]

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline
-from joao.baselines.walks import find_neighbours
 from joao.core.errors import UserError
 from joao.core.registry import check_minimum
 from joao.data.dataset import Array, Dataset
@@ -109,8 +108,8 @@ def degree_profiles(graphs: Dataset) -> NDArray[np.float64]:
     has = degrees > 0
     if not has.any():
         return profiles
-    neighbours = find_neighbours(graphs)
-    around, first, number = degrees[neighbours.nodes], neighbours.first[:-1][has], degrees[has]
+    node = graphs.source + np.repeat(graphs.first_node[:-1], np.diff(graphs.first_edge))  # edges are sorted by target
+    around, first, number = degrees[node], (np.cumsum(degrees) - degrees)[has], degrees[has]
     profiles[has, 1] = np.minimum.reduceat(around, first)
     profiles[has, 2] = np.maximum.reduceat(around, first)
     profiles[has, 3] = mean = np.add.reduceat(around, first) / number

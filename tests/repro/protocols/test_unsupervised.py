@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from joao.baselines import BASELINES, Histogram
+from joao.baselines import Histogram
 from joao.data.sources import read
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -17,6 +17,7 @@ from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.svm import score_folds
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
+from repro.baselines import BASELINES
 from repro.protocols.cells import RunOptions
 from repro.protocols.unsupervised import run as reproduce
 from repro.protocols.unsupervised.run import (

@@ -5,12 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from joao.baselines import Node2vec
-from joao.baselines.node2vec import _Walks
-from joao.baselines.walks import find_neighbours
-from joao.baselines.word2vec import gensim_seed, word_vectors
+from joao.baselines.doc2vec import gensim_seed
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
+from repro.baselines import Node2vec, _Walks, find_neighbours, word_vectors
 
 pytest.importorskip("gensim")
 GRAPHS = random_graphs(8, mean_nodes=6, seed=2)

@@ -4,9 +4,10 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from joao.baselines import DGK, WL
+from joao.baselines import WL
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
+from repro.baselines import DGK
 from tests.messages import refused
 
 

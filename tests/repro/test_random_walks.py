@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from joao.baselines.walks import NO_NODE, find_neighbours, random_walks
 from joao.data.validation import make_dataset
+from repro.baselines import NO_NODE, find_neighbours, random_walks
 
 EDGES = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (2, 4), (4, 5), (3, 5), (5, 6)]
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from joao.baselines import Sub2vec
 from joao.data.validation import make_dataset
+from repro.baselines import Sub2vec
 from tests.messages import refused
 
 pytest.importorskip("gensim")
