@@ -11,7 +11,6 @@ from typing import Any
 from joao.core.errors import UserError, user_error_on_failure
 from joao.core.files import make_folder, write_file
 from joao.evaluation.tables import markdown
-from joao.runs.scoring import REFERENCES
 from repro.findings.evidence import read_evidence
 from repro.findings.findings import findings_of
 from repro.protocols.ogb import run as ogb
@@ -22,7 +21,7 @@ from repro.protocols.semi_supervised import table as few_labels
 from repro.protocols.transfer import overlap, repeats
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer import table as transfer_table
-from repro.protocols.unsupervised.run import Cell, grid, rows_of, why_not
+from repro.protocols.unsupervised.run import REFERENCES, Cell, grid, rows_of, why_not
 from repro.protocols.unsupervised.table import HEADER, cells_of, overview, rows
 from repro.protocols.unsupervised.variants import (
     COSTS_HEADER,

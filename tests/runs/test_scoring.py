@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from joao.baselines import Histogram
+from joao.baselines import LDP, WL, Histogram
 from joao.config.builder import CustomParts
 from joao.config.recipe import make_recipe
 from joao.data import read
@@ -75,13 +75,16 @@ def test_each_score_comes_from_its_own_embeddings(trained, record):
         "run": trained.embed(GRAPHS).numpy(),
         "untrained": make_untrained(RECIPE, GRAPHS, trained.info.features, device="cpu").embed(GRAPHS).numpy(),
         "histogram": Histogram().fit_transform(GRAPHS),
+        "ldp": LDP().fit_transform(GRAPHS),
+        "wl": WL().fit_transform(GRAPHS),
     }
     for name, embeddings in vectors.items():
-        assert record[name] == evaluate_embeddings(embeddings, GRAPHS.classes, **SETTINGS).to_json()
+        kernel = "linear" if name == "wl" else "rbf"
+        assert record[name] == evaluate_embeddings(embeddings, GRAPHS.classes, **SETTINGS, kernel=kernel).to_json()
 
 
 def test_gains_are_paired(record):
-    for baseline in ("untrained", "histogram"):
+    for baseline in ("untrained", "histogram", "wl", "ldp"):
         ours, theirs = accuracies(record["run"]), accuracies(record[baseline])
         gain = paired_gain(ours, theirs)
         assert record[f"gain over {baseline}"] == {

@@ -34,7 +34,7 @@ def evaluate(
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Score the embeddings of a run with an SVM, and compare them with chance, a histogram and the untrained encoder.
+    """Score the embeddings of a run with an SVM, and compare them with cheap baselines and the untrained encoder.
 
     Accuracy is the mean over five partitions into ten folds.
     """

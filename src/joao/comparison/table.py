@@ -8,8 +8,9 @@ from typing import Any, final
 
 from joao.comparison.methods import choose_methods
 from joao.comparison.record import Plan, compute
-from joao.comparison.summary import Row, Verdict, record_verdict, rows
+from joao.comparison.summary import Row, record_verdict, rows
 from joao.data.sources import read_graphs, warn_user
+from joao.evaluation.statistics import Verdict
 from joao.evaluation.tables import with_deviation, with_interval
 from joao.runs.scoring import require_classes
 

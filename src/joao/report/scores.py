@@ -28,6 +28,8 @@ from joao.training.metrics import EpochMetrics
 CHANCE = "chance (largest class)"
 OURS = "this run"
 PAPER = "published in the paper"
+# Older versions scored these references alone.
+_REQUIRED = ("histogram", "untrained_initial", "untrained")
 # The data sets of the paper's unsupervised table, with their names there.
 PAPER_COLUMNS = {
     **{name: name for name in ("NCI1", "PROTEINS", "DD", "MUTAG", "COLLAB")},
@@ -90,7 +92,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     ):
         record: dict[str, Any] = parse_json(read_regular(path))
         num_folds = len(record["run"]["partitions"][0]["accuracies"])
-        for key in ("run", *REFERENCES):
+        for key in ("run", *_REQUIRED, *(name for name in REFERENCES if name in record)):
             scores = make_record(_Scores, record[key], f"{place}: {key}", allow_unknown=True)
             shares = [scores.mean, scores.std or 0.0]
             for part in scores.partitions:
@@ -103,7 +105,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         check_value(record["chance"], float, f"{place}: chance")
         for text in (record["protocol"]["labels"], record["data"]["fingerprint"], record["data"]["name"]):
             check_value(text, str, f"{place}: protocol and data")
-        for name in REFERENCES:
+        for name in _REQUIRED:
             for key in ("mean", "low", "high"):
                 check_value(record[f"gain over {name}"][key], float, f"{place}: gain over {name}: {key}")
         return record
@@ -112,7 +114,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
     """The accuracies of chance, the baselines, the run and, if the paper has one for its method, the published one."""
     lines = [Bar(CHANCE, 100 * record["chance"])]
-    for name in (*REFERENCES, "run"):
+    for name in (*(name for name in REFERENCES if name in record), "run"):
         std = record[name]["std"]
         lines.append(Bar(titles().get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
     # The paper's MVGRL uses NT-Xent, unlike the method mvgrl.

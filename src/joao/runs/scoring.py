@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines import Histogram
+from joao.baselines import BASELINES
 from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
@@ -21,7 +21,8 @@ from joao.evaluation.statistics import chance_level
 from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import pick_device
 
-REFERENCES = ("histogram", "untrained_initial", "untrained")
+# What every run is scored beside, in the order of tables: baselines by name, and the run's encoder without training.
+REFERENCES = ("histogram", "ldp", "wl", "untrained_initial", "untrained")
 TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 
 
@@ -67,7 +68,7 @@ def evaluate(
     jobs: int = 1,
     on_fold: Callable[[int, float], None] | None = None,
 ) -> dict[str, Any]:
-    """Score an encoder, the same encoder untrained, and the histogram baseline on the same folds.
+    """Score an encoder, the same encoder untrained, and the baselines in :data:`REFERENCES` on the same folds.
 
     ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call.
     """
@@ -81,7 +82,8 @@ def evaluate(
     initial = make_untrained(recipe, dataset, features, calibrated=False, device=device)
     untrained = make_untrained(recipe, dataset, features, device=device)
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
-    vectors = {"histogram": Histogram().fit_transform(dataset)}
+    graphs = dataset.without_labels()
+    vectors = {name: BASELINES[name]().fit_transform(graphs) for name in REFERENCES if name in BASELINES}
     vectors |= {name: encoder.embed(dataset).numpy() for name, encoder in encoders.items()}
     folds_done = count()
     scores = {
@@ -91,6 +93,7 @@ def evaluate(
             class_names=dataset.class_names,
             partitions=partitions,
             num_folds=num_folds,
+            kernel="linear" if name in BASELINES and BASELINES[name].kernel else "rbf",
             standardise=standardise,
             groups=groups,
             jobs=jobs,

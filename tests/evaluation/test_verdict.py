@@ -5,8 +5,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from joao.comparison.summary import INCONCLUSIVE, NO, YES, best_over_best, make_verdict
-from joao.evaluation.statistics import paired_gain
+from joao.evaluation.statistics import INCONCLUSIVE, NO, YES, best_over_best, make_verdict, paired_gain
 from tests.messages import assert_mentions
 
 
